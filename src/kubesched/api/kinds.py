@@ -1,0 +1,120 @@
+"""The table of resource kinds: one row to add a kind.
+
+The embedded cluster stores every kind here; kinds with a ``type`` are decoded into typed objects for the
+scheduler's informers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from . import types
+
+__all__ = ["KINDS", "NAMESPACES", "NODES", "PODS", "Kind", "kind_by_plural", "kind_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A resource kind: how it is named in manifests, in paths and in messages."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    type: type[Any] | None = None
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def group_resource(self) -> str:
+        """``pods``, ``deployments.apps``: how API errors name the resource."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def __str__(self) -> str:
+        return self.group_resource
+
+
+def _k(
+    group: str,
+    kind: str,
+    plural: str,
+    *short: str,
+    namespaced: bool = True,
+    in_all: bool = False,
+    decoded_as: type[Any] | None = None,
+) -> Kind:
+    """A row of the table; every kind here is served in version v1."""
+    return Kind(group, "v1", kind, plural, namespaced, kind.lower(), short, ("all",) if in_all else (), decoded_as)
+
+
+NAMESPACES: Final = _k("", "Namespace", "namespaces", "ns", namespaced=False, decoded_as=types.Namespace)
+NODES: Final = _k("", "Node", "nodes", "no", namespaced=False, decoded_as=types.Node)
+PODS: Final = _k("", "Pod", "pods", "po", in_all=True, decoded_as=types.Pod)
+
+#: Every kind the embedded cluster knows, in the order of discovery.
+KINDS: Final[tuple[Kind, ...]] = (
+    NAMESPACES,
+    NODES,
+    PODS,
+    _k("", "Service", "services", "svc", in_all=True),
+    _k("", "ReplicationController", "replicationcontrollers", "rc", in_all=True),
+    _k("", "ConfigMap", "configmaps", "cm"),
+    _k("", "Secret", "secrets"),
+    _k("", "ServiceAccount", "serviceaccounts", "sa"),
+    _k("", "Event", "events", "ev"),
+    _k("", "Endpoints", "endpoints", "ep"),
+    _k("", "LimitRange", "limitranges", "limits"),
+    _k("", "ResourceQuota", "resourcequotas", "quota"),
+    _k("", "PodTemplate", "podtemplates"),
+    _k("", "PersistentVolume", "persistentvolumes", "pv", namespaced=False),
+    _k("", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc"),
+    _k("apps", "Deployment", "deployments", "deploy", in_all=True),
+    _k("apps", "ReplicaSet", "replicasets", "rs", in_all=True),
+    _k("apps", "StatefulSet", "statefulsets", "sts", in_all=True),
+    _k("apps", "DaemonSet", "daemonsets", "ds", in_all=True),
+    _k("apps", "ControllerRevision", "controllerrevisions"),
+    _k("batch", "Job", "jobs", in_all=True),
+    _k("batch", "CronJob", "cronjobs", "cj", in_all=True),
+    _k("policy", "PodDisruptionBudget", "poddisruptionbudgets", "pdb"),
+    _k("scheduling.k8s.io", "PriorityClass", "priorityclasses", "pc", namespaced=False),
+    _k("storage.k8s.io", "StorageClass", "storageclasses", "sc", namespaced=False),
+    _k("storage.k8s.io", "CSINode", "csinodes", namespaced=False),
+    _k("storage.k8s.io", "CSIDriver", "csidrivers", namespaced=False),
+    _k("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities"),
+    _k("storage.k8s.io", "VolumeAttachment", "volumeattachments", namespaced=False),
+    _k("resource.k8s.io", "ResourceClaim", "resourceclaims"),
+    _k("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates"),
+    _k("resource.k8s.io", "ResourceSlice", "resourceslices", namespaced=False),
+    _k("resource.k8s.io", "DeviceClass", "deviceclasses", namespaced=False),
+    _k("coordination.k8s.io", "Lease", "leases"),
+    _k("events.k8s.io", "Event", "events", "ev"),
+    _k("discovery.k8s.io", "EndpointSlice", "endpointslices"),
+    _k("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False),
+    _k("rbac.authorization.k8s.io", "Role", "roles"),
+    _k("rbac.authorization.k8s.io", "RoleBinding", "rolebindings"),
+    _k("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", namespaced=False),
+    _k("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
+    _k(
+        "apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", "crd", "crds", namespaced=False
+    ),
+)
+
+_BY_KIND: Final = {(kind.api_version, kind.kind): kind for kind in KINDS}
+_BY_PLURAL: Final = {(kind.group, kind.plural): kind for kind in KINDS}
+
+
+def kind_of(api_version: str, kind: str) -> Kind | None:
+    """The row for a manifest's ``apiVersion`` and ``kind``, or None when it is not in the table."""
+    return _BY_KIND.get((api_version, kind))
+
+
+def kind_by_plural(group: str, plural: str) -> Kind | None:
+    """The row for a resource path, or None when it is not in the table."""
+    return _BY_PLURAL.get((group, plural))

@@ -1,0 +1,335 @@
+"""How much a pod asks for: the request arithmetic of Kubernetes 1.36.
+
+Source of the rules: spec "Node-level scheduler plugins" section 8.1 and "Scheduler cache" section 5
+(upstream ``component-helpers/resource/helpers.go`` and ``NodeInfo``).
+
+All sums are exact (:class:`~kubesched.api.quantity.Quantity`); only the final vector is rounded, up.
+Caller: ``framework.podinfo``, once per pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+from .quantity import Quantity, QuantityText, int_value, milli_value, parse_quantity
+from .selectors import is_qualified_name
+from .types import Container, ContainerStatus, Pod, ResourceList
+
+__all__ = [
+    "CPU",
+    "DEFAULT_CPU_MILLI",
+    "DEFAULT_MEMORY",
+    "EPHEMERAL_STORAGE",
+    "MEMORY",
+    "PODS",
+    "Resources",
+    "container_requests_with_defaults",
+    "is_extended_resource",
+    "is_scalar_resource",
+    "nonzero_requests",
+    "pod_request_amounts",
+    "pod_requests",
+]
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+PODS: Final = "pods"
+
+#: What a container without a request is taken to ask for when nodes are scored.
+DEFAULT_CPU_MILLI: Final = 100
+DEFAULT_MEMORY: Final = 200 * 1024 * 1024
+
+_DEFAULT_CPU: Final = Quantity.parse("100m")
+_DEFAULT_MEMORY: Final = Quantity.parse("200Mi")
+_ZERO: Final = Quantity(0)
+
+Amounts = dict[str, Quantity]
+
+
+@lru_cache(maxsize=4096)
+def is_extended_resource(name: str) -> bool:
+    """Whether a resource is extended: a domain outside kubernetes.io and no quota prefix."""
+    return (
+        "/" in name
+        and "kubernetes.io/" not in name
+        and not name.startswith("requests.")
+        and is_qualified_name(f"requests.{name}")
+    )
+
+
+@lru_cache(maxsize=4096)
+def is_scalar_resource(name: str) -> bool:
+    """Whether the scheduler counts a resource besides cpu, memory, ephemeral-storage and pods."""
+    return (
+        is_extended_resource(name) or name.startswith(("hugepages-", "attachable-volumes-")) or "kubernetes.io/" in name
+    )
+
+
+class Resources:
+    """A resource vector in integers: milli-CPU, bytes, counts.
+
+    ``scalars`` holds extended resources, huge pages and the like; a zero entry is an entry.
+    """
+
+    __slots__ = ("allowed_pods", "ephemeral_storage", "memory", "milli_cpu", "scalars")
+
+    def __init__(
+        self,
+        milli_cpu: int = 0,
+        memory: int = 0,
+        ephemeral_storage: int = 0,
+        allowed_pods: int = 0,
+        scalars: dict[str, int] | None = None,
+    ) -> None:
+        self.milli_cpu = milli_cpu
+        self.memory = memory
+        self.ephemeral_storage = ephemeral_storage
+        self.allowed_pods = allowed_pods
+        self.scalars = {} if scalars is None else scalars
+
+    @classmethod
+    def from_list(cls, amounts: Mapping[str, QuantityText]) -> Resources:
+        """Read a resource list as written; names that are not counted are ignored.
+
+        Raises:
+            QuantityError: for a value that is not a quantity.
+        """
+        result = cls()
+        for name, text in amounts.items():
+            if name == CPU:
+                result.milli_cpu = milli_value(text)
+            elif name == MEMORY:
+                result.memory = int_value(text)
+            elif name == EPHEMERAL_STORAGE:
+                result.ephemeral_storage = int_value(text)
+            elif name == PODS:
+                result.allowed_pods = int_value(text)
+            elif is_scalar_resource(name):
+                result.scalars[name] = int_value(text)
+        return result
+
+    @classmethod
+    def from_amounts(cls, amounts: Mapping[str, Quantity]) -> Resources:
+        """Round exact sums up into a vector."""
+        result = cls()
+        for name, amount in amounts.items():
+            if name == CPU:
+                result.milli_cpu = amount.milli()
+            elif name == MEMORY:
+                result.memory = amount.value()
+            elif name == EPHEMERAL_STORAGE:
+                result.ephemeral_storage = amount.value()
+            elif name == PODS:
+                result.allowed_pods = amount.value()
+            elif is_scalar_resource(name):
+                result.scalars[name] = amount.value()
+        return result
+
+    def get(self, name: str) -> int:
+        """The amount of one resource, 0 when it is not in the vector."""
+        if name == CPU:
+            return self.milli_cpu
+        if name == MEMORY:
+            return self.memory
+        if name == EPHEMERAL_STORAGE:
+            return self.ephemeral_storage
+        if name == PODS:
+            return self.allowed_pods
+        return self.scalars.get(name, 0)
+
+    def as_tuple(self) -> tuple[int, int, int, tuple[tuple[str, int], ...]]:
+        """A hashable form (without the pod count): equal tuples are equal requests."""
+        scalars = tuple(sorted(self.scalars.items())) if self.scalars else ()
+        return (self.milli_cpu, self.memory, self.ephemeral_storage, scalars)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Resources)
+            and self.as_tuple() == other.as_tuple()
+            and self.allowed_pods == other.allowed_pods
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        extra = f", scalars={self.scalars}" if self.scalars else ""
+        pods = f", allowed_pods={self.allowed_pods}" if self.allowed_pods else ""
+        return (
+            f"Resources(milli_cpu={self.milli_cpu}, memory={self.memory}, "
+            f"ephemeral_storage={self.ephemeral_storage}{pods}{extra})"
+        )
+
+
+def _amounts(source: ResourceList) -> Amounts:
+    return {name: parse_quantity(text) for name, text in source.items()}
+
+
+def _add(total: Amounts, other: Mapping[str, Quantity]) -> None:
+    for name, amount in other.items():
+        total[name] = total[name] + amount if name in total else amount
+
+
+def _maximum(first: Mapping[str, Quantity], *others: Mapping[str, Quantity]) -> Amounts:
+    result = dict(first)
+    for other in others:
+        for name, amount in other.items():
+            if name not in result or result[name] < amount:
+                result[name] = amount
+    return result
+
+
+def _pod_level_names(pod: Pod) -> list[str]:
+    """The supported names in ``spec.resources.requests``; non-empty means pod-level requests are set."""
+    if pod.spec.resources is None:
+        return []
+    return [name for name in pod.spec.resources.requests if name in (CPU, MEMORY) or name.startswith("hugepages-")]
+
+
+def _resize_infeasible(pod: Pod) -> bool:
+    for condition in pod.status.conditions:
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
+
+
+def _with_defaults(amounts: Amounts, defaults: Mapping[str, Quantity]) -> Amounts:
+    for name, amount in defaults.items():
+        amounts.setdefault(name, amount)
+    return amounts
+
+
+def _sum_requests(
+    pod: Pod, *, status_aware: bool, pod_level: bool, defaults: Mapping[str, Quantity] | None = None
+) -> Amounts:
+    """The whole formula: containers, sidecars, init peaks, pod level, overhead, in exact amounts."""
+    spec, status = pod.spec, pod.status
+    defaults = defaults or {}
+    statuses: dict[str, ContainerStatus] = {}
+    infeasible = False
+    if status_aware and (status.container_statuses or status.init_container_statuses):
+        statuses = {item.name: item for item in (*status.container_statuses, *status.init_container_statuses)}
+        infeasible = _resize_infeasible(pod)
+
+    def effective(container: Container) -> Amounts:
+        own = _with_defaults(_amounts(container.resources.requests), defaults)
+        current = statuses.get(container.name)
+        if current is None or current.resources is None:
+            return own
+        actual, allocated = _amounts(current.resources.requests), _amounts(current.allocated_resources)
+        return _maximum(actual, allocated) if infeasible else _maximum(own, actual, allocated)
+
+    total: Amounts = {}
+    for container in spec.containers:
+        _add(total, effective(container))
+    if spec.init_containers:
+        sidecars: Amounts = {}
+        peak: Amounts = {}
+        for container in spec.init_containers:
+            if container.restart_policy == "Always":
+                request = effective(container)
+                _add(total, request)
+                _add(sidecars, request)
+                peak = _maximum(peak, sidecars)
+            else:
+                use = _with_defaults(_amounts(container.resources.requests), defaults)
+                _add(use, sidecars)
+                peak = _maximum(peak, use)
+        total = _maximum(total, peak)
+    if pod_level and spec.resources is not None:
+        total.update(_pod_level_amounts(pod, status_aware=status_aware))
+    _add(total, _amounts(spec.overhead))
+    return total
+
+
+def _pod_level_amounts(pod: Pod, *, status_aware: bool) -> Amounts:
+    assert pod.spec.resources is not None
+    names = _pod_level_names(pod)
+    own = _amounts(pod.spec.resources.requests)
+    if not status_aware or pod.status.resources is None:
+        return {name: own[name] for name in names}
+    actual, allocated = _amounts(pod.status.resources.requests), _amounts(pod.status.allocated_resources)
+    sources = (actual, allocated) if _resize_infeasible(pod) else (own, actual, allocated)
+    merged = _maximum(*sources)
+    return {name: merged.get(name, _ZERO) for name in names}
+
+
+def _is_plain(pod: Pod) -> bool:
+    """One container and nothing that complicates the sum: what most pods are."""
+    spec = pod.spec
+    return (
+        len(spec.containers) == 1
+        and not spec.init_containers
+        and not spec.overhead
+        and spec.resources is None
+        and not pod.status.container_statuses
+    )
+
+
+def pod_requests(pod: Pod, *, status_aware: bool = True, pod_level: bool = True) -> Resources:
+    """What a pod asks for.
+
+    ``status_aware`` counts in-place resizes (what a node is charged); without it, the spec alone counts
+    (what an incoming pod is filtered by).
+
+    Raises:
+        QuantityError: for a request that is not a quantity.
+    """
+    if _is_plain(pod):
+        return Resources.from_list(pod.spec.containers[0].resources.requests)
+    return Resources.from_amounts(_sum_requests(pod, status_aware=status_aware, pod_level=pod_level))
+
+
+def pod_request_amounts(pod: Pod) -> dict[str, Quantity]:
+    """The exact status-aware request per resource name, counted or not: for comparing two versions of a pod."""
+    return _sum_requests(pod, status_aware=True, pod_level=True)
+
+
+def _missing(containers: Iterable[Container], name: str) -> bool:
+    return any(name not in container.resources.requests for container in containers)
+
+
+def nonzero_requests(pod: Pod, total: Resources) -> tuple[int, int]:
+    """(milli-CPU, bytes) charged to a node for scoring: ``total`` with defaults for what is missing.
+
+    ``total`` must be the status-aware :func:`pod_requests` of the pod.
+    """
+    spec = pod.spec
+    if _is_plain(pod):
+        requests = spec.containers[0].resources.requests
+        return (
+            total.milli_cpu if CPU in requests else DEFAULT_CPU_MILLI,
+            total.memory if MEMORY in requests else DEFAULT_MEMORY,
+        )
+    containers = (*spec.containers, *spec.init_containers)
+    defaults: Amounts = {}
+    if _pod_level_names(pod):
+        present = _sum_requests(pod, status_aware=True, pod_level=True)
+        defaults = {
+            name: amount for name, amount in ((CPU, _DEFAULT_CPU), (MEMORY, _DEFAULT_MEMORY)) if name not in present
+        }
+    else:
+        defaults = {
+            name: amount
+            for name, amount in ((CPU, _DEFAULT_CPU), (MEMORY, _DEFAULT_MEMORY))
+            if _missing(containers, name)
+        }
+    if not defaults:
+        return total.milli_cpu, total.memory
+    filled = Resources.from_amounts(_sum_requests(pod, status_aware=True, pod_level=True, defaults=defaults))
+    return filled.milli_cpu, filled.memory
+
+
+def container_requests_with_defaults(pod: Pod) -> Resources:
+    """What NodeResourcesFit scores an incoming pod by: containers only, with defaults for every container.
+
+    Pod-level requests and resizes are not looked at (upstream quirk Q1, kept: it is visible in placements).
+    """
+    if _is_plain(pod):
+        requests = pod.spec.containers[0].resources.requests
+        if CPU in requests and MEMORY in requests:
+            return Resources.from_list(requests)
+    defaults = {CPU: _DEFAULT_CPU, MEMORY: _DEFAULT_MEMORY}
+    return Resources.from_amounts(_sum_requests(pod, status_aware=False, pod_level=False, defaults=defaults))

@@ -1,0 +1,407 @@
+"""Label selectors and node selectors, compiled once and asked often.
+
+Semantics: requirement operators and their parse-time rules, nil against empty selectors, and the lazy
+error rule of node selectors (spec "Node-level scheduler plugins", section 2; upstream
+``apimachinery/pkg/labels`` and ``component-helpers/scheduling/corev1/nodeaffinity``).
+
+A compiled selector can be asked about one label map (``matches``); the node table evaluates the same
+:class:`Requirement` objects over whole columns.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from .quantity import INT64_MAX
+from .types import (
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PodSpec,
+    PreferredSchedulingTerm,
+)
+
+__all__ = [
+    "NodeSelectorMatcher",
+    "Operator",
+    "PreferredTerms",
+    "RequiredNodeAffinity",
+    "Requirement",
+    "Selector",
+    "SelectorError",
+    "TermMatcher",
+    "compile_label_selector",
+    "is_label_value",
+    "is_qualified_name",
+    "parse_int64",
+    "parse_selector_text",
+    "preferred_terms",
+    "required_node_affinity",
+    "selector_from_map",
+]
+
+
+class SelectorError(ValueError):
+    """A selector that cannot be compiled. The message starts with the path of the offending field."""
+
+
+class Operator(enum.StrEnum):
+    """How a requirement compares a label (spelled as in node selectors)."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+_OPERATORS: Final = {operator.value: operator for operator in Operator}
+_NAME_PART: Final = re.compile(r"^[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?\Z", re.ASCII)
+_DNS_SUBDOMAIN: Final = re.compile(
+    r"^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*\Z", re.ASCII
+)
+_INTEGER: Final = re.compile(r"^[+-]?[0-9]+\Z", re.ASCII)
+
+
+@lru_cache(maxsize=16384)
+def is_qualified_name(key: str) -> bool:
+    """Whether ``key`` is a label key: an optional DNS prefix and a name of at most 63 characters."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and not (prefix and len(prefix) <= 253 and _DNS_SUBDOMAIN.match(prefix)):
+        return False
+    return len(name) <= 63 and _NAME_PART.match(name) is not None
+
+
+def is_label_value(value: str) -> bool:
+    """Whether ``value`` may be a label's value: empty, or at most 63 characters with alphanumeric ends."""
+    return not value or (len(value) <= 63 and _NAME_PART.match(value) is not None)
+
+
+def parse_int64(text: str) -> int | None:
+    """A base-10 int64, or None. Leading zeros are fine; spaces, underscores and overflow are not."""
+    if not _INTEGER.match(text):
+        return None
+    number = int(text)
+    return number if -INT64_MAX - 1 <= number <= INT64_MAX else None
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one label key.
+
+    ``values`` are the operands of In and NotIn; ``number`` is the operand of Gt and Lt.
+    """
+
+    key: str
+    operator: Operator
+    values: frozenset[str] = frozenset()
+    number: int = 0
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        match self.operator:
+            case Operator.IN:
+                return value is not None and value in self.values
+            case Operator.NOT_IN:
+                return value is None or value not in self.values
+            case Operator.EXISTS:
+                return value is not None
+            case Operator.DOES_NOT_EXIST:
+                return value is None
+        if value is None:
+            return False
+        number = parse_int64(value)
+        if number is None:
+            return False
+        return number > self.number if self.operator is Operator.GT else number < self.number
+
+
+def _requirement(key: str, operator: str, values: Sequence[str], path: str, *, node: bool) -> Requirement:
+    """Compile one requirement, checking what upstream checks when it parses one.
+
+    Raises:
+        SelectorError: with the field path, the value and what would be right.
+    """
+    if not is_qualified_name(key):
+        raise SelectorError(
+            f'{path}.key: Invalid value: "{key}": must be a qualified label name such as example.com/name'
+        )
+    op = _OPERATORS.get(operator)
+    if op is None or (not node and op in (Operator.GT, Operator.LT)):
+        allowed = "In, NotIn, Exists, DoesNotExist" + (", Gt, Lt" if node else "")
+        raise SelectorError(
+            f'{path}.operator: Invalid value: "{operator}": not a valid selector operator, use one of {allowed}'
+        )
+    number = 0
+    match op:
+        case Operator.IN | Operator.NOT_IN:
+            if not values:
+                raise SelectorError(
+                    f"{path}.values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"
+                )
+        case Operator.EXISTS | Operator.DOES_NOT_EXIST:
+            if values:
+                raise SelectorError(
+                    f"{path}.values: Invalid value: {list(values)}: values set must be empty for exists and does not exist"
+                )
+        case Operator.GT | Operator.LT:
+            if len(values) != 1:
+                raise SelectorError(
+                    f"{path}.values: Invalid value: {list(values)}: for 'Gt', 'Lt' operators, exactly one value is required"
+                )
+            parsed = parse_int64(values[0])
+            if parsed is None:
+                raise SelectorError(
+                    f"{path}.values[0]: Invalid value: \"{values[0]}\": for 'Gt', 'Lt' operators, the value must be an integer"
+                )
+            number = parsed
+    for index, value in enumerate(values):
+        if not is_label_value(value):
+            raise SelectorError(
+                f'{path}.values[{index}]: Invalid value: "{value}": a label value is empty or at most 63 characters, '
+                "letters, digits, '-', '_' or '.', with a letter or digit at both ends"
+            )
+    return Requirement(key, op, frozenset(values), number)
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """ANDed requirements. ``matches_nothing`` is what an absent selector compiles to."""
+
+    requirements: tuple[Requirement, ...] = ()
+    matches_nothing: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """True when it selects everything because it asks for nothing (false for an absent selector)."""
+        return not self.requirements and not self.matches_nothing
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        if self.matches_nothing:
+            return False
+        for requirement in self.requirements:  # noqa: SIM110 - a plain loop is twice as fast as all()
+            if not requirement.matches(labels):
+                return False
+        return True
+
+
+#: What an absent (nil) label selector means.
+NOTHING: Final = Selector(matches_nothing=True)
+#: What an empty label selector means.
+EVERYTHING: Final = Selector()
+
+
+def compile_label_selector(selector: LabelSelector | None, path: str = "labelSelector") -> Selector:
+    """Compile a ``LabelSelector``: absent matches nothing, empty matches everything.
+
+    Raises:
+        SelectorError: when a requirement is invalid.
+    """
+    if selector is None:
+        return NOTHING
+    requirements = [
+        _requirement(key, Operator.IN, (value,), f"{path}.matchLabels[{key}]", node=False)
+        for key, value in sorted(selector.match_labels.items())
+    ]
+    requirements += [
+        _requirement(item.key, item.operator, item.values, f"{path}.matchExpressions[{index}]", node=False)
+        for index, item in enumerate(selector.match_expressions)
+    ]
+    return Selector(tuple(requirements)) if requirements else EVERYTHING
+
+
+def selector_from_map(labels: Mapping[str, str] | None) -> Selector:
+    """A plain map selector (``nodeSelector``, a Service's selector): absent and empty match everything.
+
+    The pairs are not validated, as upstream.
+    """
+    if not labels:
+        return EVERYTHING
+    return Selector(tuple(Requirement(key, Operator.IN, frozenset((value,))) for key, value in sorted(labels.items())))
+
+
+_TEXT_TERM: Final = re.compile(
+    r"\s*(?:(?P<neg>!)\s*(?P<absent>[^\s,=!()<>]+)"
+    r"|(?P<key>[^\s,=!()<>]+)\s*(?:(?P<set>\s(?:in|notin))\s*\((?P<values>[^()]*)\)"
+    r"|(?P<op>==|=|!=|>|<)\s*(?P<value>[^\s,=!()<>]*))?)\s*(?:,|$)"
+)
+
+
+def parse_selector_text(text: str) -> Selector:
+    """The string form used by list requests and command lines: ``a=b,c!=d,e in (x,y),!f,g,h>3``.
+
+    Raises:
+        SelectorError: naming the text that could not be read.
+    """
+    position, requirements = 0, []
+    while position < len(text):
+        match = _TEXT_TERM.match(text, position)
+        if match is None or match.end() == position:
+            raise SelectorError(
+                f"unable to parse requirement {text[position:]!r} in selector {text!r}; "
+                "write key, !key, key=value, key!=value, key in (a,b) or key notin (a,b), separated by commas"
+            )
+        position = match.end()
+        if match["absent"]:
+            requirement = _requirement(match["absent"], Operator.DOES_NOT_EXIST, (), "selector", node=True)
+        elif match["set"]:
+            values = tuple(value.strip() for value in match["values"].split(","))
+            operator = Operator.IN if match["set"].strip() == "in" else Operator.NOT_IN
+            requirement = _requirement(match["key"], operator, values, "selector", node=True)
+        elif match["op"]:
+            operator = {"!=": Operator.NOT_IN, ">": Operator.GT, "<": Operator.LT}.get(match["op"], Operator.IN)
+            requirement = _requirement(match["key"], operator, (match["value"],), "selector", node=True)
+        else:
+            requirement = _requirement(match["key"], Operator.EXISTS, (), "selector", node=True)
+        requirements.append(requirement)
+    return Selector(tuple(requirements)) if requirements else EVERYTHING
+
+
+# -- node selectors ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TermMatcher:
+    """One usable node selector term: label requirements and requirements on ``metadata.name``, all ANDed."""
+
+    labels: tuple[Requirement, ...]
+    fields: tuple[Requirement, ...]
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        if not all(requirement.matches(labels) for requirement in self.labels):
+            return False
+        return not name or all(
+            # An unknown field reads as the empty string: present, and equal to nothing else.
+            requirement.matches({requirement.key: name if requirement.key == "metadata.name" else ""})
+            for requirement in self.fields
+        )
+
+
+def _compile_term(term: NodeSelectorTerm, path: str) -> TermMatcher | None:
+    """Compile a term; None for one without any requirement, which matches no node.
+
+    Raises:
+        SelectorError: when the term is unparsable.
+    """
+    if not term.match_expressions and not term.match_fields:
+        return None
+    labels = tuple(
+        _requirement(item.key, item.operator, item.values, f"{path}.matchExpressions[{index}]", node=True)
+        for index, item in enumerate(term.match_expressions)
+    )
+    fields = tuple(_compile_field(item, f"{path}.matchFields[{index}]") for index, item in enumerate(term.match_fields))
+    return TermMatcher(labels, fields)
+
+
+def _compile_field(item: NodeSelectorRequirement, path: str) -> Requirement:
+    if item.operator not in (Operator.IN, Operator.NOT_IN):
+        raise SelectorError(
+            f'{path}.operator: Invalid value: "{item.operator}": not a valid selector operator, use In or NotIn'
+        )
+    if len(item.values) != 1:
+        raise SelectorError(f"{path}.values: Invalid value: {list(item.values)}: must have exactly one element")
+    return Requirement(item.key, Operator(item.operator), frozenset(item.values))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelectorMatcher:
+    """ORed terms. ``error`` holds what was wrong with unparsable terms, which never match (lazy error rule)."""
+
+    terms: tuple[TermMatcher, ...]
+    error: str = ""
+
+    @classmethod
+    def compile(cls, selector: NodeSelector, path: str = "nodeSelectorTerms") -> NodeSelectorMatcher:
+        """Compile leniently: unparsable terms are left out and remembered in ``error``."""
+        terms, errors = [], []
+        for index, term in enumerate(selector.node_selector_terms):
+            try:
+                compiled = _compile_term(term, f"{path}[{index}]")
+            except SelectorError as error:
+                errors.append(str(error))
+                continue
+            if compiled is not None:
+                terms.append(compiled)
+        return cls(tuple(terms), ", ".join(errors))
+
+    @classmethod
+    def compile_strict(cls, selector: NodeSelector, path: str = "nodeSelectorTerms") -> NodeSelectorMatcher:
+        """Compile, refusing the whole selector when any term is unparsable.
+
+        Raises:
+            SelectorError: naming every unparsable term.
+        """
+        compiled = cls.compile(selector, path)
+        if compiled.error:
+            raise SelectorError(compiled.error)
+        return compiled
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        return any(term.matches(labels, name) for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredNodeAffinity:
+    """A pod's ``nodeSelector`` and required node affinity together."""
+
+    node_selector: Selector
+    affinity: NodeSelectorMatcher | None
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        if not self.node_selector.matches(labels):
+            return False
+        return self.affinity is None or self.affinity.matches(labels, name)
+
+    @property
+    def is_trivial(self) -> bool:
+        """True when every node matches."""
+        return self.affinity is None and self.node_selector.is_empty
+
+
+def required_node_affinity(spec: PodSpec) -> RequiredNodeAffinity:
+    """Compile what a pod demands of a node's labels and name. Never fails: unparsable terms match nothing."""
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    required = affinity.required if affinity else None
+    return RequiredNodeAffinity(
+        selector_from_map(spec.node_selector),
+        None if required is None else NodeSelectorMatcher.compile(required),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredTerms:
+    """Weighted terms; a node's score is the sum of the weights of the terms it matches."""
+
+    terms: tuple[tuple[int, TermMatcher], ...]
+
+    def score(self, labels: Mapping[str, str], name: str) -> int:
+        return sum(weight for weight, term in self.terms if term.matches(labels, name))
+
+
+def preferred_terms(terms: Iterable[PreferredSchedulingTerm], path: str = "") -> PreferredTerms:
+    """Compile preferred node affinity. Terms of weight 0 or without requirements are dropped unread.
+
+    Raises:
+        SelectorError: when a term that counts is unparsable.
+    """
+    compiled, errors = [], []
+    for index, term in enumerate(terms):
+        if term.weight == 0:
+            continue
+        try:
+            matcher = _compile_term(term.preference, f"{path}[{index}]")
+        except SelectorError as error:
+            errors.append(str(error))
+            continue
+        if matcher is not None:
+            compiled.append((term.weight, matcher))
+    if errors:
+        raise SelectorError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
+    return PreferredTerms(tuple(compiled))

@@ -1,0 +1,419 @@
+"""Kubernetes objects as the scheduler reads them.
+
+Only the fields that scheduling needs are declared; msgspec skips the others while decoding. Objects are
+frozen and their lists are tuples, so one decoded object can be shared by cache, queue and plugins without
+copies. ``None`` means the field was absent where absence differs from emptiness (a nil ``nodeSelector``
+and an empty one do not behave alike); elsewhere an absent list is the empty tuple.
+
+The field names are upstream's in snake_case; on the wire they are camelCase.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = [
+    "Affinity",
+    "Binding",
+    "Container",
+    "ContainerImage",
+    "ContainerPort",
+    "ContainerRestartRule",
+    "ContainerStatus",
+    "LabelSelector",
+    "LabelSelectorRequirement",
+    "Labels",
+    "Namespace",
+    "Node",
+    "NodeAffinity",
+    "NodeCondition",
+    "NodeSelector",
+    "NodeSelectorRequirement",
+    "NodeSelectorTerm",
+    "NodeSpec",
+    "NodeStatus",
+    "ObjectMeta",
+    "ObjectReference",
+    "OwnerReference",
+    "Pod",
+    "PodAffinity",
+    "PodAffinityTerm",
+    "PodCondition",
+    "PodSchedulingGate",
+    "PodSpec",
+    "PodStatus",
+    "PreferredSchedulingTerm",
+    "ResourceList",
+    "ResourceRequirements",
+    "Taint",
+    "Toleration",
+    "TopologySpreadConstraint",
+    "Volume",
+    "WeightedPodAffinityTerm",
+]
+
+#: Resource name to quantity, as written.
+ResourceList = dict[str, str | int | float]
+Labels = dict[str, str]
+
+
+class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """Base of the API types: immutable, camelCase on the wire, defaults left out when encoding."""
+
+
+class Leaf(Struct, frozen=True, gc=False):
+    """Base of the API types that hold only scalars, tuples and plain dicts: not tracked by the garbage collector."""
+
+
+# -- metadata ----------------------------------------------------------------------------------------------
+
+
+class OwnerReference(Leaf, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class ObjectMeta(Leaf, frozen=True):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: Labels = {}
+    annotations: Labels = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+# -- selectors ---------------------------------------------------------------------------------------------
+
+
+class LabelSelectorRequirement(Leaf, frozen=True):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Leaf, frozen=True):
+    match_labels: Labels = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class NodeSelectorRequirement(Leaf, frozen=True):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Leaf, frozen=True):
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Leaf, frozen=True):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredSchedulingTerm(Leaf, frozen=True):
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Leaf, frozen=True):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] | None = None
+
+    @property
+    def required(self) -> NodeSelector | None:
+        return self.required_during_scheduling_ignored_during_execution
+
+    @property
+    def preferred(self) -> tuple[PreferredSchedulingTerm, ...] | None:
+        return self.preferred_during_scheduling_ignored_during_execution
+
+
+class PodAffinityTerm(Leaf, frozen=True):
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    topology_key: str = ""
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Leaf, frozen=True):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Leaf, frozen=True):
+    """Both ``podAffinity`` and ``podAntiAffinity``: their shape is the same."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
+
+    @property
+    def required(self) -> tuple[PodAffinityTerm, ...]:
+        return self.required_during_scheduling_ignored_during_execution
+
+    @property
+    def preferred(self) -> tuple[WeightedPodAffinityTerm, ...]:
+        return self.preferred_during_scheduling_ignored_during_execution
+
+
+class Affinity(Leaf, frozen=True):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Leaf, frozen=True):
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+
+
+# -- taints and tolerations --------------------------------------------------------------------------------
+
+
+class Taint(Leaf, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class Toleration(Leaf, frozen=True):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+# -- pods --------------------------------------------------------------------------------------------------
+
+
+class ResourceRequirements(Leaf, frozen=True):
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+
+
+class ContainerPort(Leaf, frozen=True):
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = ""
+    name: str = ""
+
+
+class ContainerRestartRule(Leaf, frozen=True):
+    action: str = ""
+
+
+class Container(Leaf, frozen=True):
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str | None = None
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+
+
+class Volume(Leaf, frozen=True):
+    """A pod volume; the sources that scheduling looks at are typed, the rest are kept as plain data."""
+
+    name: str = ""
+    persistent_volume_claim: dict[str, Any] | None = None
+    ephemeral: dict[str, Any] | None = None
+    image: dict[str, Any] | None = None
+    gce_persistent_disk: dict[str, Any] | None = None
+    aws_elastic_block_store: dict[str, Any] | None = None
+    rbd: dict[str, Any] | None = None
+    iscsi: dict[str, Any] | None = None
+    csi: dict[str, Any] | None = None
+    config_map: dict[str, Any] | None = None
+    secret: dict[str, Any] | None = None
+
+
+class PodSchedulingGate(Leaf, frozen=True):
+    name: str = ""
+
+
+class PodResourceClaim(Leaf, frozen=True):
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSchedulingGroup(Leaf, frozen=True):
+    pod_group_name: str = ""
+
+
+class PodSpec(Struct, frozen=True):
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: ResourceList = {}
+    resources: ResourceRequirements | None = None
+    node_selector: Labels | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
+    host_network: bool = False
+    host_users: bool | None = None
+    restart_policy: str = ""
+    termination_grace_period_seconds: int | None = None
+
+
+class PodCondition(Leaf, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_probe_time: str | None = None
+    last_transition_time: str | None = None
+    observed_generation: int = 0
+
+
+class ContainerStatus(Leaf, frozen=True):
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+
+
+class PodResourceClaimStatus(Leaf, frozen=True):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class PodStatus(Struct, frozen=True):
+    phase: str = ""
+    nominated_node_name: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    start_time: str | None = None
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: dict[str, Any] | None = None
+
+
+class Pod(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``: how the queue and messages name a pod."""
+        meta = self.metadata
+        return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+    @property
+    def priority(self) -> int:
+        """``spec.priority``, 0 when unset."""
+        return self.spec.priority or 0
+
+    def on_node(self, node_name: str) -> Pod:
+        """A copy with ``spec.nodeName`` set, sharing everything else."""
+        return msgspec.structs.replace(self, spec=msgspec.structs.replace(self.spec, node_name=node_name))
+
+
+# -- nodes -------------------------------------------------------------------------------------------------
+
+
+class NodeSpec(Leaf, frozen=True):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    pod_cidr: str = msgspec.field(default="", name="podCIDR")
+    provider_id: str = msgspec.field(default="", name="providerID")
+
+
+class NodeCondition(Leaf, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class ContainerImage(Leaf, frozen=True):
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
+class NodeStatus(Leaf, frozen=True):
+    allocatable: ResourceList = {}
+    conditions: tuple[NodeCondition, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+class Node(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def labels(self) -> Labels:
+        return self.metadata.labels
+
+
+# -- other objects -----------------------------------------------------------------------------------------
+
+
+class Namespace(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ObjectReference(Leaf, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Binding(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    target: ObjectReference = ObjectReference()

@@ -1,0 +1,216 @@
+"""The shape of a conversation with an API server, whoever answers: the embedded cluster or a real one.
+
+``cluster`` and ``client`` implement :class:`Transport`; reflectors, controllers and the scheduler's port
+are written against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from .decode import decode_object
+from .kinds import Kind
+
+__all__ = ["ApiError", "Item", "ListPage", "Transport", "WatchEvent"]
+
+
+class ApiError(Exception):
+    """A request that the API server refused: a ``Status`` object of kind Failure.
+
+    ``code`` is the HTTP status, ``reason`` upstream's word (``NotFound``, ``Conflict``, ``Invalid``,
+    ``Expired``, …); the text of the exception is the Status message.
+    """
+
+    def __init__(self, code: int, reason: str, message: str, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = dict(details or {})
+
+    @classmethod
+    def not_found(cls, kind: Kind, name: str) -> ApiError:
+        details = {"name": name, "group": kind.group, "kind": kind.plural}
+        return cls(404, "NotFound", f'{kind.group_resource} "{name}" not found', details)
+
+    @classmethod
+    def already_exists(cls, kind: Kind, name: str) -> ApiError:
+        details = {"name": name, "group": kind.group, "kind": kind.plural}
+        return cls(409, "AlreadyExists", f'{kind.group_resource} "{name}" already exists', details)
+
+    @classmethod
+    def conflict(cls, kind: Kind, name: str, why: str) -> ApiError:
+        details = {"name": name, "group": kind.group, "kind": kind.plural}
+        return cls(409, "Conflict", f'Operation cannot be fulfilled on {kind.group_resource} "{name}": {why}', details)
+
+    @classmethod
+    def invalid(cls, kind: Kind, name: str, causes: Sequence[tuple[str, str, str]]) -> ApiError:
+        """422; each cause is (field path, reason such as FieldValueInvalid, message)."""
+        texts = [f"{path}: {message}" for path, _, message in causes]
+        text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        details = {
+            "name": name,
+            "group": kind.group,
+            "kind": kind.kind,
+            "causes": [{"reason": reason, "message": message, "field": path} for path, reason, message in causes],
+        }
+        qualified = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+        return cls(422, "Invalid", f'{qualified} "{name}" is invalid: {text}', details)
+
+    @classmethod
+    def bad_request(cls, message: str) -> ApiError:
+        return cls(400, "BadRequest", message)
+
+    @classmethod
+    def expired(cls, message: str) -> ApiError:
+        """410: the resource version asked for is older than the history kept."""
+        return cls(410, "Expired", message)
+
+    def to_status(self) -> dict[str, Any]:
+        """The ``Status`` object as plain data."""
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        }
+        if self.details:
+            status["details"] = self.details
+        return status
+
+
+class Item:
+    """One version of one object: its bytes, the few fields everyone asks for, and a shared typed view.
+
+    ``raw`` is the JSON of the whole object, unknown fields included. Items never change; an update makes a
+    new one. ``typed`` decodes on first use, so all in-process readers share one decoded object.
+    """
+
+    __slots__ = ("_typed", "kind", "name", "namespace", "raw", "resource_version", "uid")
+
+    def __init__(self, kind: Kind, raw: bytes, namespace: str, name: str, uid: str, resource_version: int) -> None:
+        self.kind = kind
+        self.raw = raw
+        self.namespace = namespace
+        self.name = name
+        self.uid = uid
+        self.resource_version = resource_version
+        self._typed: Any = None
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or just the name of a cluster-scoped object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def typed(self) -> Any:
+        """The object as ``kind.type`` (plain data for kinds without one). Shared: never change it."""
+        if self._typed is None:
+            self._typed = self.data() if self.kind.type is None else decode_object(self.raw, self.kind.type)
+        return self._typed
+
+    def data(self) -> dict[str, Any]:
+        """The object as plain data, decoded afresh: the caller's to change."""
+        decoded: dict[str, Any] = msgspec.json.decode(self.raw)
+        return decoded
+
+    def __repr__(self) -> str:
+        return f"<Item {self.kind} {self.key} rv {self.resource_version}>"
+
+
+class WatchEvent(NamedTuple):
+    """One line of a watch. ``type`` is ADDED, MODIFIED, DELETED or BOOKMARK (whose item has only a version)."""
+
+    type: str
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """A page of a list; an empty ``continue_token`` means it is the last."""
+
+    items: list[Item] = field(default_factory=list)
+    resource_version: str = ""
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+class Transport(Protocol):
+    """Requests to an API server. Every call raises :class:`ApiError` when the server refuses.
+
+    Selectors are in their string form. Objects go out as plain data (dicts) in wire names.
+    """
+
+    async def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> ListPage:
+        """One page of objects; an empty namespace means all."""
+        ...
+
+    def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: float | None = None,
+    ) -> AsyncIterator[Sequence[WatchEvent]]:
+        """Changes after ``resource_version``, in batches as they are there. Raises 410 when it is too old.
+
+        Ends quietly after ``timeout_seconds`` or when the server closes the stream.
+        """
+        ...
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Item: ...
+
+    async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> Item: ...
+
+    async def update(
+        self, kind: Kind, namespace: str, name: str, obj: Mapping[str, Any], *, subresource: str = ""
+    ) -> Item: ...
+
+    async def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        patch_type: str = "application/strategic-merge-patch+json",
+        subresource: str = "",
+    ) -> Item: ...
+
+    async def delete(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None: ...
+
+    async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
+        """POST the pod's binding subresource; 409 when the pod is bound already or is another one by UID."""
+        ...
+
+    async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
+        """POST the pod's eviction subresource; 429 when a disruption budget forbids it."""
+        ...

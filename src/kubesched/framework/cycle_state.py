@@ -1,0 +1,83 @@
+"""What one scheduling attempt carries from extension point to extension point (upstream ``CycleState``)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kubesched.api.types import Pod
+
+__all__ = ["PODS_TO_ACTIVATE", "CycleState", "PodsToActivate"]
+
+#: Reserved key of the holder whose pods the queue activates when the attempt succeeds.
+PODS_TO_ACTIVATE: Final = "kubernetes.io/pods-to-activate"
+
+
+class PodsToActivate:
+    """``namespace/name`` to pod; shared by all clones of a cycle state."""
+
+    __slots__ = ("pods",)
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Pod] = {}
+
+    def clone(self) -> PodsToActivate:
+        return self
+
+
+class CycleState:
+    """String key to value, one per attempt.
+
+    Values that AddPod or RemovePod change need a ``clone()`` method; others are shared by clones.
+    ``skip_filter``, ``skip_score`` and ``skip_pre_bind`` name the plugins that answered Skip at the point
+    before.
+    """
+
+    __slots__ = (
+        "_values",
+        "parallel_pre_bind",
+        "record_plugin_metrics",
+        "skip_all_post_filter",
+        "skip_filter",
+        "skip_pre_bind",
+        "skip_score",
+    )
+
+    def __init__(self) -> None:
+        self._values: dict[Hashable, Any] = {}
+        self.record_plugin_metrics = False
+        self.skip_filter: frozenset[str] = frozenset()
+        self.skip_score: frozenset[str] = frozenset()
+        self.skip_pre_bind: frozenset[str] = frozenset()
+        self.parallel_pre_bind: frozenset[str] = frozenset()
+        self.skip_all_post_filter = False
+
+    def read(self, key: Hashable) -> Any:
+        """The value of ``key``.
+
+        Raises:
+            KeyError: ``not found`` when nothing was written.
+        """
+        try:
+            return self._values[key]
+        except KeyError:
+            raise KeyError("not found") from None
+
+    def get(self, key: Hashable) -> Any | None:
+        """The value of ``key``, or None."""
+        return self._values.get(key)
+
+    def write(self, key: Hashable, value: Any) -> None:
+        self._values[key] = value
+
+    def delete(self, key: Hashable) -> None:
+        self._values.pop(key, None)
+
+    def clone(self) -> CycleState:
+        """A copy in which AddPod and RemovePod can be played through."""
+        twin = CycleState()
+        twin._values = {key: value.clone() if hasattr(value, "clone") else value for key, value in self._values.items()}
+        for name in self.__slots__[1:]:
+            setattr(twin, name, getattr(self, name))
+        return twin
