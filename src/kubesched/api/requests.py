@@ -214,12 +214,12 @@ def _sum_requests(
         infeasible = _resize_infeasible(pod)
 
     def effective(container: Container) -> Amounts:
-        own = _with_defaults(_amounts(container.resources.requests), defaults)
+        amounts = _amounts(container.resources.requests)
         current = statuses.get(container.name)
-        if current is None or current.resources is None:
-            return own
-        actual, allocated = _amounts(current.resources.requests), _amounts(current.allocated_resources)
-        return _maximum(actual, allocated) if infeasible else _maximum(own, actual, allocated)
+        if current is not None and current.resources is not None:
+            actual, allocated = _amounts(current.resources.requests), _amounts(current.allocated_resources)
+            amounts = _maximum(actual, allocated) if infeasible else _maximum(amounts, actual, allocated)
+        return _with_defaults(amounts, defaults)
 
     total: Amounts = {}
     for container in spec.containers:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .podinfo import PodInfo
 
 __all__ = [
+    "ACTION_NAMES",
     "ActionType",
     "ClusterEvent",
     "ClusterEventWithHint",
@@ -53,7 +54,7 @@ class ActionType(enum.IntFlag):
 
 
 #: Upstream's spelling of single actions, of Update and of All; other combinations have no name.
-_ACTION_NAMES: Final[dict[int, str]] = {
+ACTION_NAMES: Final[dict[int, str]] = {
     ActionType.ADD: "Add",
     ActionType.DELETE: "Delete",
     ActionType.UPDATE_NODE_ALLOCATABLE: "UpdateNodeAllocatable",
@@ -111,7 +112,7 @@ class ClusterEvent:
     @property
     def label(self) -> str:
         """The name in metrics and logs, such as ``NodeUpdateNodeLabel``."""
-        return self.custom_label or f"{self.resource}{_ACTION_NAMES.get(int(self.action), '')}"
+        return self.custom_label or f"{self.resource}{ACTION_NAMES.get(int(self.action), '')}"
 
     @property
     def is_wildcard(self) -> bool:
@@ -128,11 +129,9 @@ class ClusterEvent:
         return resource_matches and bool(self.action & incoming.action) and int(incoming.action) <= int(self.action)
 
     def describe(self) -> str:
-        """``Pod/Delete|UpdatePodScaleDown``: for people and golden files."""
-        name = _ACTION_NAMES.get(int(self.action))
-        if name is None:
-            name = "|".join(text for bit, text in _ACTION_NAMES.items() if bit & self.action and bit.bit_count() == 1)
-        return f"{self.resource}/{name}"
+        """``Pod/Delete|UpdatePodScaleDown``: every single action, sorted; for people and golden files."""
+        names = (name for bit, name in ACTION_NAMES.items() if bit.bit_count() == 1 and bit & self.action)
+        return f"{self.resource}/{'|'.join(sorted(names))}"
 
 
 ASSIGNED_POD_ADD: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD)

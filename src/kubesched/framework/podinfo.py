@@ -6,6 +6,7 @@ Plugins receive :class:`PodInfo`; queue, cache and cycle pass the same object al
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -137,6 +138,8 @@ class PodInfo:
         self.nonzero_cpu, self.nonzero_memory = nonzero_requests(pod, self.requests)
         self.ports: tuple[HostPort, ...] = host_ports(pod)
         self.pvcs: tuple[str, ...] = pvc_keys(pod) if pod.spec.volumes else ()
+        #: What the decision core remembers this pod's answers under; filled in by it, per plugin.
+        self.signature: tuple[Hashable | None, ...] | None = None
 
     def with_pod(self, pod: Pod) -> PodInfo:
         """The same derived data around another copy of the pod (only ``nodeName``, status or metadata may differ)."""
@@ -144,6 +147,24 @@ class PodInfo:
         twin.__dict__.update(self.__dict__)
         twin.pod = pod
         return twin
+
+    def counts_like(self, other: PodInfo) -> bool:
+        """Whether a node's accounts and the rules between pods cannot tell the two apart (same pod, same place)."""
+        mine, its = self.pod, other.pod
+        return (
+            mine.metadata.uid == its.metadata.uid
+            and mine.spec.node_name == its.spec.node_name
+            and mine.metadata.labels == its.metadata.labels
+            and mine.metadata.namespace == its.metadata.namespace
+            and mine.metadata.deletion_timestamp == its.metadata.deletion_timestamp
+            and self.requests == other.requests
+            and self.nonzero_cpu == other.nonzero_cpu
+            and self.nonzero_memory == other.nonzero_memory
+            and self.ports == other.ports
+            and self.pvcs == other.pvcs
+            and mine.spec.affinity == its.spec.affinity
+            and mine.priority == its.priority
+        )
 
     @property
     def metadata(self) -> ObjectMeta:

@@ -1,0 +1,44 @@
+"""The in-tree plugins, one module each. :func:`in_tree_registry` is how the rest of the house gets them."""
+
+from __future__ import annotations
+
+from kubesched.framework.registry import Registry
+
+from .balanced_allocation import NodeResourcesBalancedAllocation
+from .default_binder import DefaultBinder
+from .image_locality import ImageLocality
+from .node_affinity import NodeAffinity
+from .node_declared_features import NodeDeclaredFeatures
+from .node_name import NodeName
+from .node_ports import NodePorts
+from .node_resources_fit import NodeResourcesFit
+from .node_unschedulable import NodeUnschedulable
+from .priority_sort import PrioritySort
+from .scheduling_gates import SchedulingGates
+from .taint_toleration import TaintToleration
+
+__all__ = ["IN_TREE", "in_tree_registry"]
+
+#: In the order of upstream's default MultiPoint list.
+IN_TREE: tuple[type, ...] = (
+    SchedulingGates,
+    PrioritySort,
+    NodeUnschedulable,
+    NodeName,
+    TaintToleration,
+    NodeAffinity,
+    NodePorts,
+    NodeResourcesFit,
+    NodeResourcesBalancedAllocation,
+    ImageLocality,
+    DefaultBinder,
+    NodeDeclaredFeatures,
+)
+
+
+def in_tree_registry() -> Registry:
+    """A fresh registry with every in-tree plugin."""
+    registry = Registry()
+    for plugin in IN_TREE:
+        registry.register(plugin)
+    return registry

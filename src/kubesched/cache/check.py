@@ -1,0 +1,167 @@
+"""Does the cache still tell the truth? Recount everything and compare.
+
+Two comparisons: columns and indexes against the NodeInfo objects, and the cache against what the API server
+says (upstream's cache comparer). Tests run both after every scenario; SIGUSR2 runs them live.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from kubesched.api.declared_features import feature_mask
+from kubesched.api.requests import PODS, Resources
+from kubesched.api.types import Node, Pod
+from kubesched.framework.nodeinfo import NodeInfo, PortTable
+from kubesched.framework.podinfo import PodInfo
+
+from .cache import Cache
+from .columns import ABSENT
+from .node_table import CPU_ROW, EPHEMERAL_ROW, MEMORY_ROW, PODS_ROW, NodeTable, _int64
+
+__all__ = ["check_cache", "check_table", "compare_with_server"]
+
+
+def check_cache(cache: Cache) -> list[str]:
+    """Everything :func:`check_table` finds, and disagreements between the pod map and the rows."""
+    problems = check_table(cache.table)
+    on_rows = {uid: (info.name, pod) for info in cache.table.all_infos() for uid, pod in info.pods.items()}
+    for uid, pod in cache.pods.items():
+        name, accounted = on_rows.pop(uid, ("", None))
+        if accounted is not pod or name != pod.spec.node_name:
+            problems.append(f"pod {pod.key} is cached for node {pod.spec.node_name!r} but accounted on {name!r}")
+    problems += [f"pod {pod.key} is accounted on node {name} but not cached" for name, pod in on_rows.values()]
+    problems += [f"pod {uid} is assumed but not cached" for uid in cache.assumed if uid not in cache.pods]
+    return problems
+
+
+def check_table(table: NodeTable) -> list[str]:
+    """Recount each row from its pods and node object, and compare with objects, columns and indexes."""
+    problems: list[str] = []
+    ports: dict[tuple[str, int], set[int]] = {}
+    pvcs: Counter[str] = Counter()
+    images: dict[str, set[int]] = {}
+    for row, info in enumerate(table.infos):
+        if info is None:
+            if table.alive[row] or table.requested[:, row].any() or table.allocatable[:, row].any():
+                problems.append(f"row {row} is free but its columns are not empty")
+            continue
+        problems += _check_row(table, row, info)
+        for _, protocol, port in info.used_ports:
+            ports.setdefault((protocol, port), set()).add(row)
+        pvcs.update(info.pvc_counts)
+        if info.node is not None:
+            for image in info.node.status.images:
+                for name in image.names:
+                    images.setdefault(name, set()).add(row)
+    if ports != table.port_rows:
+        problems.append("the host port index differs from the rows")
+    if dict(pvcs) != table.pvc_counts:
+        problems.append("the claim counts differ from the rows")
+    if images != {name: state.rows for name, state in table.images.states.items()}:
+        problems.append("the image table differs from the node objects")
+    named = {info.name: info.row for info in table.all_infos()}
+    alive = sorted(info.name for info in table.all_infos() if info.node is not None)
+    if sorted(table.tree.order()) != alive or len(table.tree) != len(alive):
+        problems.append("the node tree does not list exactly the nodes that have an object")
+    if sorted(table.info(row).name for row in table.order().tolist()) != alive:
+        problems.append("the node order does not list exactly the nodes that have an object")
+    if any(table.get(name) is not table.infos[row] for name, row in named.items()):
+        problems.append("the name index differs from the rows")
+    return problems
+
+
+def _check_row(table: NodeTable, row: int, info: NodeInfo) -> list[str]:
+    problems: list[str] = []
+
+    def expect(what: str, got: object, want: object) -> None:
+        if got != want:
+            problems.append(f"node {info.name}: {what} is {got}, recounted {want}")
+
+    total = Resources()
+    nonzero = [0, 0]
+    claims: Counter[str] = Counter()
+    for pod in info.pods.values():
+        fresh = PodInfo(pod.pod)
+        total.milli_cpu += fresh.requests.milli_cpu
+        total.memory += fresh.requests.memory
+        total.ephemeral_storage += fresh.requests.ephemeral_storage
+        for name, amount in fresh.requests.scalars.items():
+            total.scalars[name] = total.scalars.get(name, 0) + amount
+        nonzero[0] += fresh.nonzero_cpu
+        nonzero[1] += fresh.nonzero_memory
+        claims.update(fresh.pvcs)
+    expect("row", info.row, row)
+    expect("requested cpu", info.requested.milli_cpu, total.milli_cpu)
+    expect("requested memory", info.requested.memory, total.memory)
+    expect("requested ephemeral-storage", info.requested.ephemeral_storage, total.ephemeral_storage)
+    expect("non-zero requests", [info.nonzero_cpu, info.nonzero_memory], nonzero)
+    expect("claim counts", info.pvc_counts, dict(claims))
+    scalars = {name: amount for name, amount in info.requested.scalars.items() if amount}
+    expect("requested scalars", scalars, {name: amount for name, amount in total.scalars.items() if amount})
+    held = PortTable()
+    for pod in info.pods.values():
+        held.add(pod.ports)
+    # Ports are a set, so a port shared by two pods may be free after one left (kept upstream quirk).
+    if not set(info.used_ports) <= set(held):
+        problems.append(f"node {info.name}: host ports {sorted(info.used_ports)} are not all held by its pods")
+    expect("column requested cpu", int(table.requested[CPU_ROW, row]), _int64(total.milli_cpu))
+    expect("column requested memory", int(table.requested[MEMORY_ROW, row]), _int64(total.memory))
+    expect("column ephemeral-storage", int(table.requested[EPHEMERAL_ROW, row]), _int64(total.ephemeral_storage))
+    expect("column pods", int(table.requested[PODS_ROW, row]), len(info.pods))
+    expect("column non-zero", table.nonzero[:, row].tolist(), [_int64(amount) for amount in nonzero])
+    for name, index in table.resource_index.items():
+        if index > PODS_ROW:
+            expect(f"column {name}", int(table.requested[index, row]), _int64(total.scalars.get(name, 0)))
+    expect("column alive", bool(table.alive[row]), info.node is not None)
+    if info.node is not None:
+        problems += _check_node_columns(table, row, info, info.node)
+    return problems
+
+
+def _check_node_columns(table: NodeTable, row: int, info: NodeInfo, node: Node) -> list[str]:
+    problems: list[str] = []
+    amounts = Resources.from_list(node.status.allocatable)
+    if amounts != info.allocatable:
+        problems.append(f"node {info.name}: allocatable is {info.allocatable}, the node says {amounts}")
+    for name, index in table.resource_index.items():
+        want = amounts.allowed_pods if name == PODS else amounts.get(name)
+        if int(table.allocatable[index, row]) != want:
+            problems.append(
+                f"node {info.name}: column allocatable {name} is {table.allocatable[index, row]}, the node says {want}"
+            )
+    if bool(table.unschedulable[row]) != node.spec.unschedulable:
+        problems.append(f"node {info.name}: column unschedulable differs")
+    if table.taints.sets[int(table.taints.codes[row])] != node.spec.taints:
+        problems.append(f"node {info.name}: column taints differs")
+    if int(table.features[row]) != feature_mask(node.status.declared_features):
+        problems.append(f"node {info.name}: column features differs")
+    for key, column in table.labels.items():
+        code = int(column.codes[row])
+        value = None if code == ABSENT else column.values[code]
+        if value != node.metadata.labels.get(key):
+            problems.append(
+                f"node {info.name}: column of label {key} says {value!r}, the node {node.metadata.labels.get(key)!r}"
+            )
+    return problems
+
+
+def compare_with_server(
+    cache: Cache, nodes: Iterable[Node], pods: Iterable[Pod], queued: Iterable[Pod] = ()
+) -> list[str]:
+    """Differences between the cache (and queue) and what the API server lists, as upstream's debugger reports them.
+
+    Pods in flight and unscheduled pods of other schedulers show up as missed; call it when nothing is moving.
+    """
+    problems: list[str] = []
+    server_nodes = {node.name for node in nodes}
+    cached_nodes = {info.name for info in cache.table.all_infos()}
+    if server_nodes != cached_nodes:
+        missed, redundant = sorted(server_nodes - cached_nodes), sorted(cached_nodes - server_nodes)
+        problems.append(f"Cache mismatch: missedNodes={missed} redundantNodes={redundant}")
+    server_pods = {pod.uid for pod in pods}
+    cached_pods = {uid for info in cache.table.all_infos() for uid in info.pods} | {pod.uid for pod in queued}
+    if server_pods != cached_pods:
+        missed, redundant = sorted(server_pods - cached_pods), sorted(cached_pods - server_pods)
+        problems.append(f"Cache mismatch: missedPods={missed} redundantPods={redundant}")
+    return problems

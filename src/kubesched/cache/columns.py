@@ -1,0 +1,197 @@
+"""Columns that encode strings as small integers: node labels and taint sets.
+
+Both hand out codes that stay valid while some node carries the value, and take a code back when the last
+such node goes, so that a churning cluster does not grow them. ``-1`` means absent.
+
+Used by :mod:`.node_table`; column plugins read them through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kubesched.api.selectors import Operator, Requirement, parse_int64
+from kubesched.api.types import Labels, Taint
+
+__all__ = ["ABSENT", "BoolArray", "IntArray", "LabelColumn", "LabelColumns", "RowArray", "TaintSets"]
+
+ABSENT: Final = -1
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+#: Row numbers, int32 or int64.
+RowArray = npt.NDArray[np.integer]
+
+#: How many label keys keep a column; beyond it the one unused longest goes (a selector asked for later scans again).
+_MAX_COLUMNS: Final = 256
+
+
+class LabelColumn:
+    """One label key over all rows: ``codes`` is int32[capacity], -1 where the label is absent."""
+
+    __slots__ = ("_counts", "_free", "code_of", "codes", "pinned", "values")
+
+    def __init__(self, capacity: int) -> None:
+        self.codes = np.full(capacity, ABSENT, np.int32)
+        self.code_of: dict[str, int] = {}
+        #: code to value; a freed code keeps its last value until it is used again.
+        self.values: list[str] = []
+        self._counts: list[int] = []
+        self._free: list[int] = []
+        #: Never evicted: somebody keeps per-code accounts.
+        self.pinned = False
+
+    def grow(self, capacity: int) -> None:
+        grown = np.full(capacity, ABSENT, np.int32)
+        grown[: len(self.codes)] = self.codes
+        self.codes = grown
+
+    def set(self, row: int, value: str | None) -> None:
+        """Put a row's value (None: absent)."""
+        old = int(self.codes[row])
+        if old != ABSENT:
+            if self.values[old] == value:
+                return
+            self._counts[old] -= 1
+            if self._counts[old] == 0:
+                del self.code_of[self.values[old]]
+                self._free.append(old)
+        self.codes[row] = ABSENT if value is None else self._acquire(value)
+
+    def _acquire(self, value: str) -> int:
+        code = self.code_of.get(value)
+        if code is None:
+            if self._free:
+                code = self._free.pop()
+                self.values[code] = value
+            else:
+                code = len(self.values)
+                self.values.append(value)
+                self._counts.append(0)
+            self.code_of[value] = code
+        self._counts[code] += 1
+        return code
+
+    def lookup(self, requirement: Requirement) -> BoolArray:
+        """A bool per code, and one more at the end for "absent": gather it with ``codes`` (-1 reads the end)."""
+        table = np.zeros(len(self.values) + 1, np.bool_)
+        match requirement.operator:
+            case Operator.IN:
+                table[[self.code_of[value] for value in requirement.values if value in self.code_of]] = True
+            case Operator.NOT_IN:
+                table[:] = True
+                table[[self.code_of[value] for value in requirement.values if value in self.code_of]] = False
+            case Operator.EXISTS:
+                table[:-1] = True
+            case Operator.DOES_NOT_EXIST:
+                table[-1] = True
+            case Operator.GT | Operator.LT:
+                above = requirement.operator is Operator.GT
+                for code, value in enumerate(self.values):
+                    number = parse_int64(value)
+                    if number is not None:
+                        table[code] = number > requirement.number if above else number < requirement.number
+        return table
+
+
+class LabelColumns:
+    """Label key to column, built when a selector first asks for the key and kept up to date from then on."""
+
+    def __init__(self, capacity: int, scan: Callable[[], Iterable[tuple[int, Labels]]]) -> None:
+        """``scan`` yields (row, labels) of every node there is."""
+        self._capacity = capacity
+        self._scan = scan
+        self._columns: dict[str, LabelColumn] = {}
+
+    def column(self, key: str, *, pin: bool = False) -> LabelColumn:
+        """The column of a label key."""
+        column = self._columns.pop(key, None)
+        if column is None:
+            column = LabelColumn(self._capacity)
+            for row, labels in self._scan():
+                value = labels.get(key)
+                if value is not None:
+                    column.set(row, value)
+            if len(self._columns) >= _MAX_COLUMNS:
+                victim = next((name for name, other in self._columns.items() if not other.pinned), None)
+                if victim is not None:
+                    del self._columns[victim]
+        # Last in the dict is most recently used.
+        self._columns[key] = column
+        column.pinned = column.pinned or pin
+        return column
+
+    def set_row(self, row: int, labels: Labels) -> None:
+        for key, column in self._columns.items():
+            column.set(row, labels.get(key))
+
+    def grow(self, capacity: int) -> None:
+        self._capacity = capacity
+        for column in self._columns.values():
+            column.grow(capacity)
+
+    def items(self) -> Iterable[tuple[str, LabelColumn]]:
+        return self._columns.items()
+
+    def matches(self, requirements: Iterable[Requirement], rows: RowArray) -> BoolArray:
+        """bool[len(rows)]: which rows meet all requirements."""
+        result = np.ones(len(rows), np.bool_)
+        for requirement in requirements:
+            column = self.column(requirement.key)
+            result &= column.lookup(requirement)[column.codes[rows]]
+        return result
+
+
+class TaintSets:
+    """Distinct taint tuples: tolerations are evaluated once per tuple and gathered by ``codes`` (int32[capacity])."""
+
+    __slots__ = ("_counts", "_free", "_ids", "codes", "sets")
+
+    def __init__(self, capacity: int) -> None:
+        self.codes = np.zeros(capacity, np.int32)
+        #: Code to taints; code 0 is "no taints".
+        self.sets: list[tuple[Taint, ...]] = [()]
+        self._ids: dict[tuple[Taint, ...], int] = {(): 0}
+        self._counts: list[int] = [1]
+        self._free: list[int] = []
+
+    def grow(self, capacity: int) -> None:
+        grown = np.zeros(capacity, np.int32)
+        grown[: len(self.codes)] = self.codes
+        self.codes = grown
+
+    def set(self, row: int, taints: tuple[Taint, ...]) -> None:
+        """Put a row's taints."""
+        old = int(self.codes[row])
+        if self.sets[old] == taints:
+            return
+        if old:
+            self._counts[old] -= 1
+            if self._counts[old] == 0:
+                del self._ids[self.sets[old]]
+                self.sets[old] = ()
+                self._free.append(old)
+        code = self._ids.get(taints)
+        if code is None:
+            if self._free:
+                code = self._free.pop()
+                self.sets[code] = taints
+                self._counts[code] = 0
+            else:
+                code = len(self.sets)
+                self.sets.append(taints)
+                self._counts.append(0)
+            self._ids[taints] = code
+        if code:
+            self._counts[code] += 1
+        self.codes[row] = code
+
+    def gather(self, answer: Callable[[tuple[Taint, ...]], int], rows: RowArray) -> IntArray:
+        """int64[len(rows)]: ``answer`` of each row's taints, asked once per distinct tuple."""
+        table = np.fromiter((answer(taints) for taints in self.sets), np.int64, len(self.sets))
+        result: IntArray = table[self.codes[rows]]
+        return result

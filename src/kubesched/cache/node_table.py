@@ -1,0 +1,343 @@
+"""The node table: one row per node, one column per fact.
+
+A row is a :class:`~kubesched.framework.nodeinfo.NodeInfo` in plain Python integers, which is the truth, and
+its mirror in NumPy columns, which is what column plugins read. Both are written together, here and only
+here, and every write is put in the change journal. Row numbers are stable; a removed node frees its row.
+
+Callers: :mod:`.cache` (writes), column plugins and the decision core (read).
+Shapes: ``capacity`` is the number of rows allocated, ``R`` the number of resources seen so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from kubesched.api.declared_features import feature_mask
+from kubesched.api.quantity import INT64_MAX
+from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from kubesched.api.selectors import NodeSelectorMatcher, RequiredNodeAffinity, TermMatcher
+from kubesched.api.types import Node
+from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.podinfo import PodInfo
+
+from .columns import BoolArray, IntArray, LabelColumns, RowArray, TaintSets
+from .images import ImageTable
+from .journal import NODE_CHANGED, PODS_CHANGED, Journal
+from .node_tree import NodeTree
+
+__all__ = ["CPU_ROW", "EPHEMERAL_ROW", "MEMORY_ROW", "PODS_ROW", "NodeTable"]
+
+#: Fixed resource indexes; scalar resources follow as they are seen.
+CPU_ROW: Final = 0
+MEMORY_ROW: Final = 1
+EPHEMERAL_ROW: Final = 2
+PODS_ROW: Final = 3
+
+_FIRST_CAPACITY: Final = 64
+
+
+def _int64(value: int) -> int:
+    """Saturate: columns are int64, sums of absurd quantities are not."""
+    return value if -INT64_MAX <= value <= INT64_MAX else (INT64_MAX if value > 0 else -INT64_MAX)
+
+
+class NodeTable:
+    """Rows and columns of all nodes.
+
+    Attributes (read-only for everybody else):
+        allocatable, requested: int64[R, capacity]; milli-CPU, bytes, counts; the pod count is resource ``PODS_ROW``.
+        nonzero: int64[2, capacity]; milli-CPU and bytes requested with scoring defaults.
+        alive: bool[capacity]; the row has a node object.
+        unschedulable: bool[capacity].
+        features: int64[capacity]; bit set of declared features, as in ``api.declared_features``.
+        infos: row to NodeInfo, or None for a free row.
+    """
+
+    def __init__(self) -> None:
+        capacity = _FIRST_CAPACITY
+        self.capacity = capacity
+        self.resource_index: dict[str, int] = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2, PODS: 3}
+        self.allocatable = np.zeros((4, capacity), np.int64)
+        self.requested = np.zeros((4, capacity), np.int64)
+        self.nonzero = np.zeros((2, capacity), np.int64)
+        self.alive = np.zeros(capacity, np.bool_)
+        self.unschedulable = np.zeros(capacity, np.bool_)
+        self.features = np.zeros(capacity, np.int64)
+        self.infos: list[NodeInfo | None] = [None] * capacity
+        self.labels = LabelColumns(capacity, self._scan_labels)
+        self.taints = TaintSets(capacity)
+        self.images = ImageTable()
+        self.tree = NodeTree()
+        self.journal = Journal()
+        #: Grows when a node comes, goes or changes its zone: what the node order depends on.
+        self.membership_version = 0
+        #: (protocol, port) to rows that use it: what host-port conflicts are looked up in.
+        self.port_rows: dict[tuple[str, int], set[int]] = {}
+        #: ``namespace/claim`` to number of volumes that use it, cluster-wide.
+        self.pvc_counts: dict[str, int] = {}
+        self._row_of: dict[str, int] = {}
+        self._free: list[int] = list(range(capacity - 1, -1, -1))
+        self._order: RowArray | None = None
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """How many nodes there are (imaginary and ghost nodes are none)."""
+        return len(self.tree)
+
+    def row_of(self, name: str) -> int | None:
+        """The row of a node that exists, or None."""
+        row = self._row_of.get(name)
+        return row if row is not None and self.alive[row] else None
+
+    def get(self, name: str) -> NodeInfo | None:
+        """The row's NodeInfo for any name the table has heard of, imaginary and ghost nodes included."""
+        row = self._row_of.get(name)
+        return None if row is None else self.infos[row]
+
+    def info(self, row: int) -> NodeInfo:
+        info = self.infos[row]
+        assert info is not None
+        return info
+
+    def all_infos(self) -> Iterator[NodeInfo]:
+        """Every row in use, imaginary and ghost nodes included."""
+        return (info for info in self.infos if info is not None)
+
+    def order(self) -> RowArray:
+        """int32[n]: the rows of all nodes in list order (round robin over zones). Recomputed when membership changed."""
+        if self._order is None:
+            rows = self._row_of
+            names = self.tree.order()
+            self._order = np.fromiter((rows[name] for name in names), np.int32, len(names))
+        return self._order
+
+    def column(self, resource: str) -> int | None:
+        """The resource's index in ``allocatable`` and ``requested``, or None when no node or pod ever named it."""
+        return self.resource_index.get(resource)
+
+    def matches_term(self, term: TermMatcher, rows: RowArray) -> BoolArray:
+        """bool[len(rows)]: which rows match one node selector term."""
+        result = self.labels.matches(term.labels, rows)
+        for requirement in term.fields:
+            if requirement.key == "metadata.name":
+                names = {row for value in requirement.values if (row := self._row_of.get(value)) is not None}
+                hit = np.isin(rows, list(names))
+                result &= hit if requirement.operator == "In" else ~hit
+            elif requirement.operator == "In":
+                result &= "" in requirement.values
+            else:
+                result &= "" not in requirement.values
+        return result
+
+    def matches_selector(self, selector: NodeSelectorMatcher, rows: RowArray) -> BoolArray:
+        """bool[len(rows)]: which rows match any term."""
+        result = np.zeros(len(rows), np.bool_)
+        for term in selector.terms:
+            result |= self.matches_term(term, rows)
+        return result
+
+    def matches_affinity(self, affinity: RequiredNodeAffinity, rows: RowArray) -> BoolArray:
+        """bool[len(rows)]: which rows match a pod's nodeSelector and required node affinity."""
+        result = self.labels.matches(affinity.node_selector.requirements, rows)
+        if affinity.affinity is not None:
+            result &= self.matches_selector(affinity.affinity, rows)
+        return result
+
+    # -- nodes -----------------------------------------------------------------------------------------
+
+    def ensure_row(self, name: str) -> int:
+        """The row of a name, made up (imaginary, without a node object) when it is new."""
+        row = self._row_of.get(name)
+        if row is None:
+            if not self._free:
+                self._grow()
+            row = self._free.pop()
+            self._row_of[name] = row
+            self.infos[row] = NodeInfo(name, row)
+        return row
+
+    def set_node(self, node: Node) -> int:
+        """Add a node or replace its object; the pods recorded for it are kept. Returns the row.
+
+        Raises:
+            QuantityError: when an allocatable amount is not a quantity; nothing is changed then.
+        """
+        Resources.from_list(node.status.allocatable)  # refuse before anything is touched
+        row = self.ensure_row(node.name)
+        info = self.info(row)
+        old = info.node
+        info.set_node(node)
+        self.images.replace(row, old, node)
+        if self.tree.add(node.name, node.metadata.labels) or old is None:
+            if old is None:
+                # Upstream recomputes its list only when nodes come or go, not when a zone label changes.
+                self._order = None
+                self.images.version += 1
+            self.membership_version += 1
+        self.alive[row] = True
+        self.unschedulable[row] = node.spec.unschedulable
+        self.features[row] = feature_mask(node.status.declared_features)
+        self._mirror_allocatable(row, info.allocatable)
+        self.taints.set(row, node.spec.taints)
+        if old is None or old.metadata.labels != node.metadata.labels:
+            self.labels.set_row(row, node.metadata.labels)
+        self.journal.write(row, NODE_CHANGED)
+        return row
+
+    def remove_node(self, name: str) -> bool:
+        """Drop a node; with pods left it becomes a ghost, invisible to plugins. False when it was not there."""
+        row = self._row_of.get(name)
+        if row is None or not self.alive[row]:
+            return False
+        info = self.info(row)
+        self.images.replace(row, info.node, None)
+        self.images.version += 1
+        self.tree.remove(name)
+        self._order = None
+        self.membership_version += 1
+        info.remove_node()
+        self.alive[row] = False
+        self.labels.set_row(row, {})
+        self.taints.set(row, ())
+        self.journal.write(row, NODE_CHANGED)
+        self._release_if_empty(row)
+        return True
+
+    def _release_if_empty(self, row: int) -> None:
+        info = self.info(row)
+        if info.node is None and not info.pods:
+            self.infos[row] = None
+            del self._row_of[info.name]
+            for matrix in (self.allocatable, self.requested, self.nonzero):
+                matrix[:, row] = 0
+            self.unschedulable[row] = False
+            self.features[row] = 0
+            self._free.append(row)
+
+    # -- pods ------------------------------------------------------------------------------------------
+
+    def add_pod(self, row: int, pod: PodInfo, *, journal: bool = True) -> None:
+        """Charge a pod to a row."""
+        info = self.info(row)
+        info.add_pod(pod)
+        self._mirror_requested(info, pod)
+        for _, protocol, port in pod.ports:
+            self._index_port(info, (protocol, port))
+        for key in pod.pvcs:
+            self.pvc_counts[key] = self.pvc_counts.get(key, 0) + 1
+        if journal:
+            self.journal.write(row, PODS_CHANGED)
+
+    def remove_pod(self, row: int, uid: str, *, journal: bool = True) -> PodInfo:
+        """Take a pod off a row; an empty row without a node object is freed.
+
+        Raises:
+            KeyError: when the pod is not on that row.
+        """
+        info = self.info(row)
+        pod = info.remove_pod(uid)
+        self._mirror_requested(info, pod)
+        for _, protocol, port in pod.ports:
+            self._index_port(info, (protocol, port))
+        for key in pod.pvcs:
+            left = self.pvc_counts.get(key, 0) - 1
+            if left > 0:
+                self.pvc_counts[key] = left
+            else:
+                self.pvc_counts.pop(key, None)
+        if journal:
+            self.journal.write(row, PODS_CHANGED)
+            self._release_if_empty(row)
+        return pod
+
+    def replace_pod(self, row: int, uid: str, pod: PodInfo) -> None:
+        """Put a newer object in a pod's place when nothing that is counted changed: no journal entry, same position."""
+        self.info(row).pods[uid] = pod
+
+    def set_ports(self, row: int, by_ip: dict[str, set[tuple[str, int]]]) -> None:
+        """Restore a row's host ports after a what-if."""
+        info = self.info(row)
+        touched = {key for used in (*info.used_ports.by_ip.values(), *by_ip.values()) for key in used}
+        info.used_ports.by_ip = by_ip
+        for key in touched:
+            self._index_port(info, key)
+
+    def _index_port(self, info: NodeInfo, key: tuple[str, int]) -> None:
+        """Make ``port_rows`` say of one (protocol, port) what the row's port table says."""
+        if any(key in used for used in info.used_ports.by_ip.values()):
+            self.port_rows.setdefault(key, set()).add(info.row)
+        else:
+            rows = self.port_rows.get(key)
+            if rows is not None:
+                rows.discard(info.row)
+                if not rows:
+                    del self.port_rows[key]
+
+    # -- mirrors ---------------------------------------------------------------------------------------
+
+    def _mirror_requested(self, info: NodeInfo, pod: PodInfo) -> None:
+        row, requested, total = info.row, self.requested, info.requested
+        requested[0, row] = _int64(total.milli_cpu)
+        requested[1, row] = _int64(total.memory)
+        requested[3, row] = len(info.pods)
+        if pod.requests.ephemeral_storage:
+            requested[2, row] = _int64(total.ephemeral_storage)
+        if pod.requests.scalars:
+            for name in pod.requests.scalars:
+                index = self._resource(name)
+                self.requested[index, row] = _int64(total.scalars[name])
+        nonzero = self.nonzero
+        nonzero[0, row] = _int64(info.nonzero_cpu)
+        nonzero[1, row] = _int64(info.nonzero_memory)
+
+    def _mirror_allocatable(self, row: int, amounts: Resources) -> None:
+        for name in amounts.scalars:
+            self._resource(name)
+        column = self.allocatable[:, row]
+        column[:] = 0
+        column[CPU_ROW] = amounts.milli_cpu
+        column[MEMORY_ROW] = amounts.memory
+        column[EPHEMERAL_ROW] = amounts.ephemeral_storage
+        column[PODS_ROW] = amounts.allowed_pods
+        for name, amount in amounts.scalars.items():
+            column[self.resource_index[name]] = amount
+
+    def _resource(self, name: str) -> int:
+        index = self.resource_index.get(name)
+        if index is None:
+            index = self.resource_index[name] = len(self.resource_index)
+            blank = np.zeros((1, self.capacity), np.int64)
+            self.allocatable = np.concatenate((self.allocatable, blank))
+            self.requested = np.concatenate((self.requested, blank))
+        return index
+
+    def _grow(self) -> None:
+        old, new = self.capacity, self.capacity * 2
+        self.capacity = new
+
+        def wide(matrix: IntArray) -> IntArray:
+            grown = np.zeros((matrix.shape[0], new), matrix.dtype)
+            grown[:, :old] = matrix
+            return grown
+
+        self.allocatable, self.requested, self.nonzero = (
+            wide(self.allocatable),
+            wide(self.requested),
+            wide(self.nonzero),
+        )
+        self.alive = np.concatenate((self.alive, np.zeros(old, np.bool_)))
+        self.unschedulable = np.concatenate((self.unschedulable, np.zeros(old, np.bool_)))
+        self.features = np.concatenate((self.features, np.zeros(old, np.int64)))
+        self.infos.extend([None] * old)
+        self.labels.grow(new)
+        self.taints.grow(new)
+        self._free.extend(range(new - 1, old - 1, -1))
+
+    def _scan_labels(self) -> Iterator[tuple[int, dict[str, str]]]:
+        return (
+            (info.row, info.node.metadata.labels) for info in self.infos if info is not None and info.node is not None
+        )

@@ -1,0 +1,125 @@
+"""Waiting longer after each failure, and waiting in line before each request.
+
+Used by the reflector (between rounds), by writes that are worth a second try, and by the metered transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TypeVar
+
+from kubesched.api.wire import ApiError
+
+__all__ = ["Backoff", "TokenBucket", "is_write_retriable", "retry_write", "token_bucket"]
+
+T = TypeVar("T")
+logger = logging.getLogger("kubesched.client")
+
+#: Waits longer than this for the rate limiter are told to everybody, shorter ones only to debuggers.
+SLOW_WAIT_SECONDS = 1.0
+
+WRITE_ATTEMPTS = 4
+WRITE_FIRST_DELAY = 0.010
+WRITE_DELAY_FACTOR = 5.0
+WRITE_JITTER = 0.1
+_RETRIABLE_REASONS = frozenset({"InternalError", "ServiceUnavailable", "Conflict"})
+
+
+class Backoff:
+    """Delays of list and watch: 0.8 s doubling to 30 s, each plus up to 100 % jitter.
+
+    Two minutes without a failure start over (spec "Metrics, events and the API client" section 6.4).
+    """
+
+    INITIAL = 0.8
+    FACTOR = 2.0
+    MAXIMUM = 30.0
+    RESET_AFTER = 120.0
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._base = self.INITIAL
+        self._last: float | None = None
+
+    def next_delay(self, now: float) -> float:
+        """Seconds to wait now; ``now`` is the event loop's time."""
+        if self._last is not None and now - self._last > self.RESET_AFTER:
+            self._base = self.INITIAL
+        self._last = now
+        base = self._base
+        self._base = min(base * self.FACTOR, self.MAXIMUM)
+        return base * (1.0 + self._rng.random())
+
+
+class TokenBucket:
+    """At most ``qps`` requests a second in the long run, ``burst`` at once; waiters are served in order.
+
+    Raises:
+        ValueError: when ``qps`` is not positive or ``burst`` is below 1.
+    """
+
+    def __init__(self, qps: float, burst: int) -> None:
+        if qps <= 0 or burst < 1:
+            raise ValueError(f"a token bucket needs qps > 0 and burst >= 1, got qps {qps} and burst {burst}")
+        self.qps = qps
+        self.burst = burst
+        self._tokens = float(burst)
+        self._updated: float | None = None
+
+    def reserve(self, now: float) -> float:
+        """Take a token, on credit if need be; the seconds until it is there."""
+        if self._updated is not None:
+            self._tokens = min(float(self.burst), self._tokens + (now - self._updated) * self.qps)
+        self._updated = now
+        self._tokens -= 1.0
+        return 0.0 if self._tokens >= 0.0 else -self._tokens / self.qps
+
+    async def acquire(self) -> float:
+        """Wait in line for a token; the seconds waited. A cancelled waiter gives its token back."""
+        delay = self.reserve(asyncio.get_running_loop().time())
+        if delay <= 0.0:
+            return 0.0
+        try:
+            await asyncio.sleep(delay)
+        except asyncio.CancelledError:
+            self._tokens += 1.0
+            raise
+        if delay > SLOW_WAIT_SECONDS:
+            logger.info("a request waited %.1f s because of client-side throttling", delay)
+        return delay
+
+
+def token_bucket(qps: float, burst: int) -> TokenBucket | None:
+    """The limiter of a client connection; a negative ``qps`` means none."""
+    return None if qps < 0 else TokenBucket(qps, burst)
+
+
+def is_write_retriable(error: BaseException) -> bool:
+    """Whether a status write is worth another try: conflict, internal error, unavailable, connection refused."""
+    if isinstance(error, ApiError):
+        return error.reason in _RETRIABLE_REASONS
+    return isinstance(error, OSError) and (
+        isinstance(error, ConnectionRefusedError) or error.errno == errno.ECONNREFUSED
+    )
+
+
+async def retry_write(call: Callable[[], Awaitable[T]], rng: Random) -> T:
+    """Do ``call``, four tries in all, 10 ms x 5 between them with 10 % jitter (spec "Scheduling cycle" section 10.3).
+
+    Raises:
+        Exception: what the last try raised, or the first error that is not worth another.
+    """
+    delay = WRITE_FIRST_DELAY
+    for _ in range(WRITE_ATTEMPTS - 1):
+        try:
+            return await call()
+        except Exception as error:
+            if not is_write_retriable(error):
+                raise
+        await asyncio.sleep(delay * (1.0 + WRITE_JITTER * rng.random()))
+        delay *= WRITE_DELAY_FACTOR
+    return await call()

@@ -1,0 +1,328 @@
+"""A local, current copy of one kind of object, and handlers that hear of every change.
+
+The assembly makes informers (usually through :class:`~kubesched.client.port.ApiPort`), adds handlers, gives
+``run()`` a task, and waits for ``wait_synced()``. Handlers run in the event loop, one object after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+import msgspec
+
+from kubesched.api.decode import DecodeError
+from kubesched.api.kinds import Kind
+from kubesched.api.tombstone import DeletedFinalStateUnknown
+from kubesched.api.wire import Item, Transport
+
+from .reflector import BREATH, PAGE_SIZE, WATCH_TIMEOUT, Reflector
+from .running import Background
+from .store import IndexFunction, Store
+
+__all__ = ["DeletedFinalStateUnknown", "Informer", "InformerStatistics", "ResourceEventHandler"]
+
+logger = logging.getLogger("kubesched.client")
+
+
+class ResourceEventHandler(Protocol):
+    """Hears of changes, in order, after the store has them. Objects are shared: never change one.
+
+    What a handler raises is logged and hurts nobody else.
+    """
+
+    def on_add(self, obj: Any, is_initial: bool) -> None:
+        """A new object; ``is_initial`` when it was part of the first list."""
+        ...
+
+    def on_update(self, old: Any, new: Any) -> None:
+        """Another version of a known object. The UID may differ when a deletion was never seen."""
+        ...
+
+    def on_delete(self, obj: Any) -> None:
+        """The final state of a deleted object, or a :class:`DeletedFinalStateUnknown`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InformerStatistics:
+    """A snapshot of an informer's counters."""
+
+    synced: bool
+    objects: int
+    resource_version: int
+    lists: int
+    watches: int
+    events: int
+    bookmarks: int
+    adds: int
+    updates: int
+    deletes: int
+    stale: int
+    undecodable: int
+    errors: int
+    handler_errors: int
+
+
+class Informer(Background):
+    """The objects of ``kind`` that match the selectors, kept current.
+
+    Stale and repeated events are dropped; an object that cannot be decoded is logged with its key and
+    field path, counted, and treated as absent until a readable version arrives.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        kind: Kind,
+        *,
+        rng: Random,
+        namespace: str = "",
+        field_selector: str = "",
+        label_selector: str = "",
+        page_size: int = PAGE_SIZE,
+        watch_timeout: tuple[float, float] | None = WATCH_TIMEOUT,
+        on_error: Callable[[Exception], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self.kind = kind
+        self._store = Store()
+        self._handlers: tuple[ResourceEventHandler, ...] = ()
+        self._reflector = Reflector(
+            transport,
+            kind,
+            self,
+            rng=rng,
+            namespace=namespace,
+            field_selector=field_selector,
+            label_selector=label_selector,
+            page_size=page_size,
+            watch_timeout=watch_timeout,
+            on_error=on_error,
+        )
+        self._synced = False
+        self._sync_or_end = asyncio.Event()
+        self._adds = self._updates = self._deletes = 0
+        self._stale = self._undecodable = self._handler_errors = 0
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def get(self, namespace: str, name: str) -> Any:
+        """The object, or None. Cluster-scoped objects have an empty namespace."""
+        return self._store.objects.get(f"{namespace}/{name}" if namespace else name)
+
+    def get_by_key(self, key: str) -> Any:
+        """The object with this ``namespace/name``, or None."""
+        return self._store.objects.get(key)
+
+    def values(self) -> list[Any]:
+        """All objects, as a list of the caller's own."""
+        return list(self._store.objects.values())
+
+    def keys(self) -> list[str]:
+        return list(self._store.objects)
+
+    def __len__(self) -> int:
+        return len(self._store.objects)
+
+    def add_index(self, name: str, function: IndexFunction) -> None:
+        """Keep objects findable by the strings ``function`` gives for each; it must be pure.
+
+        Raises:
+            ValueError: when the name is taken.
+        """
+        self._store.add_index(name, function)
+
+    def by_index(self, name: str, value: str) -> list[Any]:
+        """The objects with ``value`` in index ``name``.
+
+        Raises:
+            KeyError: when there is no such index.
+        """
+        return self._store.by_index(name, value)
+
+    # -- life ----------------------------------------------------------------------------------------------
+
+    def add_handler(self, handler: ResourceEventHandler) -> None:
+        """Register a handler. It hears of every object already known at once, as initial additions."""
+        self._handlers = (*self._handlers, handler)
+        for key, obj in list(self._store.objects.items()):
+            try:
+                handler.on_add(obj, True)
+            except Exception:
+                self._handler_failed(handler, key)
+
+    def remove_handler(self, handler: ResourceEventHandler) -> None:
+        self._handlers = tuple(known for known in self._handlers if known is not handler)
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the first list is in the store and every handler has heard of all of it."""
+        return self._synced
+
+    async def wait_synced(self) -> bool:
+        """Wait for the first list; False when the informer ended before it had one."""
+        await self._sync_or_end.wait()
+        return self._synced
+
+    def statistics(self) -> InformerStatistics:
+        reflector = self._reflector
+        return InformerStatistics(
+            synced=self._synced,
+            objects=len(self._store.objects),
+            resource_version=reflector.version,
+            lists=reflector.lists,
+            watches=reflector.watches,
+            events=reflector.events,
+            bookmarks=reflector.bookmarks,
+            adds=self._adds,
+            updates=self._updates,
+            deletes=self._deletes,
+            stale=self._stale,
+            undecodable=self._undecodable,
+            errors=reflector.errors,
+            handler_errors=self._handler_errors,
+        )
+
+    async def _main(self) -> None:
+        await self._reflector.run()
+
+    def _ended(self) -> None:
+        self._sync_or_end.set()
+
+    # -- the reflector's side (Sink) -----------------------------------------------------------------------
+
+    async def replace(self, items: list[Item], version: int) -> None:
+        """Take over a complete list: store first, then deletions as tombstones, then adds and updates in list order.
+
+        Objects whose version did not change are not told again.
+        """
+        store = self._store
+        before, known = store.objects, store.versions
+        objects: dict[str, Any] = {}
+        versions: dict[str, int] = {}
+        for count, item in enumerate(items, 1):
+            if count % BREATH == 0:
+                await asyncio.sleep(0)
+            key = item.key
+            obj = before[key] if known.get(key) == item.resource_version else self._decode(item)
+            if obj is not None:
+                objects[key] = obj
+                versions[key] = item.resource_version
+        store.replace(objects, versions, version)
+
+        # A handler added from here on hears of the whole new store by itself.
+        handlers = self._handlers
+        count = 0
+        for key, old in before.items():
+            if self._stopped:
+                return
+            if key not in objects:
+                self._tell_delete(handlers, key, DeletedFinalStateUnknown(key, old))
+                count += 1
+                if count % BREATH == 0:
+                    await asyncio.sleep(0)
+        for key, obj in objects.items():
+            if self._stopped:
+                return
+            old = before.get(key)
+            if old is None:
+                self._tell_add(handlers, key, obj, not self._synced)
+            elif old is not obj:
+                self._tell_update(handlers, key, old, obj)
+            else:
+                continue
+            count += 1
+            if count % BREATH == 0:
+                await asyncio.sleep(0)
+        self._synced = True
+        self._sync_or_end.set()
+
+    def upsert(self, item: Item) -> None:
+        store = self._store
+        key = item.key
+        version = item.resource_version
+        if self._stopped:
+            return
+        if store.is_stale(key, version):
+            self._stale += 1
+            return
+        obj = self._decode(item)
+        if obj is None:
+            self._vanish(key, version)
+            return
+        old = store.objects.get(key)
+        store.put(key, obj, version)
+        if old is None:
+            self._tell_add(self._handlers, key, obj, False)
+        else:
+            self._tell_update(self._handlers, key, old, obj)
+
+    def remove(self, item: Item) -> None:
+        store = self._store
+        key = item.key
+        known = store.versions.get(key)
+        if self._stopped:
+            return
+        # Not "<=": some servers send the last version itself as the final state.
+        if known is None or item.resource_version < known:
+            self._stale += 1
+            if known is None and not store.is_stale(key, item.resource_version):
+                store.forget(key, item.resource_version)
+            return
+        final = self._decode(item)
+        if final is None:
+            self._vanish(key, item.resource_version)
+            return
+        store.pop(key)
+        store.forget(key, item.resource_version)
+        self._tell_delete(self._handlers, key, final)
+
+    def _vanish(self, key: str, version: int) -> None:
+        """From now on the object counts as absent: its current state cannot be read."""
+        old = self._store.pop(key)
+        self._store.forget(key, version)
+        if old is not None:
+            self._tell_delete(self._handlers, key, DeletedFinalStateUnknown(key, old))
+
+    def _decode(self, item: Item) -> Any:
+        try:
+            return item.typed
+        except (DecodeError, msgspec.DecodeError) as error:
+            self._undecodable += 1
+            logger.error("%s %s (version %d) skipped: %s", self.kind, item.key, item.resource_version, error)
+            return None
+
+    # -- handlers ------------------------------------------------------------------------------------------
+
+    def _tell_add(self, handlers: tuple[ResourceEventHandler, ...], key: str, obj: Any, is_initial: bool) -> None:
+        self._adds += 1
+        for handler in handlers:
+            try:
+                handler.on_add(obj, is_initial)
+            except Exception:
+                self._handler_failed(handler, key)
+
+    def _tell_update(self, handlers: tuple[ResourceEventHandler, ...], key: str, old: Any, new: Any) -> None:
+        self._updates += 1
+        for handler in handlers:
+            try:
+                handler.on_update(old, new)
+            except Exception:
+                self._handler_failed(handler, key)
+
+    def _tell_delete(self, handlers: tuple[ResourceEventHandler, ...], key: str, obj: Any) -> None:
+        self._deletes += 1
+        for handler in handlers:
+            try:
+                handler.on_delete(obj)
+            except Exception:
+                self._handler_failed(handler, key)
+
+    def _handler_failed(self, handler: ResourceEventHandler, key: str) -> None:
+        self._handler_errors += 1
+        logger.exception("handler %s failed on %s %s", type(handler).__name__, self.kind, key)

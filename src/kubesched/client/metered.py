@@ -1,0 +1,171 @@
+"""A transport that waits for the rate limiter and counts its requests.
+
+:class:`~kubesched.client.port.ApiPort` wraps its transports in this; everything else in the room sees
+only :class:`~kubesched.api.wire.Transport`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from kubesched.api.kinds import Kind
+from kubesched.api.wire import ApiError, Item, ListPage, Transport, WatchEvent
+
+from .backoff import TokenBucket
+
+__all__ = ["NO_RESPONSE", "MeteredTransport"]
+
+T = TypeVar("T")
+
+#: The code counted for a request that got no answer, as upstream writes it.
+NO_RESPONSE = "<error>"
+
+
+class MeteredTransport:
+    """``inner`` behind a token bucket. Every request takes a token, list pages too; opening a watch takes none.
+
+    ``limiter`` may be set at any time; None means no limit. ``requests`` counts by (HTTP method, code) and
+    may be shared between transports. ``on_request`` hears of each: method, code, seconds without the wait.
+    """
+
+    def __init__(
+        self,
+        inner: Transport,
+        *,
+        limiter: TokenBucket | None = None,
+        requests: dict[tuple[str, str], int] | None = None,
+        on_request: Callable[[str, str, float], None] | None = None,
+    ) -> None:
+        self._inner = inner
+        self.limiter = limiter
+        self.requests: dict[tuple[str, str], int] = {} if requests is None else requests
+        self.on_request = on_request
+
+    async def _request(self, method: str, success: str, call: Coroutine[Any, Any, T]) -> T:
+        if self.limiter is not None:
+            try:
+                await self.limiter.acquire()
+            except BaseException:
+                call.close()
+                raise
+        started = asyncio.get_running_loop().time() if self.on_request is not None else 0.0
+        code = NO_RESPONSE
+        try:
+            answer = await call
+            code = success
+        except ApiError as error:
+            code = str(error.code)
+            raise
+        finally:
+            self._count(method, code)
+            if self.on_request is not None:
+                self.on_request(method, code, asyncio.get_running_loop().time() - started)
+        return answer
+
+    def _count(self, method: str, code: str) -> None:
+        key = (method, code)
+        self.requests[key] = self.requests.get(key, 0) + 1
+
+    # -- Transport -----------------------------------------------------------------------------------------
+
+    async def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> ListPage:
+        call = self._inner.list(
+            kind,
+            namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            limit=limit,
+            continue_token=continue_token,
+            resource_version=resource_version,
+        )
+        return await self._request("GET", "200", call)
+
+    async def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: float | None = None,
+    ) -> AsyncIterator[Sequence[WatchEvent]]:
+        stream = self._inner.watch(
+            kind,
+            namespace,
+            resource_version=resource_version,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            timeout_seconds=timeout_seconds,
+        )
+        code = "200"
+        try:
+            async for batch in stream:
+                yield batch
+        except ApiError as error:
+            code = str(error.code)
+            raise
+        except OSError:
+            code = NO_RESPONSE
+            raise
+        finally:
+            self._count("GET", code)
+            aclose = getattr(stream, "aclose", None)
+            if aclose is not None:
+                await aclose()
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Item:
+        return await self._request("GET", "200", self._inner.get(kind, namespace, name))
+
+    async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> Item:
+        return await self._request("POST", "201", self._inner.create(kind, namespace, obj, dry_run=dry_run))
+
+    async def update(
+        self, kind: Kind, namespace: str, name: str, obj: Mapping[str, Any], *, subresource: str = ""
+    ) -> Item:
+        call = self._inner.update(kind, namespace, name, obj, subresource=subresource)
+        return await self._request("PUT", "200", call)
+
+    async def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        patch_type: str = "application/strategic-merge-patch+json",
+        subresource: str = "",
+    ) -> Item:
+        call = self._inner.patch(kind, namespace, name, patch, patch_type=patch_type, subresource=subresource)
+        return await self._request("PATCH", "200", call)
+
+    async def delete(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        call = self._inner.delete(kind, namespace, name, uid=uid, grace_period_seconds=grace_period_seconds)
+        await self._request("DELETE", "200", call)
+
+    async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
+        await self._request("POST", "201", self._inner.bind(namespace, name, uid, node_name))
+
+    async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
+        call = self._inner.evict(namespace, name, grace_period_seconds=grace_period_seconds)
+        await self._request("POST", "201", call)

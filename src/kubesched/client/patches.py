@@ -1,0 +1,88 @@
+"""Changes of a pod's status, and the smallest strategic merge patch that makes them.
+
+:class:`~kubesched.client.port.ApiPort` computes status writes here (spec "Scheduling cycle" sections 10.2, 10.3).
+Pure functions over immutable statuses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubesched.api.decode import to_builtins
+from kubesched.api.types import PodCondition, PodStatus
+
+from .clock import rfc3339
+
+__all__ = ["pod_status_patch", "update_pod_condition"]
+
+
+def update_pod_condition(status: PodStatus, condition: PodCondition, now: float) -> tuple[PodStatus, bool]:
+    """``status`` with ``condition`` set, and whether that is a change worth writing.
+
+    ``lastTransitionTime`` becomes ``now`` (seconds since the epoch) unless a condition of the type has the
+    same status already: then its old time stays. A new ``observedGeneration`` alone is no change, and the
+    status is returned as it was.
+    """
+    index = next((i for i, known in enumerate(status.conditions) if known.type == condition.type), None)
+    if index is None:
+        added = msgspec.structs.replace(condition, last_transition_time=rfc3339(now))
+        return msgspec.structs.replace(status, conditions=(*status.conditions, added)), True
+
+    old = status.conditions[index]
+    same_status = old.status == condition.status
+    if (
+        same_status
+        and old.reason == condition.reason
+        and old.message == condition.message
+        and old.last_probe_time == condition.last_probe_time
+    ):
+        return status, False
+    since = old.last_transition_time if same_status else rfc3339(now)
+    new = msgspec.structs.replace(condition, last_transition_time=since)
+    conditions = (*status.conditions[:index], new, *status.conditions[index + 1 :])
+    return msgspec.structs.replace(status, conditions=conditions), True
+
+
+def pod_status_patch(old: PodStatus, new: PodStatus) -> dict[str, Any] | None:
+    """The strategic merge patch from ``old`` to ``new``, or None when they agree.
+
+    Covers what a scheduler writes: conditions, merged by type, and ``nominatedNodeName``, null when cleared.
+    Differences elsewhere in the status are not looked at.
+    """
+    status = _conditions_patch(old.conditions, new.conditions)
+    if old.nominated_node_name != new.nominated_node_name:
+        status["nominatedNodeName"] = new.nominated_node_name or None
+    return {"status": status} if status else None
+
+
+def _conditions_patch(old: tuple[PodCondition, ...], new: tuple[PodCondition, ...]) -> dict[str, Any]:
+    if old == new:
+        return {}
+    if not new:
+        return {"conditions": None}
+    if not old:
+        return {"conditions": [to_builtins(condition) for condition in new]}
+    before = {condition.type: condition for condition in old}
+    after = {condition.type for condition in new}
+    changes: list[dict[str, Any]] = []
+    for condition in new:
+        known = before.get(condition.type)
+        if known is None:
+            changes.append(to_builtins(condition))
+        elif known != condition:
+            changes.append(_changed_fields(to_builtins(known), to_builtins(condition)))
+    changes.extend({"$patch": "delete", "type": name} for name in before if name not in after)
+    patch: dict[str, Any] = {"$setElementOrder/conditions": [{"type": condition.type} for condition in new]}
+    if changes:
+        patch["conditions"] = changes
+    return patch
+
+
+def _changed_fields(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """What differs between two conditions of one type, removed fields as null, and the type as merge key."""
+    changed = {name: value for name, value in new.items() if old.get(name) != value}
+    changed.update({name: None for name in old if name not in new})
+    changed["type"] = new["type"]
+    return changed

@@ -1,0 +1,147 @@
+"""What a scheduler needs of an API server, on top of any transport.
+
+The command line assembles a port from a transport and hands it to the scheduler, which knows it only by
+shape. Informers and the event broadcaster are given tasks by the same assembly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from kubesched.api.kinds import PODS, Kind
+from kubesched.api.types import Pod, PodCondition
+from kubesched.api.wire import ApiError, Transport
+
+from .backoff import TokenBucket, retry_write
+from .clock import Clock
+from .events import QUEUE_SIZE, EventBroadcaster, EventRecorder
+from .informer import Informer
+from .metered import MeteredTransport
+from .patches import pod_status_patch, update_pod_condition
+from .reflector import PAGE_SIZE, WATCH_TIMEOUT
+
+__all__ = ["ApiPort"]
+
+
+class ApiPort:
+    """Informers, bindings, status patches and events through one API server.
+
+    Requests and events have a rate limiter each, as upstream's two clients do; None means no limit. They
+    are attributes of ``transport`` and ``event_transport`` and may be changed while running. ``requests``
+    counts the requests of both by (HTTP method, code).
+
+    The owner runs ``events.run()`` in a task of its own; until then recorded events wait in the queue.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        clock: Clock,
+        rng: Random,
+        hostname: str = "localhost",
+        limiter: TokenBucket | None = None,
+        event_limiter: TokenBucket | None = None,
+        event_queue_size: int = QUEUE_SIZE,
+        on_request: Callable[[str, str, float], None] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._rng = rng
+        self._hostname = hostname
+        self.requests: dict[tuple[str, str], int] = {}
+        self.transport = MeteredTransport(transport, limiter=limiter, requests=self.requests, on_request=on_request)
+        self.event_transport = MeteredTransport(
+            transport, limiter=event_limiter, requests=self.requests, on_request=on_request
+        )
+        self.events = EventBroadcaster(
+            self.event_transport, clock, rng=Random(rng.getrandbits(64)), queue_size=event_queue_size
+        )
+        self._recorders: dict[str, EventRecorder] = {}
+
+    def informer(
+        self,
+        kind: Kind,
+        field_selector: str = "",
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        page_size: int = PAGE_SIZE,
+        watch_timeout: tuple[float, float] | None = WATCH_TIMEOUT,
+        on_error: Callable[[Exception], None] | None = None,
+    ) -> Informer:
+        """A new informer; the caller adds handlers and runs it."""
+        return Informer(
+            self.transport,
+            kind,
+            rng=Random(self._rng.getrandbits(64)),
+            namespace=namespace,
+            field_selector=field_selector,
+            label_selector=label_selector,
+            page_size=page_size,
+            watch_timeout=watch_timeout,
+            on_error=on_error,
+        )
+
+    def recorder(self, scheduler_name: str) -> EventRecorder:
+        """The event recorder of a profile; the same one each time."""
+        recorder = self._recorders.get(scheduler_name)
+        if recorder is None:
+            instance = f"{scheduler_name}-{self._hostname}"
+            recorder = self._recorders[scheduler_name] = EventRecorder(self.events, scheduler_name, instance)
+        return recorder
+
+    async def bind(self, pod: Pod, node_name: str) -> None:
+        """Bind exactly this pod, by UID. Not retried.
+
+        Raises:
+            ApiError: 404 when the pod is gone, 409 when it is bound already or has been re-created.
+            OSError: when the server cannot be reached; the pod may or may not be bound.
+        """
+        meta = pod.metadata
+        await self.transport.bind(meta.namespace, meta.name, meta.uid, node_name)
+
+    async def patch_pod_status(
+        self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
+    ) -> bool:
+        """Write a condition and a nomination into the pod's status, in one patch; whether there was a call.
+
+        ``pod`` is the state to start from. The condition's transition time and observed generation are
+        filled in here. ``nominated_node_name`` None leaves the field, "" clears it. Retried up to four
+        times on conflict, internal error, unavailability and refused connections.
+
+        Raises:
+            ApiError: when the server refuses, 404 when the pod is gone.
+            OSError: when the server cannot be reached.
+        """
+        meta = pod.metadata
+        status = pod.status
+        if condition is not None:
+            condition = msgspec.structs.replace(condition, observed_generation=meta.generation)
+            status, _ = update_pod_condition(status, condition, self._clock.now())
+        if nominated_node_name is not None and nominated_node_name != status.nominated_node_name:
+            status = msgspec.structs.replace(status, nominated_node_name=nominated_node_name)
+        patch = pod_status_patch(pod.status, status)
+        if patch is None:
+            return False
+        await retry_write(
+            lambda: self.transport.patch(PODS, meta.namespace, meta.name, patch, subresource="status"), self._rng
+        )
+        return True
+
+    async def delete_pod(self, pod: Pod) -> bool:
+        """Delete a preemption victim with its own grace period; False when it was gone already.
+
+        Raises:
+            ApiError: when the server refuses.
+            OSError: when the server cannot be reached.
+        """
+        try:
+            await self.transport.delete(PODS, pod.metadata.namespace, pod.metadata.name)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return False
+        return True

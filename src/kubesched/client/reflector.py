@@ -1,0 +1,275 @@
+"""List, then watch, for ever: the half of an informer that talks to the API server.
+
+A round is a complete list followed by watches that pick up where the last one ended. :class:`Informer`
+owns a reflector and receives its findings through :class:`Sink`.
+
+    ended normally            -> watch again from the last version, at once
+    connection lost, 429, 5xx -> back off, watch again from the last version
+    410, anything else        -> back off, new round; the sink keeps its objects until the list is complete
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from random import Random
+from typing import Protocol
+
+import msgspec
+
+from kubesched.api.kinds import Kind
+from kubesched.api.wire import ApiError, Item, ListPage, Transport, WatchEvent
+
+from .backoff import Backoff
+
+__all__ = ["PAGE_SIZE", "WATCH_TIMEOUT", "Reflector", "Sink", "VeryShortWatchError"]
+
+logger = logging.getLogger("kubesched.client")
+
+PAGE_SIZE = 500
+#: Seconds a watch is asked to last; drawn anew each time so that clients do not reconnect in step.
+WATCH_TIMEOUT = (300.0, 600.0)
+#: A stream that outlives its timeout by this much is cut off by us: the server has forgotten it.
+WATCH_GRACE = 30.0
+SHORT_WATCH = 1.0
+#: Changes handled in one go before other tasks get a turn.
+BREATH = 512
+
+
+class VeryShortWatchError(Exception):
+    """A watch ended within a second without an event: something is wrong with the stream or the version."""
+
+
+class Sink(Protocol):
+    """Where a reflector delivers. Only one call is under way at a time."""
+
+    async def replace(self, items: list[Item], version: int) -> None:
+        """A complete list, as of ``version``: it takes the place of all that was known."""
+        ...
+
+    def upsert(self, item: Item) -> None:
+        """An object was added or modified, or is said to be: stale and repeated news must do no harm."""
+        ...
+
+    def remove(self, item: Item) -> None:
+        """An object was deleted; ``item`` is its final state."""
+        ...
+
+
+class Reflector:
+    """Feeds a sink with one kind of object.
+
+    ``watch_timeout`` is the range of seconds a watch may last, None for no limit. ``on_error`` hears every
+    error that made the reflector back off. Counters are plain attributes, read by the informer.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        kind: Kind,
+        sink: Sink,
+        *,
+        rng: Random,
+        namespace: str = "",
+        field_selector: str = "",
+        label_selector: str = "",
+        page_size: int = PAGE_SIZE,
+        watch_timeout: tuple[float, float] | None = WATCH_TIMEOUT,
+        on_error: Callable[[Exception], None] | None = None,
+    ) -> None:
+        self._transport = transport
+        self._kind = kind
+        self._sink = sink
+        self._rng = rng
+        self._namespace = namespace
+        self._field_selector = field_selector
+        self._label_selector = label_selector
+        self._page_size = page_size
+        self._watch_timeout = watch_timeout
+        self._on_error = on_error
+        self._backoff = Backoff(rng)
+        self._listed = False
+        self._server_pages = False  # a list from cache came in pages, so this server honours limits
+        self.version = 0
+        self.lists = 0
+        self.watches = 0
+        self.events = 0
+        self.bookmarks = 0
+        self.errors = 0
+
+    async def run(self) -> None:
+        """Never returns; ends by cancellation only."""
+        while True:
+            try:
+                await self._round()
+            except Exception as error:
+                await self._rest(error, "new list")
+
+    async def _round(self) -> None:
+        await self._list()
+        refused = False  # the last watch met a server fault and nothing has come since
+        while True:
+            started = asyncio.get_running_loop().time()
+            seen = self.events
+            try:
+                await self._watch()
+            except OSError as error:
+                await self._rest(error, "watch again")
+                continue
+            except ApiError as error:
+                repeated = refused and self.events == seen
+                if error.code != 429 and (error.code < 500 or repeated):
+                    raise
+                refused = error.code != 429
+                await self._rest(error, "watch again")
+                continue
+            refused = False
+            if self.events == seen and asyncio.get_running_loop().time() - started < SHORT_WATCH:
+                raise VeryShortWatchError(f"watch of {self._kind} ended within a second without an event")
+
+    async def _rest(self, error: Exception, then: str) -> None:
+        self.errors += 1
+        delay = self._backoff.next_delay(asyncio.get_running_loop().time())
+        if isinstance(error, ApiError):
+            delay = max(delay, _retry_after(error))
+        if isinstance(error, ApiError | OSError | VeryShortWatchError):
+            level = logging.INFO if _is_expired(error) else logging.WARNING
+            logger.log(level, "%s: %s; %s in %.1f s", self._kind, error or repr(error), then, delay)
+        else:
+            logger.error("%s: unexpected error; %s in %.1f s", self._kind, then, delay, exc_info=error)
+        if self._on_error is not None:
+            self._on_error(error)
+        await asyncio.sleep(delay)
+
+    # -- list ----------------------------------------------------------------------------------------------
+
+    async def _list(self) -> None:
+        """Spec section 6.3: from the server's cache first, later not older than what is known."""
+        version = str(self.version) if self._listed else "0"
+        limit = self._page_size if version == "0" or self._server_pages else 0
+        try:
+            items, found = await self._pages(version, limit)
+        except ApiError as error:
+            if not (_is_expired(error) or _is_too_large(error)):
+                raise
+            items, found = await self._pages("", self._page_size)
+        self.lists += 1
+        await self._sink.replace(items, found)
+        self.version = found
+        self._listed = True
+
+    async def _pages(self, version: str, limit: int) -> tuple[list[Item], int]:
+        page = await self._page(limit=limit, resource_version=version)
+        # The first page's version is right even for a server whose later pages show later states:
+        # what happened in between is simply told again, and recognised.
+        found = int(page.resource_version or 0)
+        items = list(page.items)
+        if page.continue_token and version == "0":
+            self._server_pages = True
+        while page.continue_token:
+            try:
+                page = await self._page(limit=limit, continue_token=page.continue_token)
+            except ApiError as error:
+                if not _is_expired(error):
+                    raise
+                page = await self._page(resource_version=version)
+                return list(page.items), int(page.resource_version or 0)
+            items.extend(page.items)
+        return items, found
+
+    async def _page(self, *, limit: int = 0, continue_token: str = "", resource_version: str = "") -> ListPage:
+        return await self._transport.list(
+            self._kind,
+            self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            limit=limit,
+            continue_token=continue_token,
+            resource_version=resource_version,
+        )
+
+    # -- watch ---------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        timeout = None if self._watch_timeout is None else self._rng.uniform(*self._watch_timeout)
+        self.watches += 1
+        stream = self._transport.watch(
+            self._kind,
+            self._namespace,
+            resource_version=str(self.version),
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            timeout_seconds=timeout,
+        )
+        try:
+            async with asyncio.timeout(None if timeout is None else timeout + WATCH_GRACE) as deadline:
+                async for batch in stream:
+                    await self._consume(batch)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+        finally:
+            await _close(stream)
+
+    async def _consume(self, batch: Sequence[WatchEvent]) -> None:
+        sink = self._sink
+        for start in range(0, len(batch), BREATH):
+            if start:
+                await asyncio.sleep(0)
+            for event_type, item in batch[start : start + BREATH]:
+                if event_type == "ERROR":
+                    raise _stream_error(item)
+                if event_type == "BOOKMARK":
+                    self.bookmarks += 1
+                elif not item.name:
+                    logger.warning("%s: watch event %s without a name skipped", self._kind, event_type)
+                    continue
+                elif event_type in {"MODIFIED", "ADDED"}:
+                    sink.upsert(item)
+                elif event_type == "DELETED":
+                    sink.remove(item)
+                else:
+                    logger.warning("%s: watch event of unknown type %s skipped", self._kind, event_type)
+                    continue
+                self.events += 1
+                if item.resource_version > self.version:
+                    self.version = item.resource_version
+
+
+async def _close(stream: AsyncIterator[Sequence[WatchEvent]]) -> None:
+    aclose = getattr(stream, "aclose", None)
+    if aclose is not None:
+        await aclose()
+
+
+def _stream_error(item: Item) -> ApiError:
+    """The ``Status`` inside an ERROR event."""
+    try:
+        status = item.data()
+    except msgspec.DecodeError:
+        status = {}
+    details = status.get("details")
+    return ApiError(
+        int(status.get("code") or 500),
+        str(status.get("reason") or "InternalError"),
+        str(status.get("message") or "the watch reported an error without a message"),
+        details if isinstance(details, dict) else None,
+    )
+
+
+def _is_expired(error: Exception) -> bool:
+    return isinstance(error, ApiError) and (error.code == 410 or error.reason in {"Expired", "Gone"})
+
+
+def _is_too_large(error: ApiError) -> bool:
+    """The server has not yet seen the version we know (it was restarted, or is another replica)."""
+    causes = error.details.get("causes") or ()
+    return "too large resource version" in error.message.lower() or any(
+        cause.get("reason") == "ResourceVersionTooLarge" for cause in causes
+    )
+
+
+def _retry_after(error: ApiError) -> float:
+    seconds = error.details.get("retryAfterSeconds")
+    return float(seconds) if isinstance(seconds, int | float) else 0.0

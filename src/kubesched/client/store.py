@@ -1,0 +1,130 @@
+"""What an informer knows: the decoded objects by key, their versions, and indexes over them.
+
+Pure bookkeeping, no I/O and no handlers; :class:`Informer` decides, this remembers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+__all__ = ["IndexFunction", "Store"]
+
+logger = logging.getLogger("kubesched.client")
+
+IndexFunction = Callable[[Any], Iterable[str]]
+
+#: Deleted keys remembered: at least one generation of this many, at most two.
+FORGOTTEN_GENERATION = 4096
+
+
+class Store:
+    """Objects by ``namespace/name``. The bytes they came from are not kept, only objects and versions."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Any] = {}
+        self.versions: dict[str, int] = {}
+        self._floor = 0
+        self._forgotten: dict[str, int] = {}
+        self._forgotten_before: dict[str, int] = {}
+        self._functions: dict[str, IndexFunction] = {}
+        self._indexes: dict[str, dict[str, dict[str, Any]]] = {}
+
+    def is_stale(self, key: str, version: int) -> bool:
+        """Whether news of ``version`` about ``key`` is known already or overtaken.
+
+        For a key that is not in the store: older than the last list, or than the deletion we saw.
+        """
+        known = self.versions.get(key)
+        if known is not None:
+            return version <= known
+        if version <= self._floor:
+            return True
+        return version <= self._forgotten.get(key, 0) or version <= self._forgotten_before.get(key, 0)
+
+    def put(self, key: str, obj: Any, version: int) -> None:
+        if self._functions:
+            old = self.objects.get(key)
+            if old is not None:
+                self._unindex(key, old)
+            self._index(key, obj)
+        self.objects[key] = obj
+        self.versions[key] = version
+
+    def pop(self, key: str) -> Any:
+        """Remove and return the object of ``key``, None when there is none."""
+        obj = self.objects.pop(key, None)
+        if obj is not None:
+            del self.versions[key]
+            if self._functions:
+                self._unindex(key, obj)
+        return obj
+
+    def forget(self, key: str, version: int) -> None:
+        """Remember that ``key`` was gone at ``version``, so that late news does not bring it back."""
+        if len(self._forgotten) >= FORGOTTEN_GENERATION:
+            self._forgotten_before = self._forgotten
+            self._forgotten = {}
+        self._forgotten[key] = version
+
+    def replace(self, objects: dict[str, Any], versions: dict[str, int], floor: int) -> None:
+        """Take a complete list as of version ``floor`` in place of everything."""
+        self.objects = objects
+        self.versions = versions
+        self._floor = floor
+        self._forgotten = {}
+        self._forgotten_before = {}
+        for name in self._functions:
+            self._indexes[name] = {}
+        if self._functions:
+            for key, obj in objects.items():
+                self._index(key, obj)
+
+    # -- indexes -------------------------------------------------------------------------------------------
+
+    def add_index(self, name: str, function: IndexFunction) -> None:
+        """Keep objects grouped by the values ``function`` gives for each.
+
+        Raises:
+            ValueError: when the name is taken.
+        """
+        if name in self._functions:
+            raise ValueError(f"index {name!r} exists already")
+        self._functions[name] = function
+        index = self._indexes[name] = {}
+        for key, obj in self.objects.items():
+            for value in self._values(name, function, key, obj):
+                index.setdefault(value, {})[key] = obj
+
+    def by_index(self, name: str, value: str) -> list[Any]:
+        """The objects with ``value`` in index ``name``, oldest entry first.
+
+        Raises:
+            KeyError: when there is no such index.
+        """
+        return list(self._indexes[name].get(value, {}).values())
+
+    def _index(self, key: str, obj: Any) -> None:
+        for name, function in self._functions.items():
+            index = self._indexes[name]
+            for value in self._values(name, function, key, obj):
+                index.setdefault(value, {})[key] = obj
+
+    def _unindex(self, key: str, obj: Any) -> None:
+        for name, function in self._functions.items():
+            index = self._indexes[name]
+            for value in self._values(name, function, key, obj):
+                group = index.get(value)
+                if group is not None:
+                    group.pop(key, None)
+                    if not group:
+                        del index[value]
+
+    @staticmethod
+    def _values(name: str, function: IndexFunction, key: str, obj: Any) -> Iterable[str]:
+        try:
+            return dict.fromkeys(function(obj))
+        except Exception:
+            logger.exception("index %s failed for %s; the object is left out of it", name, key)
+            return ()

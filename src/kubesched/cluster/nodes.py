@@ -1,0 +1,113 @@
+"""Hollow nodes as objects: a template and a count in, Node objects in the store out.
+
+Caller: the command line, simulations and benchmarks. What runs on them is in :mod:`.hollow`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..api.kinds import NODES
+from .objects import Stored
+from .store import Store
+
+__all__ = ["create_nodes", "make_nodes", "node_template"]
+
+_HOSTNAME = "kubernetes.io/hostname"
+_ZONE = "topology.kubernetes.io/zone"
+
+
+def node_template(
+    *,
+    cpu: str | int = "8",
+    memory: str = "32Gi",
+    pods: str | int = "110",
+    ephemeral_storage: str = "100Gi",
+    instance_type: str = "hollow",
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[Mapping[str, str]] = (),
+    extended: Mapping[str, str | int] | None = None,
+) -> dict[str, Any]:
+    """A Node manifest without a name. ``extended`` adds resources such as ``nvidia.com/gpu: 8``."""
+    capacity: dict[str, Any] = {
+        "cpu": str(cpu),
+        "memory": memory,
+        "pods": str(pods),
+        "ephemeral-storage": ephemeral_storage,
+        **{name: str(amount) for name, amount in (extended or {}).items()},
+    }
+    spec: dict[str, Any] = {"taints": [dict(taint) for taint in taints]} if taints else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "labels": {
+                "kubernetes.io/arch": "amd64",
+                "kubernetes.io/os": "linux",
+                "node.kubernetes.io/instance-type": instance_type,
+                **(labels or {}),
+            }
+        },
+        "spec": spec,
+        "status": {
+            "capacity": capacity,
+            "allocatable": dict(capacity),
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+            "nodeInfo": {"kubeletVersion": "v1.36.0", "operatingSystem": "linux", "architecture": "amd64"},
+        },
+    }
+
+
+def make_nodes(
+    count: int,
+    template: Mapping[str, Any] | None = None,
+    *,
+    prefix: str = "hollow-",
+    zones: Sequence[str] = (),
+    start: int = 0,
+    width: int = 5,
+) -> Iterator[dict[str, Any]]:
+    """Node manifests from a template: ``hollow-00000``, ``hollow-00001``, …
+
+    Every node gets its host name label and an address; ``zones`` are dealt out in turn. A template that lists no
+    pod capacity gets 110, as a kubelet would report.
+    """
+    base = dict(template) if template is not None else node_template()
+    metadata, status = dict(base.get("metadata") or {}), dict(base.get("status") or {})
+    metadata.pop("name", None)
+    metadata.pop("generateName", None)
+    for field in ("capacity", "allocatable"):
+        if status.get(field):
+            status[field] = {"pods": "110", **status[field]}
+    for index in range(start, start + count):
+        name = f"{prefix}{index:0{width}d}"
+        labels = {**(metadata.get("labels") or {}), _HOSTNAME: name}
+        if zones:
+            labels[_ZONE] = zones[(index - start) % len(zones)]
+        addresses = [{"type": "InternalIP", "address": _address(index)}, {"type": "Hostname", "address": name}]
+        yield {
+            **base,
+            "metadata": {**metadata, "name": name, "labels": labels},
+            "status": {**status, "addresses": addresses},
+        }
+
+
+def _address(index: int) -> str:
+    number = index + 1
+    return f"172.{16 + (number >> 16) % 16}.{(number >> 8) & 255}.{number & 255}"
+
+
+def create_nodes(
+    store: Store,
+    count: int,
+    template: Mapping[str, Any] | None = None,
+    *,
+    prefix: str = "hollow-",
+    zones: Sequence[str] = (),
+    start: int = 0,
+) -> list[Stored]:
+    """Make nodes and store them."""
+    return [
+        store.create(NODES, "", node) for node in make_nodes(count, template, prefix=prefix, zones=zones, start=start)
+    ]

@@ -1,0 +1,562 @@
+"""The embedded cluster's memory: every object of every kind, with versions, watches and the verbs on them.
+
+Synchronous and single-threaded: a verb runs to its end, so there is nothing to lock. Objects are kept as JSON
+bytes; see :mod:`.objects`. ``inprocess`` wraps the verbs into a transport; an HTTP face would do the same.
+Deletion continues in :mod:`.deletion`, binding and eviction in :mod:`.pod_actions`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections import deque
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from ..api.kinds import KINDS, NAMESPACES, PODS, Kind
+from ..api.wire import ApiError, ListPage
+from .admission import PRIORITY_CLASSES, Admission
+from .deletion import Deletion
+from .fields import compile_filter
+from .kind_validation import check_kind, default_kind
+from .metadata import STATUS_KINDS, changed_metadata, new_metadata
+from .objects import (
+    Document,
+    Stored,
+    decode_document,
+    encode,
+    encode_clean,
+    new_uid,
+    open_section,
+    random_suffix,
+    same_section,
+)
+from .paging import make_page, read_token
+from .patches import apply_json_patch, apply_merge_patch
+from .pod_actions import PodActions
+from .strategic import apply_strategic_patch
+from .table import Key, Table, Watch, initial_events
+from .times import Clock, timestamp
+from .updates import checked_spec_change
+from .validation import Causes, check_metadata, forbidden
+
+__all__ = ["JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "Store"]
+
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+
+FIRST_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+_FIRST_PRIORITY_CLASSES: Final = (
+    ("system-cluster-critical", 2_000_000_000, "Used for system critical pods that must run in the cluster."),
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+)
+_HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
+_POD_HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_CONTINUE_EXPIRED: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+    "without the continue parameter."
+)
+
+
+class Store:
+    """All objects of an embedded cluster.
+
+    ``history`` is the number of changes of one kind that a new watch may look back on before it is told 410;
+    ``backlog`` how many a live watch may lag. ``auto_namespaces`` creates a namespace when an object is
+    created in it. Every verb raises :class:`ApiError` when it refuses. With ``dry_run`` a verb does everything
+    but store the result.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        random: Random,
+        history: int = 10_000,
+        backlog: int = 1_000_000,
+        auto_namespaces: bool = False,
+        default_tolerations: bool = True,
+    ) -> None:
+        self.clock = clock
+        self._random = random
+        self._history = history
+        self._backlog = backlog
+        self._auto_namespaces = auto_namespaces
+        self._version = 0
+        self._tables: dict[Kind, Table] = {}
+        for kind in KINDS:
+            self.register(kind)
+        self._namespaces = self._tables[NAMESPACES].objects
+        self._background: deque[Callable[[], None]] = deque()
+        self._settling = False
+        self.admission = Admission(self.table, default_tolerations=default_tolerations)
+        self._deletion = Deletion(self)
+        self._pod_actions = PodActions(self)
+        for name in FIRST_NAMESPACES:
+            self.create(NAMESPACES, "", {"metadata": {"name": name}})
+        for name, value, description in _FIRST_PRIORITY_CLASSES:
+            data = {"metadata": {"name": name}, "value": value, "description": description}
+            self.create(PRIORITY_CLASSES, "", data)
+
+    # -- tables ----------------------------------------------------------------------------------------
+
+    def register(self, kind: Kind) -> None:
+        """Serve one more kind (custom resources); a kind already served stays as it is."""
+        self._tables.setdefault(kind, Table(kind, self._history, self._backlog))
+
+    def table(self, kind: Kind) -> Table:
+        """The table of a kind.
+
+        Raises:
+            ApiError: 404, for a kind the store does not serve.
+        """
+        table = self._tables.get(kind)
+        if table is None:
+            raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        return table
+
+    @property
+    def tables(self) -> Mapping[Kind, Table]:
+        return self._tables
+
+    @property
+    def resource_version(self) -> int:
+        """The version of the latest change of any kind."""
+        return self._version
+
+    def now(self) -> str:
+        """The clock as a timestamp."""
+        return timestamp(self.clock.now())
+
+    def compact(self, kind: Kind | None = None) -> None:
+        """Forget the history of one kind or of all: older versions and continue tokens answer 410."""
+        for table in [self.table(kind)] if kind is not None else list(self._tables.values()):
+            table.compact()
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Stored:
+        """One object, or 404."""
+        item = self.table(kind).objects.get((namespace if kind.namespaced else "", name))
+        if item is None:
+            raise ApiError.not_found(kind, name)
+        return item
+
+    def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+        resource_version_match: str = "",
+    ) -> ListPage:
+        """Objects in key order. Pages of one list all show the version of the first page.
+
+        Raises:
+            ApiError: 400 for bad selectors or versions, 410 for an expired token or exact version, 504 for a
+                version that is still in the future.
+        """
+        table = self.table(kind)
+        namespace = namespace if kind.namespaced else ""
+        filter_ = compile_filter(kind, namespace, label_selector, field_selector)
+        after: Key | None = None
+        version = self._version
+        if continue_token:
+            version, after = read_token(continue_token)
+            try:
+                items = table.at(version)
+            except ApiError:
+                raise ApiError.expired(_CONTINUE_EXPIRED) from None
+        else:
+            wanted = self._parse_version(resource_version)
+            if resource_version_match == "Exact":
+                if not wanted:
+                    raise ApiError.bad_request("resourceVersionMatch Exact needs a resourceVersion greater than 0")
+                version, items = wanted, table.at(wanted)
+            else:
+                items = table.items(namespace)
+        return make_page(items, filter_, version, after, limit)
+
+    def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        resource_version: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        send_initial_events: bool = False,
+    ) -> Watch:
+        """Changes after a version; without one, or with ``send_initial_events``, the current state comes first.
+
+        ``send_initial_events`` ends that state with the bookmark that streaming lists wait for.
+
+        Raises:
+            ApiError: 410 when the version is older than the history, 504 when it is in the future.
+        """
+        table = self.table(kind)
+        namespace = namespace if kind.namespaced else ""
+        filter_ = compile_filter(kind, namespace, label_selector, field_selector)
+        version = self._parse_version(resource_version)
+        if send_initial_events or not version:
+            items = [item for item in table.items(namespace) if filter_.matches(item)]
+            first = initial_events(kind, items, self._version, marker=send_initial_events)
+            return Watch(table, filter_, table.end, first, lambda: self._version)
+        return Watch(table, filter_, table.position_after(version), [], lambda: self._version)
+
+    def _parse_version(self, text: str) -> int:
+        if text in ("", "0"):
+            return 0
+        if not (text.isascii() and text.isdigit()):
+            raise ApiError.bad_request(f'invalid resource version "{text}": must be a number')
+        version = int(text)
+        if version > self._version:
+            details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+            message = f"Too large resource version: {version}, current: {self._version}"
+            raise ApiError(504, "Timeout", message, {**details, "retryAfterSeconds": 1})
+        return version
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    def create(
+        self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False, restore: bool = False
+    ) -> Stored:
+        """Add an object; the caller's data is never changed and never kept.
+
+        ``restore`` is for importing a saved cluster: UID, creation time, status and priority are taken as they
+        come instead of being decided here.
+        """
+        table = self.table(kind)
+        given = _body_metadata(kind, obj)
+        if kind.namespaced:
+            if given.get("namespace") not in (None, "", namespace) and namespace:
+                raise ApiError.bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request"
+                )
+            namespace = namespace or given.get("namespace") or "default"
+        else:
+            namespace = ""
+        if given.get("resourceVersion") and not restore:
+            raise ApiError.bad_request("resourceVersion should not be set on objects to be created")
+        name = self._new_name(table, namespace, given)
+        uid = (given.get("uid") if restore else None) or new_uid(self._random)
+        created = (given.get("creationTimestamp") if restore else None) or self.now()
+        metadata = new_metadata(kind, namespace, given, name, uid, created)
+        if kind.namespaced:
+            self._check_namespace(kind, namespace, name, dry_run=dry_run)
+        if (namespace, name) in table.objects:
+            raise ApiError.already_exists(kind, name)
+        causes = Causes()
+        check_metadata(kind, metadata, causes)
+        document: Document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+        if kind == PODS:
+            causes.raise_if_any(kind, name)
+            prepared = self.admission.pod_spec(encode_clean(obj.get("spec") or {}), name, restored=restore)
+            document["spec"] = prepared.spec
+            document["status"] = obj["status"] if restore and obj.get("status") else prepared.status
+            if len(obj) > 3:
+                document.update((key, value) for key, value in obj.items() if key not in _POD_HEAD)
+        else:
+            rest = {key: value for key, value in obj.items() if key not in _HEAD}
+            document.update(msgspec.json.decode(encode_clean(rest)))
+            default_kind(kind, document, self.admission, keep_status=restore)
+            check_kind(kind, document, causes, self.admission)
+            causes.raise_if_any(kind, name)
+        item = self.commit(table, document, None, dry_run=dry_run)
+        self._settle_later()
+        return item
+
+    def update(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        obj: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Stored:
+        """Replace an object, or its status or resize subresource.
+
+        A ``resourceVersion`` in the body that is not the current one is 409; without one the write is unconditional.
+        """
+        _body_metadata(kind, obj)
+        old = self.get(kind, namespace, name)
+        document = decode_document(encode_clean(obj))
+        open_section(document, "metadata")
+        return self._replace(old, document, subresource, dry_run=dry_run)
+
+    def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        patch_type: str = STRATEGIC_PATCH,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Stored:
+        """Change an object by a patch of one of the three types; the patch is never changed.
+
+        Raises:
+            ApiError: 415 for another patch type, 400 or 422 for a patch that cannot be applied.
+        """
+        old = self.get(kind, namespace, name)
+        document = old.document()
+        if patch_type == JSON_PATCH:
+            document = apply_json_patch(old.data(), patch)
+        elif patch_type in (MERGE_PATCH, STRATEGIC_PATCH):
+            if not isinstance(patch, Mapping):
+                raise ApiError.bad_request("a merge patch of an object is an object")
+            for section in patch:
+                open_section(document, section)
+            apply = apply_merge_patch if patch_type == MERGE_PATCH else apply_strategic_patch
+            document = apply(document, dict(patch))
+        else:
+            raise ApiError(
+                415,
+                "UnsupportedMediaType",
+                f"the body of the request was in an unknown format - accepted media types include: "
+                f"{JSON_PATCH}, {MERGE_PATCH}, {STRATEGIC_PATCH}",
+            )
+        if not isinstance(document, dict) or not isinstance(open_section(document, "metadata"), dict):
+            raise ApiError.bad_request("the patch leaves no object with metadata")
+        return self._replace(old, document, subresource, dry_run=dry_run)
+
+    def _replace(self, old: Stored, document: Document, subresource: str, *, dry_run: bool) -> Stored:
+        """Put ``document`` in the place of ``old`` as far as the (sub)resource allows."""
+        kind, table = old.kind, self.table(old.kind)
+        for field, value in (("apiVersion", kind.api_version), ("kind", kind.kind)):
+            found = open_section(document, field)
+            if found is not None and found != value:
+                raise ApiError.bad_request(f"{field}: must be {value}, got {found!r}")
+        before = old.document()
+        metadata = changed_metadata(kind, old, before["metadata"], document["metadata"], subresource)
+        if subresource == "status" and kind.group_resource in STATUS_KINDS:
+            after = {**before, "metadata": metadata}
+            _take(after, document, "status")
+        elif subresource == "" or (subresource == "resize" and kind == PODS):
+            after = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+            after.update((key, value) for key, value in document.items() if key not in _HEAD)
+            if kind.group_resource in STATUS_KINDS:
+                _take(after, before, "status")
+        else:
+            raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        changed = [
+            name
+            for name in before.keys() | after.keys()
+            if name not in _HEAD and not same_section(before.get(name), after.get(name))
+        ]
+        causes = Causes()
+        if metadata != before["metadata"]:
+            check_metadata(kind, metadata, causes)
+        elif not changed:
+            return old
+        if changed:
+            checked_spec_change(self.admission, old, before, after, changed, causes, resize=subresource == "resize")
+            if not same_section(before.get("spec"), after.get("spec")) and "generation" in metadata:
+                metadata["generation"] += 1
+        causes.raise_if_any(kind, old.name)
+        if self._deletion.is_finished(kind, metadata):
+            item = old if dry_run else self.remove(table, after, old)
+        else:
+            item = self.commit(table, after, old, dry_run=dry_run)
+        self._settle_later()
+        return item
+
+    def delete(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        propagation_policy: str = "",
+        dry_run: bool = False,
+    ) -> Stored:
+        """Delete an object, or begin to: pods with a grace period and objects with finalizers stay for a while.
+
+        Returns the last state: still stored when it has a deletion timestamp.
+
+        Raises:
+            ApiError: 404, or 409 when a precondition does not hold.
+        """
+        item = self._deletion.delete(
+            self.get(kind, namespace, name),
+            uid=uid,
+            resource_version=resource_version,
+            grace_period_seconds=grace_period_seconds,
+            propagation_policy=propagation_policy,
+            dry_run=dry_run,
+        )
+        self._settle_later()
+        return item
+
+    def delete_collection(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        grace_period_seconds: int | None = None,
+        propagation_policy: str = "",
+        dry_run: bool = False,
+    ) -> builtins.list[Stored]:
+        """Delete everything a list with these arguments would show."""
+        page = self.list(kind, namespace, label_selector=label_selector, field_selector=field_selector)
+        return [
+            self.delete(
+                kind,
+                item.namespace,
+                item.name,
+                grace_period_seconds=grace_period_seconds,
+                propagation_policy=propagation_policy,
+                dry_run=dry_run,
+            )
+            for item in page.items
+        ]
+
+    def bind(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        node_name: str,
+        *,
+        annotations: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> Stored:
+        """The binding subresource: put a pod on a node, once. See :meth:`.pod_actions.PodActions.bind`."""
+        return self._pod_actions.bind(namespace, name, uid, node_name, annotations=annotations, dry_run=dry_run)
+
+    def evict(
+        self, namespace: str, name: str, *, grace_period_seconds: int | None = None, dry_run: bool = False
+    ) -> None:
+        """The eviction subresource: delete a pod if its disruption budget allows it, else 429."""
+        self._pod_actions.evict(namespace, name, grace_period_seconds=grace_period_seconds, dry_run=dry_run)
+
+    # -- the last steps of every write -------------------------------------------------------------------
+
+    def commit(self, table: Table, document: Document, old: Stored | None, *, dry_run: bool = False) -> Stored:
+        """Give a document the next version, store it and tell the watches. For the modules of this room."""
+        metadata = document["metadata"]
+        if dry_run:
+            version = old.resource_version if old is not None else 0
+            metadata["resourceVersion"] = str(version)
+            return Stored(table.kind, encode_clean(document), metadata, version)
+        version = self._version + 1
+        metadata["resourceVersion"] = str(version)
+        item = Stored(table.kind, encode_clean(document), metadata, version)
+        self._version = version
+        table.record("ADDED" if old is None else "MODIFIED", item, old)
+        self._deletion.index(item, old)
+        return item
+
+    def remove(self, table: Table, document: Document, old: Stored) -> Stored:
+        """Take an object out for good; ``document`` is its last state. For the modules of this room."""
+        version = self._version + 1
+        document["metadata"]["resourceVersion"] = str(version)
+        item = Stored(table.kind, encode(document), document["metadata"], version)
+        self._version = version
+        table.record("DELETED", item, old)
+        self._deletion.forget(item, old)
+        return item
+
+    def defer(self, work: Callable[[], None]) -> None:
+        """Queue background work: garbage collection, namespace removal."""
+        self._background.append(work)
+
+    def settle(self) -> None:
+        """Do all background work now. In an event loop this happens by itself on its next turn."""
+        if self._settling:
+            return
+        self._settling = True
+        try:
+            while self._background:
+                self._background.popleft()()
+        finally:
+            self._settling = False
+
+    def _settle_later(self) -> None:
+        if not self._background or self._settling:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.settle()
+        else:
+            loop.call_soon(self.settle)
+
+    def _new_name(self, table: Table, namespace: str, given: Mapping[str, Any]) -> str:
+        name: Any = given.get("name")
+        if name:
+            if not isinstance(name, str):
+                raise ApiError.bad_request(f"metadata.name: must be a string, got {name!r}")
+            return name
+        prefix = given.get("generateName")
+        if not prefix or not isinstance(prefix, str):
+            causes = Causes()
+            causes.required("metadata.name", "name or generateName is required")
+            raise ApiError.invalid(table.kind, "", causes)
+        for _ in range(8):
+            generated = prefix[:58] + random_suffix(self._random)
+            if (namespace, generated) not in table.objects:
+                break
+        return generated
+
+    def _check_namespace(self, kind: Kind, namespace: str, name: str, *, dry_run: bool) -> None:
+        if ("", namespace) not in self._namespaces:
+            if not self._auto_namespaces or dry_run:
+                raise ApiError.not_found(NAMESPACES, namespace)
+            self.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+        elif self._deletion.is_terminating(namespace):
+            error = forbidden(
+                kind, name, f"unable to create new content in namespace {namespace} because it is being terminated"
+            )
+            message = f"namespace {namespace} is being terminated"
+            error.details["causes"] = [
+                {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+            ]
+            raise error
+
+
+def _body_metadata(kind: Kind, obj: Any) -> Mapping[str, Any]:
+    """The metadata of a request body that is an object of the right kind."""
+    if not isinstance(obj, Mapping):
+        raise ApiError.bad_request(f"a {kind.kind} is an object, got {type(obj).__name__}")
+    version, name = obj.get("apiVersion"), obj.get("kind")
+    if (version and version != kind.api_version) or (name and name != kind.kind):
+        raise ApiError.bad_request(
+            f'{name or kind.kind} in version "{version or kind.api_version}" cannot be handled as a {kind.kind} '
+            f'in version "{kind.api_version}"'
+        )
+    metadata = obj.get("metadata")
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise ApiError.bad_request(f"metadata: must be an object, got {metadata!r}")
+    return metadata
+
+
+def _take(target: Document, source: Document, section: str) -> None:
+    """Make a section of ``target`` what it is in ``source``."""
+    if section in source:
+        target[section] = source[section]
+    else:
+        target.pop(section, None)

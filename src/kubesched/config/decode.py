@@ -1,0 +1,161 @@
+"""A configuration document to typed objects: version and kind, strictness, plugin arguments.
+
+Called by ``load``, which then applies defaults. ``shapes`` does the single objects. Errors and the order in
+which they win: spec "Configuration file and command line", section 6.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from .args import ARGS_TYPES, args_kind
+from .errors import ConfigError
+from .shapes import Decoder, WrongTypeError, describe, json_kind
+from .types import API_VERSION, GROUP, KIND, KubeSchedulerConfiguration, PluginConfig, Profile
+from .yamltext import Document, parse_document
+
+__all__ = ["decode_configuration"]
+
+_SCHEME: Final = "pkg/scheduler/apis/config/scheme/scheme.go:29"
+_TYPE_META: Final = (
+    r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+)
+#: How much of a document without a kind is quoted back (upstream quotes all of it).
+_QUOTED: Final = 4096
+#: Versions that older releases served, and the release that dropped each.
+_RETIRED: Final = {"v1alpha1": "1.19", "v1alpha2": "1.19", "v1beta1": "1.23", "v1beta2": "1.28", "v1beta3": "1.29"}
+
+
+def _version_and_kind(data: Any, text: str, *, default_kind: str = "", path: str = "") -> tuple[str, str]:
+    """The object's apiVersion and kind, checked to be texts.
+
+    For plugin arguments both may be missing: ``default_kind`` is then the kind. ``path`` is for people.
+
+    Raises:
+        ConfigError: when the data is no object, or names no version or kind and it is not plugin arguments.
+    """
+    prefix = "couldn't get version/kind; json parse error: json: cannot unmarshal"
+    advice = f"a configuration starts with the lines apiVersion: {API_VERSION} and kind: {KIND}"
+    data = {} if data is None else data
+    if not isinstance(data, dict):
+        text = f"{prefix} {json_kind(data)} into Go value of type {_TYPE_META}"
+        details = [f"{path}: {describe(data)} is not an object (name: value lines)"] if path else [advice]
+        raise ConfigError("decode", [text], details=details)
+    for name in ("apiVersion", "kind"):
+        value = data.get(name)
+        if value is not None and not isinstance(value, str):
+            text = f"{prefix} {json_kind(value)} into Go struct field .{name} of type string"
+            raise ConfigError("decode", [text], details=[f"{path or 'document'}: {name} has to be text"])
+    version, kind = data.get("apiVersion") or "", data.get("kind") or ""
+    if default_kind:
+        version, kind = version or API_VERSION, kind or default_kind
+    missing = "Kind" if not kind else "apiVersion" if not version else ""
+    if missing:
+        quoted = text if len(text) <= _QUOTED else text[:_QUOTED] + "…"
+        raise ConfigError("decode", [f"Object '{missing}' is missing in '{quoted}'"], details=[advice])
+    if version.count("/") > 1:
+        raise ConfigError("decode", [f"unexpected GroupVersion string: {version}"], details=[advice])
+    return version, kind
+
+
+def _not_registered(version: str, kind: str) -> ConfigError:
+    group, _, short = version.rpartition("/")
+    details = [f"this scheduler reads apiVersion {API_VERSION}"]
+    if group == GROUP and short in _RETIRED:
+        details = [f"{short} was removed in Kubernetes {_RETIRED[short]}; rewrite the file for {API_VERSION}"]
+    return ConfigError(
+        "decode", [f'no kind "{kind}" is registered for version "{version}" in scheme "{_SCHEME}"'], details=details
+    )
+
+
+_KINDS: Final = frozenset({KIND, *map(args_kind, ARGS_TYPES)})
+
+
+def _decode_args(entry: PluginConfig, prefix: str, details: list[str]) -> tuple[PluginConfig, str]:
+    """A ``pluginConfig`` entry with typed args, and its strict error (empty when there is none).
+
+    Raises:
+        ConfigError: for anything but unknown fields; the text lacks the entry's path.
+    """
+    type_ = ARGS_TYPES.get(entry.name)
+    if type_ is None:
+        return entry, ""
+    if entry.args is None:
+        return PluginConfig(name=entry.name, args=type_()), ""
+    decoding = f"decoding args for plugin {entry.name}: "
+    kind_wanted = args_kind(entry.name)
+    try:
+        version, kind = _version_and_kind(entry.args, "", default_kind=kind_wanted, path=prefix.rstrip("."))
+        if version != API_VERSION or kind not in _KINDS:
+            raise _not_registered(version, kind)
+    except ConfigError as error:
+        raise ConfigError("decode", [decoding + str(error)], details=error.details) from None
+    if kind != kind_wanted:
+        text = f"args for plugin {entry.name} were not of type {kind_wanted}.{GROUP}, got {kind}.{GROUP}"
+        raise ConfigError("decode", [text], details=[f"{prefix}kind: write {kind_wanted} or leave it out"])
+    decoder = Decoder(prefix)
+    try:
+        args = decoder.decode(entry.args, type_)
+    except WrongTypeError as error:
+        raise ConfigError("decode", [decoding + error.text], details=[error.detail]) from None
+    details += decoder.details
+    strict = _strict([f"unknown field {name}" for name in decoder.unknown])
+    return PluginConfig(name=entry.name, args=args), decoding + strict if strict else ""
+
+
+def _strict(errors: list[str]) -> str:
+    return f"strict decoding error: {', '.join(errors)}" if errors else ""
+
+
+def _decode_profile_args(profile: Profile, index: int, errors: list[str], details: list[str]) -> Profile:
+    entries = []
+    for number, entry in enumerate(profile.plugin_config):
+        path = f"profiles[{index}].pluginConfig[{number}]"
+        try:
+            decoded, strict = _decode_args(entry, f"{path}.args.", details)
+        except ConfigError as error:
+            raise ConfigError("decode", [f"decoding .{path}: {error}"], details=error.details) from None
+        entries.append(decoded)
+        if strict:
+            errors.append(f"decoding .{path}: strict decoding error: {strict}")
+    return msgspec.structs.replace(profile, plugin_config=tuple(entries))
+
+
+def _decode_document(document: Document, text: str) -> KubeSchedulerConfiguration:
+    version, kind = _version_and_kind(document.data, text)
+    if version != API_VERSION or kind not in _KINDS:
+        raise _not_registered(version, kind)
+    if kind != KIND:
+        raise ConfigError("decode", [f"couldn't decode as {KIND}, got {version}, Kind={kind}: "])
+    decoder = Decoder()
+    try:
+        config: KubeSchedulerConfiguration = decoder.decode(document.data, KubeSchedulerConfiguration)
+    except WrongTypeError as error:
+        raise ConfigError("decode", [error.text], details=[error.detail]) from None
+    errors: list[str] = []
+    if document.duplicates:
+        errors.append("\n".join(["yaml: unmarshal errors:", *document.duplicates]))
+    errors += [f"unknown field {name}" for name in decoder.unknown]
+    profiles = [
+        _decode_profile_args(profile, index, errors, decoder.details) for index, profile in enumerate(config.profiles)
+    ]
+    if errors:
+        raise ConfigError("decode", [_strict(errors)], details=decoder.details)
+    return msgspec.structs.replace(config, profiles=tuple(profiles))
+
+
+def decode_configuration(source: str | bytes | dict[str, Any]) -> tuple[KubeSchedulerConfiguration, dict[str, Any]]:
+    """Decode a document's text (or its plain data), without the defaults that depend on other fields.
+
+    Returns the configuration and the plain data, in which one can see what was given.
+
+    Raises:
+        ConfigError: stage ``decode``.
+    """
+    if isinstance(source, dict):
+        text, document = "", Document(source)
+    else:
+        text, document = parse_document(source)
+    return _decode_document(document, text), document.data

@@ -1,0 +1,78 @@
+"""Which events lift which plugin's rejections: the map the queue is built with.
+
+Source: spec "Scheduling queue" section 10.1, spec "Scheduling framework" section 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from .events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, HintFn
+from .registry import PluginError
+
+__all__ = ["queueing_hints", "registrations", "watched_actions"]
+
+#: What a plugin hears of that does not say: everything, on these resources.
+_DEFAULT_RESOURCES: Final = (
+    EventResource.POD,
+    EventResource.NODE,
+    EventResource.PERSISTENT_VOLUME,
+    EventResource.PERSISTENT_VOLUME_CLAIM,
+    EventResource.CSI_NODE,
+    EventResource.CSI_DRIVER,
+    EventResource.CSI_STORAGE_CAPACITY,
+    EventResource.STORAGE_CLASS,
+    EventResource.RESOURCE_CLAIM,
+    EventResource.DEVICE_CLASS,
+)
+
+
+def registrations(plugin: Any) -> list[ClusterEventWithHint]:
+    """The events a plugin hears of.
+
+    A plugin that hears of added nodes but of no taint updates also hears of those: a node is often added
+    with a taint that goes away later.
+
+    Raises:
+        PluginError: when the plugin cannot list its events, or lists something else.
+    """
+    if not hasattr(plugin, "events_to_register"):
+        return [ClusterEventWithHint(ClusterEvent(resource, ActionType.ALL)) for resource in _DEFAULT_RESOURCES]
+    try:
+        events = list(plugin.events_to_register())
+    except Exception as error:
+        raise PluginError(f'plugin "{plugin.name}" cannot list its events: {error}') from error
+    for item in events:
+        if not isinstance(item, ClusterEventWithHint):
+            raise PluginError(
+                f'plugin "{plugin.name}": events_to_register returned {item!r}; expected ClusterEventWithHint objects'
+            )
+    actions = ActionType.NONE
+    for item in events:
+        if item.event.resource == EventResource.NODE:
+            actions |= item.event.action
+    if actions & ActionType.ADD and not actions & ActionType.UPDATE_NODE_TAINT:
+        events.append(ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAINT)))
+    return events
+
+
+def queueing_hints(plugins: Iterable[Any]) -> dict[ClusterEvent, list[tuple[str, HintFn | None]]]:
+    """Registered event to (plugin name, hint), for one profile.
+
+    Raises:
+        PluginError: as :func:`registrations`.
+    """
+    hints: dict[ClusterEvent, list[tuple[str, HintFn | None]]] = {}
+    for plugin in plugins:
+        for item in registrations(plugin):
+            hints.setdefault(item.event, []).append((plugin.name, item.hint))
+    return hints
+
+
+def watched_actions(events: Iterable[ClusterEvent]) -> dict[str, ActionType]:
+    """Resource to all actions somebody registered: what to watch."""
+    watched: dict[str, ActionType] = {}
+    for event in events:
+        watched[event.resource] = watched.get(event.resource, ActionType.NONE) | event.action
+    return watched

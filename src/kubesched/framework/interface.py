@@ -1,0 +1,289 @@
+"""What a plugin author sees: the extension points, their contracts, and the handle.
+
+A plugin is a class with a ``name`` that defines the methods of the points it extends; nothing else is
+needed. There are two styles, and a plugin may mix them:
+
+* **plain**: ``filter`` and ``score`` see one node at a time. Readable, right for most plugins.
+* **columns**: ``filter_rows`` and ``score_rows`` answer for many rows at once from the node table's columns.
+  With ``sign`` their answers are remembered for pods that are alike, and only changed rows are asked again.
+
+:class:`Contract` is the reference: each method says when it is called, what it may change, and what each
+answer leads to. Its signatures are what plugins are checked against at registration.
+
+Source: spec "Scheduling framework" (upstream ``staging/src/k8s.io/kube-scheduler/framework``).
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Awaitable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kubesched.api.types import Pod
+
+from .clock import Clock
+from .cycle_state import CycleState
+from .events import ClusterEventWithHint
+from .nodeinfo import NodeInfo
+from .nominating import NominatingInfo
+from .podinfo import PodInfo
+from .queued import QueuedPodInfo
+from .status import Code, Status
+
+if TYPE_CHECKING:
+    from kubesched.cache import NodeList, NodeTable, Snapshot
+
+    from .waiting import WaitingPods
+
+__all__ = [
+    "MAX_NODE_SCORE",
+    "Contract",
+    "Handle",
+    "IntArray",
+    "NodeToStatus",
+    "Normalize",
+    "Plugin",
+    "PostFilterResult",
+    "PreBindPreFlight",
+    "Reads",
+    "RowArray",
+    "VerdictArray",
+]
+
+#: Scores lie in 0…100 after normalising.
+MAX_NODE_SCORE: Final = 100
+
+IntArray = npt.NDArray[np.int64]
+RowArray = npt.NDArray[np.integer]
+#: uint64[rows]: 0 passes; any other value is the plugin's own encoding of why not (see ``Contract.verdict_status``).
+VerdictArray = npt.NDArray[np.uint64]
+
+
+class Reads(enum.IntFlag):
+    """Which changes can alter a column plugin's answers about a row; what it does not read costs it nothing."""
+
+    NOTHING = 0
+    #: The node object: labels, taints, allocatable, images' names, declared features.
+    NODE = 1
+    #: The pods on the node: requested amounts, pod count, ports.
+    PODS = 2
+    #: The image table of the whole cluster, and how many nodes there are.
+    IMAGES = 4
+
+
+class Normalize(enum.Enum):
+    """Ready-made normalisation: scale to the greatest raw score (spec "Node-level plugins" section 4)."""
+
+    #: 100 for the greatest; nothing happens when all are 0.
+    FORWARD = "forward"
+    #: 0 for the greatest; 100 for all when all are 0.
+    REVERSE = "reverse"
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    nominating: NominatingInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreBindPreFlight:
+    """``allow_parallel``: this PreBind may run beside its neighbours."""
+
+    allow_parallel: bool = False
+
+
+class NodeToStatus(Protocol):
+    """Why each node was rejected; nodes nobody spoke of have the absent-nodes status."""
+
+    def get(self, name: str) -> Status: ...
+
+    def __len__(self) -> int:
+        """How many nodes have a status of their own."""
+        ...
+
+    def nodes_for_code(self, code: Code) -> list[NodeInfo]:
+        """The nodes that were rejected with ``code``."""
+        ...
+
+
+class Handle(Protocol):
+    """What a plugin can reach. ``snapshot`` is only valid inside a scheduling cycle."""
+
+    @property
+    def profile_name(self) -> str: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def random(self) -> random.Random: ...
+    @property
+    def snapshot(self) -> Snapshot: ...
+    @property
+    def waiting_pods(self) -> WaitingPods: ...
+    @property
+    def client(self) -> Any:
+        """The scheduler's API port."""
+        ...
+
+    def gate(self, name: str) -> bool:
+        """Whether a feature gate is on."""
+        ...
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        """Move pods (``namespace/name`` to pod) to the active queue, whatever their backoff."""
+        ...
+
+    def nominated_pods(self, node_name: str) -> list[PodInfo]: ...
+
+    def informed(self, kind: str) -> Mapping[str, Any]:
+        """Objects of a watched kind by ``namespace/name`` (kinds as in ``api.kinds``: ``namespaces``, ``services``, …)."""
+        ...
+
+
+class Plugin:
+    """Base class: keeps ``args`` and ``handle``. Deriving from it is convenient, not required.
+
+    A plugin class is called as ``cls(args, handle)``: ``args`` is the typed args object of an in-tree
+    plugin, the plain data of ``pluginConfig`` for any other (None when there is none).
+    """
+
+    #: The name in configuration, messages and metrics.
+    name: ClassVar[str] = ""
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        self.args = args
+        self.handle = handle
+
+
+class Contract:
+    """Every extension point's method. Never instantiated: read it, and define the methods you need.
+
+    Wherever a ``Status | None`` is returned, None means Success. A method that raises fails the pod's attempt
+    with code Error naming the plugin; nothing else is disturbed. ``state`` belongs to one attempt.
+    """
+
+    #: Column plugins: which changes make remembered answers stale.
+    reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
+    #: Score plugins: ready-made normalisation; None means scores are final, or ``normalize_score`` is defined.
+    normalize: ClassVar[Normalize | None] = None
+
+    # -- queue -----------------------------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """May the pod enter the active queue? Cheap; no snapshot. Anything but Success keeps it out."""
+        raise AssertionError("documentation only")
+
+    def less(self, first: QueuedPodInfo, second: QueuedPodInfo) -> bool:
+        """Whether ``first`` is scheduled before ``second``. One QueueSort plugin, the same in all profiles."""
+        raise AssertionError("documentation only")
+
+    def sort_key(self, queued: QueuedPodInfo) -> Any:
+        """Optional beside ``less``: a key whose order is that of ``less``; makes the queue much faster."""
+        raise AssertionError("documentation only")
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Which events may make a pod schedulable that this plugin rejected. Without it: nearly every event."""
+        raise AssertionError("documentation only")
+
+    def sign(self, pod: PodInfo) -> Hashable | None:
+        """A value such that pods with equal values get equal answers from this plugin on equal nodes.
+
+        ``()`` when the plugin looks at nothing of the pod; None when it cannot say (answers are then never reused).
+        """
+        raise AssertionError("documentation only")
+
+    # -- scheduling cycle ------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> frozenset[str] | Status | None:
+        """Once per attempt, before any Filter. Compute what Filter needs and keep it in ``state``.
+
+        Return a set of node names to allow only those, Skip to leave this plugin's Filter out of the attempt,
+        Unschedulable or UnschedulableAndUnresolvable to reject the pod everywhere.
+        """
+        raise AssertionError("documentation only")
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
+        """What if ``added`` ran on ``node`` too? Adjust what PreFilter kept in ``state`` (a clone)."""
+        raise AssertionError("documentation only")
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None:
+        """What if ``removed`` were gone from ``node``? Adjust what PreFilter kept in ``state`` (a clone)."""
+        raise AssertionError("documentation only")
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Plain style: may the pod run on this node? Unschedulable: removing other pods may help."""
+        raise AssertionError("documentation only")
+
+    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
+        """Column style of Filter: uint64[len(rows)], 0 where the pod may run."""
+        raise AssertionError("documentation only")
+
+    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        """Optional beside ``filter_rows``: the verdict for one node in plain Python, for a handful of changed rows."""
+        raise AssertionError("documentation only")
+
+    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
+        """Column style: what a non-zero verdict means. Called only when somebody reads it."""
+        raise AssertionError("documentation only")
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
+    ) -> tuple[PostFilterResult | None, Status | None]:
+        """After no node passed: try to make room (preemption). Success ends the search for help."""
+        raise AssertionError("documentation only")
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
+        """Before scoring, with the feasible nodes (two or more). Skip leaves this plugin's Score out."""
+        raise AssertionError("documentation only")
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int | Status:
+        """Plain style: how good is this node? An int, 0…100 unless it is normalised afterwards."""
+        raise AssertionError("documentation only")
+
+    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
+        """Column style of Score: int64[len(rows)]."""
+        raise AssertionError("documentation only")
+
+    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        """Optional beside ``score_rows``: the score of one node in plain Python."""
+        raise AssertionError("documentation only")
+
+    def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray | Status:
+        """Turn the raw scores of all feasible nodes (int64[len(nodes)], same order) into 0…100."""
+        raise AssertionError("documentation only")
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """The pod was assumed on a node: set aside what it will use. A rejection undoes everything."""
+        raise AssertionError("documentation only")
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Undo ``reserve``; also called when it never ran. Must not fail."""
+        raise AssertionError("documentation only")
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | tuple[Status | None, float] | None:
+        """Last word of the scheduling cycle. ``(Status.wait(), seconds)`` holds the pod until it is allowed."""
+        raise AssertionError("documentation only")
+
+    # -- binding cycle ---------------------------------------------------------------------------------
+
+    def pre_bind_pre_flight(
+        self, state: CycleState, pod: PodInfo, node_name: str
+    ) -> Status | tuple[PreBindPreFlight | None, Status | None] | None:
+        """Will ``pre_bind`` have work to do? Success or Skip; no side effects."""
+        raise AssertionError("documentation only")
+
+    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Awaitable[Status | None] | Status | None:
+        """Work that must be done before the binding (may be ``async``)."""
+        raise AssertionError("documentation only")
+
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Awaitable[Status | None] | Status | None:
+        """Tell the API server (may be ``async``). Skip leaves it to the next Bind plugin."""
+        raise AssertionError("documentation only")
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """The pod is bound. For information only."""
+        raise AssertionError("documentation only")

@@ -1,0 +1,190 @@
+"""Name to plugin class: in-tree plugins, entry points and modules given on the command line.
+
+A plugin that does not fit its interface is refused here, with both signatures shown, so that a mistake is
+seen at start-up and not in the first scheduling cycle.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final
+
+from .interface import Contract, Handle
+from .points import POINTS, capabilities
+
+__all__ = ["ENTRY_POINT_GROUP", "PluginError", "PluginFactory", "Registry", "check_plugin", "load_module"]
+
+#: Packages that bring plugins name their classes in this entry-point group.
+ENTRY_POINT_GROUP: Final = "kubesched.plugins"
+
+PluginFactory = Callable[[Any, Handle], Any]
+
+_METHODS: Final = {
+    name: member for name, member in vars(Contract).items() if inspect.isfunction(member) and not name.startswith("_")
+}
+
+
+class PluginError(Exception):
+    """A plugin that cannot be registered or built. The message says which, why, and what would be right."""
+
+
+def check_plugin(plugin: type) -> None:
+    """Refuse a class that does not fit :class:`~kubesched.framework.interface.Contract`.
+
+    Raises:
+        PluginError: with the plugin's signature and the one expected.
+    """
+    name = getattr(plugin, "name", "")
+    where = f"{plugin.__module__}.{plugin.__qualname__}"
+    if not isinstance(name, str) or not name:
+        raise PluginError(f"plugin class {where} has no name: set the class attribute name = '…'")
+    if not capabilities(plugin):
+        methods = ", ".join(method for point in POINTS for method in point.methods)
+        raise PluginError(f'plugin "{name}" ({where}) extends no extension point: define at least one of {methods}')
+    for method_name, contract in _METHODS.items():
+        method = inspect.getattr_static(plugin, method_name, None)
+        if method is None:
+            continue
+        method = getattr(plugin, method_name)
+        if not callable(method):
+            raise PluginError(f'plugin "{name}" ({where}): {method_name} is not a method')
+        is_static = isinstance(inspect.getattr_static(plugin, method_name), staticmethod | classmethod)
+        if not _accepts(method, contract, bound=is_static):
+            raise PluginError(
+                f'plugin "{name}" ({where}) does not fit the interface:\n'
+                f"  it has    {method_name}{_signature(method)}\n"
+                f"  expected  {method_name}{_signature(contract)}"
+            )
+        synchronous = method_name not in ("pre_bind", "bind")
+        if synchronous and (inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)):
+            raise PluginError(
+                f'plugin "{name}" ({where}): {method_name} is async, but the scheduling cycle does not wait; '
+                "only pre_bind and bind may be async"
+            )
+    for columns, needed in (("filter_rows", "verdict_status"),):
+        if hasattr(plugin, columns) and not hasattr(plugin, needed):
+            raise PluginError(
+                f'plugin "{name}" ({where}) defines {columns} but not {needed}{_signature(_METHODS[needed])}'
+            )
+
+
+def _accepts(method: Callable[..., Any], contract: Callable[..., Any], *, bound: bool) -> bool:
+    """Whether a method can be called with the contract's positional arguments."""
+    wanted = len(inspect.signature(contract).parameters) - (1 if bound else 0)
+    try:
+        inspect.signature(method).bind(*range(wanted))
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _signature(method: Callable[..., Any]) -> str:
+    return str(inspect.signature(method)).replace("'", "")
+
+
+class Registry(Mapping[str, PluginFactory]):
+    """Plugin name to class. Names are unique."""
+
+    def __init__(self) -> None:
+        self._plugins: dict[str, Any] = {}
+
+    def register(self, plugin: type) -> type:
+        """Add a plugin class; usable as a decorator.
+
+        Raises:
+            PluginError: when the class does not fit, or the name is taken.
+        """
+        check_plugin(plugin)
+        name: str = plugin.name  # type: ignore[attr-defined]
+        if name in self._plugins:
+            raise PluginError(f"a plugin named {name} already exists")
+        self._plugins[name] = plugin
+        return plugin
+
+    def unregister(self, name: str) -> None:
+        """Take a plugin out.
+
+        Raises:
+            PluginError: when there is none of that name.
+        """
+        if name not in self._plugins:
+            raise PluginError(f"no plugin named {name} exists")
+        del self._plugins[name]
+
+    def load_entry_points(self) -> None:
+        """Register what installed packages offer in the group ``kubesched.plugins``.
+
+        Raises:
+            PluginError: when one cannot be imported or does not fit.
+        """
+        for entry in entry_points(group=ENTRY_POINT_GROUP):
+            try:
+                plugin = entry.load()
+            except Exception as error:
+                raise PluginError(f"entry point {entry.name} = {entry.value} cannot be loaded: {error}") from error
+            self.register(plugin)
+
+    def load_module(self, name: str) -> list[type]:
+        """Register every plugin class defined in a module, given by import name or file path.
+
+        Raises:
+            PluginError: when it cannot be imported, defines no plugin, or one does not fit.
+        """
+        module = load_module(name)
+        found = [
+            member
+            for member in vars(module).values()
+            if inspect.isclass(member) and member.__module__ == module.__name__ and getattr(member, "name", "")
+        ]
+        if not found:
+            raise PluginError(f"module {name} defines no plugin: a plugin is a class with a name attribute")
+        return [self.register(plugin) for plugin in found]
+
+    def capabilities(self) -> dict[str, frozenset[str]]:
+        """Plugin name to the keys of the points it extends."""
+        return {name: capabilities(plugin) for name, plugin in self._plugins.items()}
+
+    def __getitem__(self, name: str) -> PluginFactory:
+        factory: PluginFactory = self._plugins[name]
+        return factory
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._plugins)
+
+    def __len__(self) -> int:
+        return len(self._plugins)
+
+    def copy(self) -> Registry:
+        twin = Registry()
+        twin._plugins = dict(self._plugins)
+        return twin
+
+
+def load_module(name: str) -> Any:
+    """Import a module by name, or by path when the name ends in ``.py``.
+
+    Raises:
+        PluginError: when that fails, with the reason.
+    """
+    try:
+        if not name.endswith(".py"):
+            return importlib.import_module(name)
+        path = Path(name)
+        spec = importlib.util.spec_from_file_location(f"kubesched_plugin_{path.stem}", path)
+        if spec is None or spec.loader is None or not path.is_file():
+            raise PluginError(f"plugin module {name}: no such file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(f"plugin module {name} cannot be imported: {type(error).__name__}: {error}") from error
+    else:
+        return module

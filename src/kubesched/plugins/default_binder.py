@@ -1,0 +1,25 @@
+"""DefaultBinder: tell the API server where the pod goes (Bind)."""
+
+from __future__ import annotations
+
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interface import Plugin
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.status import Status
+
+from . import names
+
+__all__ = ["DefaultBinder"]
+
+
+class DefaultBinder(Plugin):
+    """Posts a Binding with the pod's UID, so that a pod of the same name made meanwhile is not bound by mistake."""
+
+    name = names.DEFAULT_BINDER
+
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        try:
+            await self.handle.client.bind(pod.pod, node_name)
+        except Exception as error:  # the status carries whatever the API or the network said
+            return Status.from_error(error)
+        return None

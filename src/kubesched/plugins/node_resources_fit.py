@@ -1,0 +1,238 @@
+"""NodeResourcesFit: does the pod fit, and how full would the node be? (PreFilter, Filter, PreScore, Score)
+
+Spec "Node-level scheduler plugins" sections 8.2 to 8.5. The three scoring strategies are in
+:mod:`.resource_scoring`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Resources, is_extended_resource, pod_requests
+from kubesched.api.types import Node, Pod
+from kubesched.config.args import NodeResourcesFitArgs
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
+from kubesched.framework.interface import Handle, IntArray, Plugin, Reads, RowArray, VerdictArray
+from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.status import Code, Status
+
+from . import names
+from .resource_scoring import ResourceScorer
+
+if TYPE_CHECKING:
+    from kubesched.cache import NodeList, NodeTable
+
+__all__ = ["NodeResourcesFit", "insufficient"]
+
+_TOO_MANY_PODS: Final = 1
+_PODS_ROW: Final = 3
+#: Two bits a resource behind the first: insufficient, and more than the node has in all.
+_MAX_COLUMN_RESOURCES: Final = 31
+
+
+class _Wanted:
+    """What Filter needs of the pod: (resource name, amount) of everything it asks for and that counts."""
+
+    __slots__ = ("amounts", "anything", "outcomes")
+
+    def __init__(self, amounts: list[tuple[str, int]], *, anything: bool) -> None:
+        self.amounts = amounts
+        #: False for a pod without any request entry: only the pod count matters then.
+        self.anything = anything
+        #: Verdicts of pods with more resources than a verdict has bits: failures, interned.
+        self.outcomes: list[tuple[str, ...]] = []
+
+
+class NodeResourcesFit(Plugin):
+    """Reads the allocatable and requested columns; one verdict bit pair per resource asked for."""
+
+    name = names.NODE_RESOURCES_FIT
+    reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
+
+    def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        args = args if args is not None else NodeResourcesFitArgs()
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._scorer = ResourceScorer(args.scoring_strategy)
+
+    def sign(self, pod: PodInfo) -> Hashable | None:
+        wanted = pod.fit_requests.as_tuple()
+        scored = pod.score_requests
+        return (
+            wanted,
+            scored.milli_cpu,
+            scored.memory,
+            scored.ephemeral_storage,
+            tuple(sorted(scored.scalars.items())),
+        )
+
+    # -- filter ----------------------------------------------------------------------------------------
+
+    def _is_ignored(self, name: str) -> bool:
+        return is_extended_resource(name) and (name in self._ignored or name.split("/", 1)[0] in self._ignored_groups)
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
+        requests = pod.fit_requests
+        amounts = [
+            (name, amount)
+            for name, amount in (
+                (CPU, requests.milli_cpu),
+                (MEMORY, requests.memory),
+                (EPHEMERAL_STORAGE, requests.ephemeral_storage),
+            )
+            if amount > 0
+        ]
+        amounts += [
+            (name, amount) for name, amount in requests.scalars.items() if amount and not self._is_ignored(name)
+        ]
+        state.write(self.name, _Wanted(amounts, anything=bool(amounts or requests.scalars)))
+        return None
+
+    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
+        wanted: _Wanted = state.read(self.name)
+        if len(wanted.amounts) > _MAX_COLUMN_RESOURCES:
+            info = nodes.info
+            verdicts = [self.filter_row(state, pod, nodes, info(row)) for row in rows.tolist()]
+            return np.array(verdicts, np.uint64)
+        allocatable, requested = nodes.allocatable, nodes.requested
+        full: VerdictArray = (requested[_PODS_ROW, rows] >= allocatable[_PODS_ROW, rows]).astype(np.uint64)
+        for position, (name, amount) in enumerate(wanted.amounts):
+            index = nodes.column(name)
+            if index is None:
+                full |= np.uint64(0b110 << 2 * position)
+                continue
+            capacity = allocatable[index, rows]
+            lacking = amount > capacity - requested[index, rows]
+            full |= lacking.astype(np.uint64) << np.uint64(2 * position + 1)
+            full |= (lacking & (amount > capacity)).astype(np.uint64) << np.uint64(2 * position + 2)
+        return full
+
+    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        wanted: _Wanted = state.read(self.name)
+        allocatable, requested = node.allocatable, node.requested
+        verdict = _TOO_MANY_PODS if len(node.pods) >= allocatable.allowed_pods else 0
+        if len(wanted.amounts) > _MAX_COLUMN_RESOURCES:
+            return self._interned(wanted, verdict, node)
+        bit = 2
+        for name, amount in wanted.amounts:
+            if name == CPU:
+                capacity, used = allocatable.milli_cpu, requested.milli_cpu
+            elif name == MEMORY:
+                capacity, used = allocatable.memory, requested.memory
+            else:
+                capacity, used = allocatable.get(name), requested.get(name)
+            if amount > capacity - used:
+                verdict |= bit * 3 if amount > capacity else bit
+            bit <<= 2
+        return verdict
+
+    @staticmethod
+    def _interned(wanted: _Wanted, verdict: int, node: NodeInfo) -> int:
+        """A verdict for a pod with very many resources: the position of its failures in a list, from 1."""
+        failures = ["Too many pods"] if verdict else []
+        unresolvable = ""
+        for name, amount in wanted.amounts:
+            capacity = node.allocatable.get(name)
+            if amount > capacity - node.requested.get(name):
+                failures.append(f"Insufficient {name}")
+                unresolvable = "!" if amount > capacity else unresolvable
+        if not failures:
+            return 0
+        outcome = (unresolvable, *failures)
+        if outcome not in wanted.outcomes:
+            wanted.outcomes.append(outcome)
+        return wanted.outcomes.index(outcome) + 1
+
+    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
+        wanted: _Wanted = state.read(self.name)
+        if len(wanted.amounts) > _MAX_COLUMN_RESOURCES:
+            unresolvable, *reasons = wanted.outcomes[verdict - 1]
+        else:
+            reasons = ["Too many pods"] if verdict & _TOO_MANY_PODS else []
+            unresolvable = ""
+            for position, (name, _) in enumerate(wanted.amounts):
+                outcome = verdict >> (2 * position + 1) & 0b11
+                if outcome:
+                    reasons.append(f"Insufficient {name}")
+                    unresolvable = "!" if outcome == 0b11 else unresolvable
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE if unresolvable else Code.UNSCHEDULABLE, *reasons)
+
+    # -- score -----------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
+        return None
+
+    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
+        return self._scorer.score_rows(pod.score_requests, nodes, rows)
+
+    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        return self._scorer.score_node(pod.score_requests, node)
+
+    # -- queue -----------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        pod = ClusterEvent(EventResource.POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN)
+        node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE)
+        events = [ClusterEventWithHint(pod, self._after_pod), ClusterEventWithHint(node, self._after_node)]
+        if self.handle.gate("DRAExtendedResource"):
+            device_class = ClusterEvent(EventResource.DEVICE_CLASS, ActionType.ADD | ActionType.UPDATE)
+            events.append(ClusterEventWithHint(device_class, self._after_device_class))
+        return events
+
+    def _after_pod(self, pod: PodInfo, old: Pod, new: Pod | None) -> QueueingHint:
+        if new is None:
+            freed = old.spec.node_name or old.status.nominated_node_name
+            return QueueingHint.QUEUE if freed else QueueingHint.SKIP
+        if new.uid == pod.uid:
+            return QueueingHint.QUEUE
+        if not new.spec.node_name:
+            return QueueingHint.SKIP
+        before, after = pod_requests(old), pod_requests(new)
+        wanted = pod.requests
+        shrunk = any(after.get(name) < before.get(name) for name, _ in _entries(wanted) if wanted.get(name))
+        return QueueingHint.QUEUE if shrunk else QueueingHint.SKIP
+
+    def _after_node(self, pod: PodInfo, old: Node | None, new: Node) -> QueueingHint:
+        """Ignored resources are not ignored here (upstream quirk Q2, kept)."""
+        after = Resources.from_list(new.status.allocatable)
+        requests = pod.fit_requests
+        if insufficient(requests, after):
+            return QueueingHint.SKIP
+        if old is None:
+            return QueueingHint.QUEUE
+        before = Resources.from_list(old.status.allocatable)
+        grew = after.allowed_pods > before.allowed_pods or any(
+            amount and after.get(name) > before.get(name) for name, amount in _entries(requests)
+        )
+        return QueueingHint.QUEUE if grew else QueueingHint.SKIP
+
+    def _after_device_class(self, pod: PodInfo, old: dict[str, Any] | None, new: dict[str, Any]) -> QueueingHint:
+        extended = (new.get("spec") or {}).get("extendedResourceName")
+        if old is not None and (old.get("spec") or {}).get("extendedResourceName") == extended:
+            return QueueingHint.SKIP
+        asked = pod.fit_requests.scalars
+        implicit = f"deviceclass.resource.kubernetes.io/{new['metadata']['name']}"
+        helps = (old is None and implicit in asked) or extended in asked
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def _entries(requests: Resources) -> list[tuple[str, int]]:
+    return [
+        (CPU, requests.milli_cpu),
+        (MEMORY, requests.memory),
+        (EPHEMERAL_STORAGE, requests.ephemeral_storage),
+        *requests.scalars.items(),
+    ]
+
+
+def insufficient(requests: Resources, allocatable: Resources) -> bool:
+    """Whether a pod would not even fit an empty node with this allocatable."""
+    if allocatable.allowed_pods < 1:
+        return True
+    return any(amount > 0 and amount > allocatable.get(name) for name, amount in _entries(requests))

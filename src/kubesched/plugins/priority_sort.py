@@ -1,0 +1,22 @@
+"""PrioritySort: higher priority first, then who has waited longer (QueueSort)."""
+
+from __future__ import annotations
+
+from kubesched.framework.interface import Plugin
+from kubesched.framework.queued import QueuedPodInfo
+
+from . import names
+
+__all__ = ["PrioritySort"]
+
+
+class PrioritySort(Plugin):
+    """Order of the active queue; a pod without priority counts as 0."""
+
+    name = names.PRIORITY_SORT
+
+    def less(self, first: QueuedPodInfo, second: QueuedPodInfo) -> bool:
+        return self.sort_key(first) < self.sort_key(second)
+
+    def sort_key(self, queued: QueuedPodInfo) -> tuple[int, float]:
+        return (-(queued.pod_info.pod.spec.priority or 0), queued.timestamp)

@@ -1,0 +1,115 @@
+"""Pods that sit out a while after a failed attempt.
+
+Source: spec "Scheduling queue" section 4. Two heaps: pods that some plugin rejected, which Pop may take early
+when nothing else is there, and pods whose attempt failed by an error, which always wait. Filled and emptied
+by the scheduling queue.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from kubesched.framework.queued import QueuedPodInfo
+
+from .heap import KeyedHeap
+
+__all__ = ["NEVER", "BackoffQueue"]
+
+_log = logging.getLogger("kubesched.queue")
+
+#: The expiry of a pod that does not back off at all.
+NEVER: Final = -math.inf
+
+_NANOSECONDS: Final = 1_000_000_000
+
+
+class BackoffQueue:
+    """The pod and error backoff heaps. All times are seconds of the scheduler's clock.
+
+    ``initial`` doubles with each failure up to ``maximum``; a maximum of 0 turns backoff off. ``sort_key``
+    is the active queue's order: it ranks pods whose backoff ends in the same second.
+    """
+
+    __slots__ = ("_initial", "_maximum", "errors", "pods")
+
+    def __init__(self, initial: float, maximum: float, sort_key: Callable[[QueuedPodInfo], Any]) -> None:
+        self._initial = round(initial * _NANOSECONDS)
+        self._maximum = round(maximum * _NANOSECONDS)
+        self.pods: KeyedHeap[QueuedPodInfo] = KeyedHeap(lambda record: (self.expiry(record), sort_key(record)))
+        self.errors: KeyedHeap[QueuedPodInfo] = KeyedHeap(self.expiry)
+
+    def duration(self, count: int) -> float:
+        """How long a pod waits after its ``count``-th failure in a row, in seconds."""
+        if count <= 0 or self._maximum == 0:
+            return 0.0
+        shift = count - 1
+        if self._initial > self._maximum >> shift:
+            return self._maximum / _NANOSECONDS
+        return (self._initial << shift) / _NANOSECONDS
+
+    def expiry(self, record: QueuedPodInfo) -> float:
+        """When the pod's backoff ends, floored to a whole second and kept in the record; or :data:`NEVER`."""
+        count = record.consecutive_errors_count or record.unschedulable_count
+        if count == 0 or self._maximum == 0:
+            return NEVER
+        if record.backoff_expiration is None:
+            record.backoff_expiration = float(math.floor(record.timestamp + self.duration(count)))
+        return record.backoff_expiration
+
+    def backing_off(self, record: QueuedPodInfo, now: float) -> bool:
+        """Whether the pod must still wait; the second in which its backoff ends counts as waiting."""
+        return self.expiry(record) >= math.floor(now)
+
+    def put(self, key: str, record: QueuedPodInfo) -> bool:
+        """File a pod in the heap it belongs to. True when it was in neither (so it counts as incoming)."""
+        if record.has_rejectors:
+            heap, other = self.pods, self.errors
+        else:
+            heap, other = self.errors, self.pods
+        new = heap.put(key, record)
+        if other.remove(key) is not None:
+            _log.error("Pod %s was in the other backoff queue as well", key)
+            return False
+        return new
+
+    def update(self, key: str, record: QueuedPodInfo) -> None:
+        """Give a changed pod its new place in the heap it is in."""
+        (self.pods if key in self.pods else self.errors).put(key, record)
+
+    def get(self, key: str) -> QueuedPodInfo | None:
+        return self.pods.get(key) or self.errors.get(key)
+
+    def remove(self, key: str) -> QueuedPodInfo | None:
+        return self.pods.remove(key) or self.errors.remove(key)
+
+    def pop_completed(self, now: float) -> list[QueuedPodInfo]:
+        """Take out every pod whose backoff is over: rejected pods first, then failed ones."""
+        completed = []
+        for heap in (self.pods, self.errors):
+            while (head := heap.peek()) is not None and not self.backing_off(head, now):
+                heap.pop()
+                completed.append(head)
+        return completed
+
+    def next_completion(self) -> float | None:
+        """The first time at which the flush, which runs each whole second, finds a pod to move."""
+        ends = [self.expiry(head) for heap in (self.pods, self.errors) if (head := heap.peek()) is not None]
+        return min(ends) + 1 if ends else None
+
+    def items(self) -> list[QueuedPodInfo]:
+        return self.pods.items() + self.errors.items()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.pods or key in self.errors
+
+    def __len__(self) -> int:
+        return len(self.pods) + len(self.errors)
+
+    def check(self) -> list[str]:
+        problems = self.pods.check("podBackoffQ") + self.errors.check("podErrorBackoffQ")
+        both = [record.key for record in self.pods.items() if record.key in self.errors]
+        problems += [f"{key} is in both backoff queues" for key in both]
+        return problems

@@ -1,0 +1,154 @@
+"""Which pods an event may help: registrations, and what their hint functions say.
+
+Source: spec "Scheduling queue" sections 9.3, 10.1 and 10.2. The scheduling queue asks for the plan of an
+event once per event and for a strategy once per pod it may help.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kubesched.api.types import Pod
+from kubesched.framework.clock import Clock
+from kubesched.framework.events import ClusterEvent, HintFn, QueueingHint
+from kubesched.framework.metrics import PLUGIN_METRICS_SAMPLE, SchedulerMetrics
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.queued import QueuedPodInfo
+
+from .unschedulable import RejectorKey
+
+__all__ = ["EventPlan", "Hints", "Registrations", "Strategy"]
+
+_log = logging.getLogger("kubesched.queue")
+
+#: Scheduler name -> registered event -> (plugin, hint function) in order. No function: always Queue.
+Registrations = Mapping[str, Mapping[ClusterEvent, Sequence[tuple[str, HintFn | None]]]]
+
+#: Distinct events remembered; custom resources could otherwise make the table grow.
+_MAX_PLANS: Final = 4096
+
+
+class Strategy(enum.Enum):
+    """How a pod is requeued."""
+
+    SKIP = "skip"
+    AFTER_BACKOFF = "after backoff"
+    IMMEDIATELY = "immediately"
+
+
+class EventPlan:
+    """What there is to know about an event, worked out once.
+
+    Attributes:
+        label: the event's name in metrics.
+        wildcard: the event is about everything.
+        interesting: some plugin of some profile waits for it.
+        hints: per scheduler name, the matching (plugin, function) pairs.
+        plugins: the plugins, of any profile, with a matching registration.
+        rejectors: under what waiting pods that the event may help are filed.
+    """
+
+    __slots__ = ("hints", "interesting", "label", "plugins", "rejectors", "wildcard")
+
+    def __init__(self, event: ClusterEvent, registrations: Registrations) -> None:
+        self.label = event.label
+        self.wildcard = event.is_wildcard
+        self.hints: dict[str, tuple[tuple[str, HintFn | None], ...]] = {
+            scheduler: tuple(
+                pair for registered, pairs in by_event.items() if registered.matches(event) for pair in pairs
+            )
+            for scheduler, by_event in registrations.items()
+        }
+        self.plugins = frozenset(plugin for pairs in self.hints.values() for plugin, _ in pairs)
+        self.interesting = self.wildcard or any(
+            registered.matches(event) for by_event in registrations.values() for registered in by_event
+        )
+        self.rejectors: tuple[RejectorKey, ...] = tuple(
+            dict.fromkeys((scheduler, plugin) for scheduler, pairs in self.hints.items() for plugin, _ in pairs)
+        )
+
+
+class Hints:
+    """The registrations of all profiles."""
+
+    __slots__ = ("_clock", "_durations", "_events_of", "_plans", "_random", "_registrations")
+
+    def __init__(
+        self, registrations: Registrations, clock: Clock, metrics: SchedulerMetrics, rng: random.Random
+    ) -> None:
+        self._registrations = registrations
+        self._plans: dict[ClusterEvent, EventPlan] = {}
+        self._clock = clock
+        self._random = rng
+        self._durations = metrics.queueing_hint_execution_duration_seconds
+        events_of: dict[str, dict[ClusterEvent, None]] = {}
+        for by_event in registrations.values():
+            for event, pairs in by_event.items():
+                for plugin, _ in pairs:
+                    events_of.setdefault(plugin, {})[event] = None
+        self._events_of = {plugin: tuple(events) for plugin, events in events_of.items()}
+
+    def events_of(self, plugin: str) -> tuple[ClusterEvent, ...]:
+        """What a plugin registered for, in all profiles together."""
+        return self._events_of.get(plugin, ())
+
+    def plan(self, event: ClusterEvent) -> EventPlan:
+        plan = self._plans.get(event)
+        if plan is None:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            plan = self._plans[event] = EventPlan(event, self._registrations)
+        return plan
+
+    def strategy(self, record: QueuedPodInfo, plan: EventPlan, old: Any, new: Any) -> Strategy:
+        """What an event means for a pod. A hint function that fails counts as Queue and is logged."""
+        pending = record.pending_plugins
+        unschedulable = record.unschedulable_plugins
+        if not unschedulable and not pending:
+            return Strategy.AFTER_BACKOFF
+        pod = record.pod_info.pod
+        if plan.wildcard:
+            about_another = new is not None and not (isinstance(new, Pod | PodInfo) and new.metadata.uid == pod.uid)
+            return Strategy.SKIP if about_another else Strategy.AFTER_BACKOFF
+        pairs = plan.hints.get(pod.spec.scheduler_name)
+        if pairs is None:
+            _log.error("No queueing hints for scheduler %r of pod %s", pod.spec.scheduler_name, pod.key)
+            return Strategy.AFTER_BACKOFF
+        best = Strategy.SKIP
+        for plugin, hint in pairs:
+            is_pending = plugin in pending
+            if not is_pending and plugin not in unschedulable:
+                continue
+            if best is not Strategy.SKIP and not is_pending:
+                continue  # the pod is retried anyway; only a pending plugin can hurry it
+            if not self._worth_queueing(plugin, hint, record.pod_info, plan, old, new):
+                continue
+            if is_pending:
+                return Strategy.IMMEDIATELY
+            if not pending:
+                return Strategy.AFTER_BACKOFF
+            best = Strategy.AFTER_BACKOFF
+        return best
+
+    def _worth_queueing(
+        self, plugin: str, hint: HintFn | None, pod_info: PodInfo, plan: EventPlan, old: Any, new: Any
+    ) -> bool:
+        sampled = self._random.random() < PLUGIN_METRICS_SAMPLE
+        started = self._clock.now() if sampled else 0.0
+        outcome = "Queue"
+        if hint is not None:
+            try:
+                if hint(pod_info, old, new) is QueueingHint.SKIP:
+                    outcome = "QueueSkip"
+            except Exception:
+                outcome = "Error"
+                _log.exception(
+                    "Queueing hint of %s failed for event %s; pod %s is queued", plugin, plan.label, pod_info.key
+                )
+        if sampled:
+            self._durations.observe(self._clock.now() - started, plugin, plan.label, outcome)
+        return outcome != "QueueSkip"

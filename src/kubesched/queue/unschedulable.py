@@ -1,0 +1,193 @@
+"""Pods that wait for something to change.
+
+Source: spec "Scheduling queue" sections 6.4 and 7 (upstream ``unschedulablePods``). Pods are also filed by
+the plugins that rejected them, so that an event looks only at the pods it can help: with 100,000 pods waiting
+for memory, an event about volumes costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import attrgetter
+
+from kubesched.framework.metrics import GaugeValue
+from kubesched.framework.queued import QueuedPodInfo
+
+from .heap import KeyedHeap
+
+__all__ = ["RejectorKey", "UnschedulablePods"]
+
+#: (scheduler name, plugin name).
+RejectorKey = tuple[str, str]
+
+
+class _Parked:
+    """One waiting pod, and how it is filed at the moment."""
+
+    __slots__ = ("filed", "gated", "key", "record", "sequence")
+
+    def __init__(self, key: str, record: QueuedPodInfo, sequence: int) -> None:
+        self.key = key
+        self.record = record
+        self.sequence = sequence
+        self.gated = False
+        self.filed: tuple[RejectorKey, ...] | None = None
+
+
+_by_sequence = attrgetter("sequence")
+
+
+class UnschedulablePods:
+    """Waiting pods by ``namespace/name``, in the order they came.
+
+    ``known_schedulers`` are the profiles with queueing hints: pods of others, like pods that no plugin
+    rejected, are helped by any event. A pod is counted as gated or unschedulable by what it was when it was
+    last put here, which keeps the gauges right whatever a caller says.
+    """
+
+    __slots__ = ("_always", "_by_rejector", "_entries", "_gated", "_known", "_sequence", "_timeouts", "_waiting")
+
+    def __init__(self, known_schedulers: Iterable[str], gated: GaugeValue, waiting: GaugeValue) -> None:
+        self._known = frozenset(known_schedulers)
+        self._entries: dict[str, _Parked] = {}
+        self._by_rejector: dict[RejectorKey, dict[str, _Parked]] = {}
+        self._always: dict[str, _Parked] = {}
+        self._timeouts: KeyedHeap[QueuedPodInfo] = KeyedHeap(attrgetter("timestamp"))
+        self._gated = gated
+        self._waiting = waiting
+        self._sequence = 0
+
+    def put(self, key: str, record: QueuedPodInfo) -> bool:
+        """Add a pod, or file it anew after its record changed. True when the key is new."""
+        parked = self._entries.get(key)
+        new = parked is None
+        gated = record.gated
+        if parked is None:
+            self._sequence += 1
+            parked = self._entries[key] = _Parked(key, record, self._sequence)
+            parked.gated = gated
+            (self._gated if gated else self._waiting).value += 1
+        else:
+            parked.record = record
+            if parked.gated is not gated:
+                (self._gated if parked.gated else self._waiting).value -= 1
+                (self._gated if gated else self._waiting).value += 1
+                parked.gated = gated
+        if gated:
+            self._timeouts.remove(key)
+        else:
+            self._timeouts.put(key, record)
+        self._file(parked)
+        return new
+
+    def remove(self, key: str) -> QueuedPodInfo | None:
+        """Take a pod out; None when it is not here."""
+        parked = self._entries.pop(key, None)
+        if parked is None:
+            return None
+        (self._gated if parked.gated else self._waiting).value -= 1
+        self._timeouts.remove(key)
+        self._unfile(parked)
+        return parked.record
+
+    def get(self, key: str) -> QueuedPodInfo | None:
+        parked = self._entries.get(key)
+        return None if parked is None else parked.record
+
+    def candidates(self, rejectors: Iterable[RejectorKey]) -> list[tuple[str, QueuedPodInfo]]:
+        """The pods that one of the plugins rejected, and those any event helps, in the order they came."""
+        found: dict[str, _Parked] = dict(self._always)
+        for rejector in rejectors:
+            bucket = self._by_rejector.get(rejector)
+            if bucket:
+                found.update(bucket)
+        if not found:
+            return []
+        # Buckets are nearly in order already, which makes this close to one pass.
+        return [(parked.key, parked.record) for parked in sorted(found.values(), key=_by_sequence)]
+
+    def older_than(self, now: float, limit: float) -> list[tuple[str, QueuedPodInfo]]:
+        """Gated or not: the pods whose last attempt is more than ``limit`` seconds ago."""
+        return [(key, parked.record) for key, parked in self._entries.items() if now - parked.record.timestamp > limit]
+
+    def oldest(self) -> float | None:
+        """The earliest timestamp of a pod that is not gated."""
+        head = self._timeouts.peek()
+        return None if head is None else head.timestamp
+
+    def pairs(self) -> list[tuple[str, QueuedPodInfo]]:
+        return [(key, parked.record) for key, parked in self._entries.items()]
+
+    def records(self) -> list[QueuedPodInfo]:
+        return [parked.record for parked in self._entries.values()]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _rejectors(self, record: QueuedPodInfo) -> tuple[RejectorKey, ...]:
+        """Under what a pod is filed; empty for one that any event helps."""
+        scheduler = record.pod_info.pod.spec.scheduler_name
+        if scheduler not in self._known:
+            return ()
+        plugins = record.unschedulable_plugins
+        if record.pending_plugins:
+            plugins = plugins | record.pending_plugins
+        return tuple([(scheduler, plugin) for plugin in plugins])
+
+    def _file(self, parked: _Parked) -> None:
+        filed = self._rejectors(parked.record)
+        if filed == parked.filed:
+            return
+        self._unfile(parked)
+        parked.filed = filed
+        key = parked.key
+        if not filed:
+            self._always[key] = parked
+        for rejector in filed:
+            bucket = self._by_rejector.get(rejector)
+            if bucket is None:
+                bucket = self._by_rejector[rejector] = {}
+            bucket[key] = parked
+
+    def _unfile(self, parked: _Parked) -> None:
+        filed = parked.filed
+        if filed is None:
+            return
+        key = parked.key
+        if not filed:
+            del self._always[key]
+        for rejector in filed:
+            bucket = self._by_rejector[rejector]
+            del bucket[key]
+            if not bucket:
+                del self._by_rejector[rejector]
+
+    def check(self) -> list[str]:
+        problems = self._timeouts.check("unschedulable timeouts")
+        filed: dict[RejectorKey, set[str]] = {}
+        always = set()
+        gated = 0
+        for key, parked in self._entries.items():
+            rejectors = self._rejectors(parked.record)
+            gated += parked.record.gated
+            for rejector in rejectors:
+                filed.setdefault(rejector, set()).add(key)
+            if not rejectors:
+                always.add(key)
+            if (key in self._timeouts) is parked.record.gated:
+                problems.append(f"unschedulable: {key} has a wrong timeout entry")
+        if filed != {rejector: set(bucket) for rejector, bucket in self._by_rejector.items()}:
+            problems.append("unschedulable: the index by rejector plugin is wrong")
+        if always != set(self._always):
+            problems.append("unschedulable: the index of pods without rejector is wrong")
+        if len(self._timeouts) != len(self._entries) - gated:
+            problems.append("unschedulable: timeouts of pods that are not here")
+        if (self._gated.value, self._waiting.value) != (gated, len(self._entries) - gated):
+            problems.append(
+                f"unschedulable: {gated} gated of {len(self._entries)}, "
+                f"the metrics say {self._gated.value:g} gated and {self._waiting.value:g} not"
+            )
+        return problems

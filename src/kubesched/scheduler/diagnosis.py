@@ -1,0 +1,194 @@
+"""Why a pod does not fit: statuses per node, blamed plugins, and the text people read.
+
+The search leaves its verdicts as arrays; texts and per-node objects are only made when somebody asks, and
+then once per distinct outcome instead of once per node.
+
+Source: spec "Scheduling framework" section 3 and "Scheduling cycle" section 7.1 (upstream ``Diagnosis``,
+``NodeToStatus``, ``FitError``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from kubesched.cache import NodeTable
+from kubesched.cache.columns import RowArray
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interface import VerdictArray
+from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.status import Code, Status
+
+__all__ = ["Decoder", "Diagnosis", "FitError", "NodeStatuses"]
+
+#: (owner, verdict) to status; owner is 1 + the index of the filter that rejected.
+Decoder = Callable[[int, int], Status]
+
+_ABSENT: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+
+
+class NodeStatuses:
+    """Node to status (upstream ``NodeToStatus``), by distinct outcome.
+
+    Nodes that nobody spoke of have the ``absent`` status. Rows are those of the table at the time of the
+    attempt, so this is valid within the attempt; call :meth:`freeze` to keep it longer.
+    """
+
+    def __init__(self, table: NodeTable | None = None) -> None:
+        self._table = table
+        self._groups: list[tuple[Status, RowArray]] = []
+        self._single: dict[str, Status] = {}
+        self.absent = _ABSENT
+
+    def add_group(self, status: Status, rows: RowArray) -> None:
+        """These rows were rejected with this status."""
+        self._groups.append((status, rows))
+
+    def set(self, name: str, status: Status) -> None:
+        """One node's status; wins over a group's."""
+        self._single[name] = status
+
+    def groups(self) -> Iterator[tuple[Status, list[str]]]:
+        """Each distinct status with the names of its nodes."""
+        for status, rows in self._groups:
+            assert self._table is not None
+            names = (self._table.info(row).name for row in rows.tolist())
+            kept = [name for name in names if name not in self._single] if self._single else list(names)
+            if kept:
+                yield status, kept
+        for name, status in self._single.items():
+            yield status, [name]
+
+    def freeze(self) -> None:
+        """Turn rows into names."""
+        for status, names in list(self.groups()):
+            self._single.update(dict.fromkeys(names, status))
+        self._groups = []
+        self._table = None
+
+    def histogram(self, all_nodes: int) -> Counter[str]:
+        """Reason to number of nodes, of the ``all_nodes`` there are."""
+        counts: Counter[str] = Counter()
+        explicit = 0
+        if not self._single:
+            for status, rows in self._groups:
+                explicit += len(rows)
+                for reason in status.reasons():
+                    counts[reason] += len(rows)
+        else:
+            for status, names in self.groups():
+                explicit += len(names)
+                for reason in status.reasons():
+                    counts[reason] += len(names)
+        if explicit < all_nodes:
+            for reason in self.absent.reasons():
+                counts[reason] += all_nodes - explicit
+        return counts
+
+    def get(self, name: str) -> Status:
+        single = self._single.get(name)
+        if single is not None:
+            return single
+        row = self._table.row_of(name) if self._table is not None else None
+        if row is not None:
+            for status, rows in self._groups:
+                if (rows == row).any():
+                    return status
+        return self.absent
+
+    def __len__(self) -> int:
+        if not self._single:
+            return sum(len(rows) for _, rows in self._groups)
+        return sum(len(names) for _, names in self.groups())
+
+    def nodes_for_code(self, code: Code) -> list[NodeInfo]:
+        """The nodes whose status has ``code``, in list order when the absent status counts."""
+        assert self._table is not None
+        table = self._table
+        if self.absent.code is code:
+            other = {name for status, names in self.groups() if status.code is not code for name in names}
+            return [info for row in table.order().tolist() if (info := table.info(row)).name not in other]
+        names = [name for status, group in self.groups() if status.code is code for name in group]
+        return [node for name in names if (node := table.get(name)) is not None and node.node is not None]
+
+    @classmethod
+    def from_arrays(
+        cls, table: NodeTable, rows: RowArray, owners: RowArray, verdicts: VerdictArray, decode: Decoder
+    ) -> NodeStatuses:
+        """Group rejected rows (``owners`` > 0) by outcome.
+
+        ``rows``, ``owners`` and ``verdicts`` have one element per examined row.
+        """
+        result = cls(table)
+        rejected = owners > 0
+        if not rejected.any():
+            return result
+        rows, owners, verdicts = rows[rejected], owners[rejected], verdicts[rejected]
+        for owner in np.unique(owners).tolist():
+            mine = owners == owner
+            own_rows, own_verdicts = rows[mine], verdicts[mine]
+            distinct, inverse = np.unique(own_verdicts, return_inverse=True)
+            for index, verdict in enumerate(distinct.tolist()):
+                result.add_group(decode(owner, verdict), own_rows if len(distinct) == 1 else own_rows[inverse == index])
+        return result
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """What is known about a failed attempt."""
+
+    statuses: NodeStatuses
+    unschedulable_plugins: set[str] = field(default_factory=set)
+    pending_plugins: set[str] = field(default_factory=set)
+    pre_filter_message: str = ""
+    post_filter_message: str = ""
+
+    def blame(self, status: Status) -> None:
+        """Remember the plugin of a rejection."""
+        if status.plugin and status.is_rejected:
+            self.unschedulable_plugins.add(status.plugin)
+            if status.code is Code.PENDING:
+                self.pending_plugins.add(status.plugin)
+
+    def blame_all(self) -> None:
+        """Remember the plugin of every node's status."""
+        for status, _ in self.statuses.groups():
+            self.blame(status)
+
+
+class FitError(Exception):
+    """No node fits (or the chosen one was turned down). Its text is the one of the pod's event and condition."""
+
+    def __init__(self, all_nodes: int, diagnosis: Diagnosis, state: CycleState | None = None) -> None:
+        """``state`` is the attempt's, for PostFilter."""
+        super().__init__()
+        self.state = state
+        self.all_nodes = all_nodes
+        self.diagnosis = diagnosis
+
+    def __str__(self) -> str:
+        diagnosis = self.diagnosis
+        text = f"0/{self.all_nodes} nodes are available:"
+        if diagnosis.pre_filter_message:
+            text += f" {diagnosis.pre_filter_message}."
+        else:
+            counts = diagnosis.statuses.histogram(self.all_nodes)
+            # Sorted as plain strings: "10 x" comes before "2 y".
+            if counts:
+                text += f" {', '.join(sorted(f'{count} {reason}' for reason, count in counts.items()))}."
+        if diagnosis.post_filter_message:
+            text += f" {diagnosis.post_filter_message}"
+        return text
+
+    @classmethod
+    def on_chosen_node(cls, node_name: str, status: Status) -> FitError:
+        """Reserve, Permit or waiting on Permit turned the chosen node down: N is 1."""
+        statuses = NodeStatuses()
+        statuses.set(node_name, status)
+        diagnosis = Diagnosis(statuses)
+        diagnosis.blame(status)
+        return cls(1, diagnosis)

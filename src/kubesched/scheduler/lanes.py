@@ -1,0 +1,420 @@
+"""Same pods, same answers: what the plugins said about pods that are alike, kept up to date row by row.
+
+Pods that no plugin can tell apart share a signature, and so a **lane**: for every row the filter that
+rejected it and why, and for every feasible row the raw scores and their weighted total. A lane remembers
+its position in the node table's change journal; the next pod of the signature only asks about the rows
+that changed since. A handful of rows is done in plain Python, more of them in one vectorised pass.
+
+The best row is found through blocks: the maximum of each block of rows and how many rows have it. One
+changed row costs one block.
+
+Why not per plugin: the sum is what is asked for, and rows change in ones and twos, so one loop over the
+plugins for a changed row is cheaper than bookkeeping per plugin. What a plugin does not read (see ``Reads``)
+it is not asked again about.
+
+Called by :mod:`.search`, which handles everything a lane cannot: unsigned plugins, nominated pods,
+restricted or sampled nodes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from kubesched.cache import NodeList, NodeTable
+from kubesched.cache.columns import RowArray
+from kubesched.cache.journal import NODE_CHANGED
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
+from kubesched.framework.interface import MAX_NODE_SCORE, IntArray, Normalize, Reads
+from kubesched.framework.podinfo import PodInfo
+
+__all__ = ["NO_NODE", "PASSES", "Lane", "normalized", "pick_uniformly", "score_out_of_range"]
+
+#: Owner of a row that passes every signed filter, and of a row without a node.
+PASSES: Final = 0
+NO_NODE: Final = 255
+
+_BLOCK: Final = 128
+#: Up to this many changed rows plain Python beats NumPy.
+_FEW: Final = 8
+_INFEASIBLE: Final = -1
+
+
+def normalized(how: Normalize | None, raw: IntArray, greatest: int) -> IntArray:
+    """Raw scores scaled to 0…100 by the greatest of them (at least 0)."""
+    if how is None:
+        return raw
+    if greatest == 0:
+        return np.full_like(raw, MAX_NODE_SCORE) if how is Normalize.REVERSE else raw
+    scaled: IntArray = raw * MAX_NODE_SCORE // greatest
+    return MAX_NODE_SCORE - scaled if how is Normalize.REVERSE else scaled
+
+
+def _normalized_one(how: Normalize | None, raw: int, greatest: int) -> int:
+    if how is None:
+        return raw
+    if greatest == 0:
+        return MAX_NODE_SCORE if how is Normalize.REVERSE else raw
+    scaled = raw * MAX_NODE_SCORE // greatest
+    return MAX_NODE_SCORE - scaled if how is Normalize.REVERSE else scaled
+
+
+def score_out_of_range(entry: ScoreEntry, score: int) -> PluginFailedError:
+    """A plugin's normalised score is outside 0…100, which aborts the attempt."""
+    text = (
+        f'applying score defaultWeights on Score plugins: plugin "{entry.name}" returns an invalid score {score}, '
+        "it should in the range of [0, 100] after normalizing"
+    )
+    return PluginFailedError(entry.name, RuntimeError(text))
+
+
+def pick_uniformly(rng: random.Random, totals: IntArray) -> int:
+    """The position of a greatest element, each with the same chance."""
+    ties = np.flatnonzero(totals == totals.max())
+    return int(ties[rng.randrange(len(ties))] if len(ties) > 1 else ties[0])
+
+
+class _Track:
+    """A score plugin within a lane: raw scores per row and, if they are scaled, the greatest among feasible rows."""
+
+    __slots__ = ("at_greatest", "dynamic", "entry", "greatest", "raw")
+
+    def __init__(self, entry: ScoreEntry, capacity: int) -> None:
+        self.entry = entry
+        self.raw = np.zeros(capacity, np.int64)
+        self.dynamic = bool(entry.reads & Reads.PODS)
+        self.greatest = 0
+        self.at_greatest = 0
+
+    def measure(self, feasible: RowArray) -> bool:
+        """Find the greatest raw score anew; True when it changed."""
+        if self.entry.normalize is None:
+            return False
+        before = self.greatest
+        raw = self.raw[feasible]
+        self.greatest = max(0, int(raw.max())) if len(raw) else 0
+        self.at_greatest = int((raw == self.greatest).sum())
+        return self.greatest != before
+
+    def check(self, rows: RowArray) -> None:
+        """Raise when a final score is out of range (scaled scores cannot be, unless negative)."""
+        raw = self.raw[rows]
+        if len(raw) == 0:
+            return
+        low = int(raw.min())
+        if low < 0:
+            raise score_out_of_range(self.entry, low)
+        if self.entry.normalize is None and int(raw.max()) > MAX_NODE_SCORE:
+            raise score_out_of_range(self.entry, int(raw.max()))
+
+
+class Lane:
+    """All rows' verdicts and scores for one signature.
+
+    Attributes:
+        owner: uint8[capacity]; PASSES, NO_NODE, or 1 + index of the first signed filter that rejects the row.
+        verdict: uint64[capacity]; that filter's verdict.
+        total: int64[capacity]; weighted sum of the signed scores, -1 where infeasible; valid once scored.
+        feasible: number of rows that pass.
+    """
+
+    def __init__(
+        self,
+        table: NodeTable,
+        pod: PodInfo,
+        state: CycleState,
+        filters: Sequence[FilterEntry],
+    ) -> None:
+        """Evaluate ``filters`` (those that signed and were not skipped) for every node.
+
+        ``state`` is kept: it holds what the signed plugins wrote at PreFilter.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        self._table = table
+        self._pod = pod
+        self.state = state
+        self.filters = tuple(filters)
+        self._score_entries: tuple[ScoreEntry, ...] = ()
+        self._tracks: list[_Track] = []
+        self.scored = False
+        self.total: IntArray = np.zeros(0, np.int64)
+        self._build()
+
+    @staticmethod
+    def row_bytes(score_plugins: int) -> int:
+        """Memory of one row."""
+        return 1 + 8 + 8 + 8 * score_plugins
+
+    # -- filters ---------------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        table = self._table
+        self._capacity = table.capacity
+        self.position = table.journal.position
+        self._images_version = table.images.version
+        self.owner = np.full(self._capacity, NO_NODE, np.uint8)
+        self.verdict = np.zeros(self._capacity, np.uint64)
+        rows = table.order()
+        self._filter_rows(rows)
+        self.feasible = int((self.owner[rows] == PASSES).sum())
+        self.scored = False
+
+    def _filter_rows(self, rows: RowArray) -> None:
+        """Ask every filter about these rows, which must have nodes; earlier answers are dropped."""
+        owner, verdict = self.owner, self.verdict
+        owner[rows] = PASSES
+        verdict[rows] = 0
+        for entry in self.filters:
+            answers = entry.many(self.state, self._pod, self._table, rows)
+            if answers.any():
+                bad = answers != 0
+                rejected = rows[bad]
+                owner[rejected] = entry.index + 1
+                verdict[rejected] = answers[bad]
+                rows = rows[~bad]
+                if not len(rows):
+                    break
+
+    def feasible_rows(self) -> RowArray:
+        """The rows that pass, in list order."""
+        order = self._table.order()
+        rows: RowArray = order[self.owner[order] == PASSES]
+        return rows
+
+    # -- keeping up ------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Catch up with the journal.
+
+        Raises:
+            PluginFailedError: when a plugin fails; the lane must not be used any more then.
+        """
+        table = self._table
+        journal = table.journal
+        if self.position != journal.position:
+            changes = journal.since(self.position)
+            if changes is None or len(changes) > self._capacity:
+                was_scored = self.scored
+                self._build()
+                if was_scored:
+                    self.score(self._score_entries)
+                return
+            if self._capacity != table.capacity:
+                self._grow(table.capacity)
+            # The last entry of a row does not tell whether an earlier one was about its node object.
+            rows: dict[int, bool] = {}
+            for change in changes:
+                row = change >> 1
+                rows[row] = rows.get(row, False) or change & 1 == NODE_CHANGED
+            self.position = journal.position
+            if len(rows) <= _FEW:
+                self._refresh_few(rows)
+            else:
+                self._refresh_many(np.fromiter(rows, np.int64, len(rows)))
+        if self._images_version != table.images.version:
+            self._images_version = table.images.version
+            if self.scored and any(track.entry.reads & Reads.IMAGES for track in self._tracks):
+                self._score_rows(self.feasible_rows(), Reads.IMAGES)
+                self._total_all()
+
+    def _grow(self, capacity: int) -> None:
+        extra = capacity - self._capacity
+        self._capacity = capacity
+        self.owner = np.concatenate((self.owner, np.full(extra, NO_NODE, np.uint8)))
+        self.verdict = np.concatenate((self.verdict, np.zeros(extra, np.uint64)))
+        if self.scored:
+            for track in self._tracks:
+                track.raw = np.concatenate((track.raw, np.zeros(extra, np.int64)))
+            self.total = np.concatenate((self.total, np.full(extra, _INFEASIBLE, np.int64)))
+            self._measure_blocks()
+
+    def _refresh_few(self, rows: dict[int, bool]) -> None:
+        moved = False
+        touched: set[int] = set()
+        for row, node_changed in rows.items():
+            was_feasible = self.owner[row] == PASSES
+            is_feasible = self._refilter_one(row, node_changed)
+            self.feasible += is_feasible - was_feasible
+            if self.scored and (was_feasible or is_feasible):
+                moved |= self._rescore_one(row, node_changed, bool(was_feasible), is_feasible)
+                touched.add(row // _BLOCK)
+        if moved:
+            self._remeasure_and_total()
+        else:
+            for block in touched:
+                self._measure_block(block)
+
+    def _refilter_one(self, row: int, node_changed: bool) -> bool:
+        """One row's verdict anew; filters that read nothing that changed keep their word. True when it passes."""
+        table = self._table
+        if not table.alive[row]:
+            self.owner[row] = NO_NODE
+            return False
+        before = int(self.owner[row])
+        # Filters up to the old owner have been asked; behind it nobody knows.
+        asked = 0 if node_changed or before == NO_NODE else (before if before != PASSES else NO_NODE)
+        node = table.info(row)
+        for entry in self.filters:
+            place = entry.index + 1
+            if place <= asked and not entry.reads & Reads.PODS:
+                if place == asked:
+                    return False  # its old verdict stands
+                continue
+            answer = entry.one(self.state, self._pod, table, node)
+            if answer:
+                self.owner[row] = place
+                self.verdict[row] = answer
+                return False
+        self.owner[row] = PASSES
+        return True
+
+    def _refresh_many(self, rows: RowArray) -> None:
+        was_feasible = self.owner[rows] == PASSES
+        alive = self._table.alive[rows]
+        self.owner[rows[~alive]] = NO_NODE
+        self._filter_rows(rows[alive])
+        is_feasible = self.owner[rows] == PASSES
+        self.feasible += int(is_feasible.sum()) - int(was_feasible.sum())
+        if not self.scored:
+            return
+        before = [track.raw[rows] for track in self._tracks]
+        now = rows[is_feasible]
+        self._score_rows(now)
+        moved = False
+        for track, old in zip(self._tracks, before, strict=True):
+            if track.entry.normalize is not None:
+                lost = bool((old[was_feasible] == track.greatest).any())
+                moved |= lost or bool((track.raw[now] >= track.greatest).any())
+        self.total[rows[~is_feasible]] = _INFEASIBLE
+        if moved:
+            self._remeasure_and_total()
+            return
+        self.total[now] = self._sum(now)
+        for block in np.unique(rows // _BLOCK).tolist():
+            self._measure_block(block)
+
+    # -- scores ----------------------------------------------------------------------------------------
+
+    def score(self, entries: Sequence[ScoreEntry]) -> None:
+        """Score all feasible rows with these plugins (those that signed and were not skipped).
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        self._score_entries = tuple(entries)
+        self._tracks = [_Track(entry, self._capacity) for entry in self._score_entries]
+        feasible = self.feasible_rows()
+        self._score_rows(feasible)
+        for track in self._tracks:
+            track.measure(feasible)
+        self.scored = True
+        self._total_all()
+
+    def nodes(self) -> NodeList:
+        return NodeList(self._table, self.feasible_rows())
+
+    def raw(self, entry: ScoreEntry, rows: RowArray) -> IntArray | None:
+        """Raw scores of feasible rows, or None when the lane does not keep this plugin's."""
+        for track in self._tracks:
+            if track.entry is entry:
+                scores: IntArray = track.raw[rows]
+                return scores
+        return None
+
+    def _score_rows(self, rows: RowArray, reading: Reads = Reads.NOTHING) -> None:
+        """Raw scores of feasible rows; only of plugins that read ``reading``, if given."""
+        for track in self._tracks:
+            if not reading or track.entry.reads & reading:
+                track.raw[rows] = track.entry.many(self.state, self._pod, self._table, rows)
+                track.check(rows)
+
+    def _rescore_one(self, row: int, node_changed: bool, was_feasible: bool, is_feasible: bool) -> bool:
+        """One row's scores anew; True when the greatest raw score of a scaled plugin may have moved."""
+        table = self._table
+        moved = False
+        total = 0
+        node = table.info(row) if is_feasible else None
+        for track in self._tracks:
+            entry, raw = track.entry, track.raw
+            old = int(raw[row]) if was_feasible else None
+            new = old
+            if node is not None and (old is None or node_changed or track.dynamic):
+                new = entry.one(self.state, self._pod, table, node)
+                if new < 0 or (new > MAX_NODE_SCORE and entry.normalize is None):
+                    raise score_out_of_range(entry, new)
+                raw[row] = new
+            if entry.normalize is not None and not (was_feasible and is_feasible and old == new):
+                if old is not None and old == track.greatest:
+                    track.at_greatest -= 1
+                if is_feasible and new is not None:
+                    moved |= new > track.greatest
+                    track.at_greatest += new == track.greatest
+                moved |= track.at_greatest <= 0 < track.greatest
+            if node is not None and new is not None:
+                total += entry.weight * _normalized_one(entry.normalize, new, track.greatest)
+        self.total[row] = total if is_feasible else _INFEASIBLE
+        return moved
+
+    def _sum(self, rows: RowArray) -> IntArray:
+        total = np.zeros(len(rows), np.int64)
+        for track in self._tracks:
+            entry = track.entry
+            total += entry.weight * normalized(entry.normalize, track.raw[rows], track.greatest)
+        return total
+
+    def _remeasure_and_total(self) -> None:
+        feasible = self.feasible_rows()
+        for track in self._tracks:
+            track.measure(feasible)
+        self._total_all()
+
+    def _total_all(self) -> None:
+        rows = self.feasible_rows()
+        self.total = np.full(self._capacity, _INFEASIBLE, np.int64)
+        self.total[rows] = self._sum(rows)
+        self._measure_blocks()
+
+    # -- the best row ----------------------------------------------------------------------------------
+
+    def _measure_blocks(self) -> None:
+        """Every block's maximum and how many rows have it. ``capacity`` is a multiple of 64, blocks are padded."""
+        padded = -(-self._capacity // _BLOCK) * _BLOCK
+        if padded != self._capacity:
+            total = np.full(padded, _INFEASIBLE, np.int64)
+            total[: self._capacity] = self.total
+        else:
+            total = self.total
+        blocks = total.reshape(-1, _BLOCK)
+        self._block_max: IntArray = blocks.max(axis=1)
+        self._block_count: IntArray = (blocks == self._block_max[:, None]).sum(axis=1)
+
+    def _measure_block(self, block: int) -> None:
+        part = self.total[block * _BLOCK : (block + 1) * _BLOCK]
+        best = part.max()
+        self._block_max[block] = best
+        self._block_count[block] = np.count_nonzero(part == best)
+
+    def best(self, rng: random.Random) -> int:
+        """A row with the greatest total, each with the same chance. There must be a feasible row and scores."""
+        block_max = self._block_max
+        best = block_max.max()
+        blocks = np.flatnonzero(block_max == best)
+        if len(blocks) == 1:
+            block = int(blocks[0])
+            ties = int(self._block_count[block])
+            pick = rng.randrange(ties) if ties > 1 else 0
+        else:
+            ends = np.cumsum(self._block_count[blocks])
+            pick = rng.randrange(int(ends[-1]))
+            index = int(np.searchsorted(ends, pick, side="right"))
+            block = int(blocks[index])
+            pick -= int(ends[index - 1]) if index else 0
+        start = block * _BLOCK
+        part = self.total[start : start + _BLOCK]
+        return start + int(np.flatnonzero(part == best)[pick])

@@ -1,0 +1,273 @@
+"""An event loop whose clock jumps: when every task waits, it is at once the time of the next timer.
+
+The simulator and tests run the whole scheduler on it, unchanged; hours pass in milliseconds and two runs
+of the same program are the same, event by event. There is no outside world here: sockets, files,
+subprocesses, signals and threads are refused, because waiting for them would take real time.
+
+Determinism: callbacks run first in, first out; timers by time, then in the order they were set; tasks have
+a fixed hash, so that even sets of tasks (inside ``asyncio.wait`` or a task group) are walked in the same
+order each run. Sets of strings still depend on PYTHONHASHSEED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+import threading
+from asyncio.base_events import BaseEventLoop
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from typing import Any, NoReturn, TypeVar
+
+__all__ = ["VirtualClock", "VirtualDeadlockError", "VirtualTimeError", "VirtualTimeLoop", "run_virtual"]
+
+T = TypeVar("T")
+
+#: Where simulated time begins unless told otherwise: 2025-01-01T00:00:00Z.
+DEFAULT_EPOCH = 1_735_689_600.0
+
+
+class VirtualTimeError(RuntimeError):
+    """Something was asked of the virtual-time loop that only the real world can answer."""
+
+
+class VirtualDeadlockError(VirtualTimeError):
+    """Every task waits, no timer is set: nothing can ever happen again. The message names the tasks."""
+
+
+class _Timer(asyncio.TimerHandle):
+    """A timer that comes after earlier-set ones of the same time."""
+
+    __slots__ = ("order",)
+
+    def __init__(
+        self,
+        order: int,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        super().__init__(when, callback, args, loop, context)
+        self.order = order
+
+    def __lt__(self, other: object) -> bool:
+        assert isinstance(other, _Timer)
+        return (self.when(), self.order) < (other.when(), other.order)
+
+
+class _Task(asyncio.Task[Any]):
+    """A task whose hash is its number, not its address."""
+
+    def __init__(self, number: int, coro: Any, **options: Any) -> None:
+        # Before the base class registers the task in a set.
+        self._number = number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class _Jump:
+    """Takes the selector's place: instead of waiting for time to pass, it moves the clock."""
+
+    def __init__(self, loop: VirtualTimeLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> tuple[()]:
+        if timeout is None or timeout > 0:
+            self._loop._jump()
+        return ()
+
+
+class VirtualTimeLoop(BaseEventLoop):
+    """An asyncio event loop in virtual time. ``time()`` starts at 0 and moves only when all is quiet.
+
+    ``start_epoch`` is what :class:`VirtualClock` calls time 0, in seconds since the epoch.
+    """
+
+    # What we use of the base class's workings; alike in Python 3.11 to 3.13.
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[_Timer]
+    _timer_cancelled_count: int
+    _thread_id: int | None
+    _check_closed: Callable[[], None]
+
+    def __init__(self, start_epoch: float = DEFAULT_EPOCH) -> None:
+        super().__init__()
+        self.start_epoch = start_epoch
+        self._now = 0.0
+        self._clock_resolution = math.ulp(0.0)
+        self._selector = _Jump(self)
+        self._timers_set = 0
+        self._tasks_made = 0
+        self._quiet: list[asyncio.Future[None]] = []
+        self.set_task_factory(_make_task)
+
+    # -- time ----------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._now
+
+    def next_timer(self) -> float | None:
+        """The time of the next timer that is still wanted, None when there is none."""
+        scheduled = self._scheduled
+        while scheduled and scheduled[0].cancelled():
+            heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]  # asyncio's own bookkeeping
+            self._timer_cancelled_count = max(0, self._timer_cancelled_count - 1)
+        return scheduled[0].when() if scheduled else None
+
+    def advance(self, seconds: float) -> None:
+        """From outside: run everything that happens within the next ``seconds``, then stand at that time.
+
+        Raises:
+            RuntimeError: when the loop is running; inside it, ``await asyncio.sleep(seconds)``.
+            ValueError: when ``seconds`` is negative.
+        """
+        if seconds < 0:
+            raise ValueError(f"time does not run backwards: {seconds}")
+        arrival = self.call_at(self._now + seconds, self.stop)
+        try:
+            self.run_forever()
+            while self._ready or (self._scheduled and (self.next_timer() or math.inf) <= self._now):
+                self.call_soon(self.stop)
+                self.run_forever()
+        finally:
+            arrival.cancel()
+
+    async def idle(self) -> None:
+        """From inside: wait until nothing else can happen at the present instant. No time passes."""
+        quiet: asyncio.Future[None] = self.create_future()
+        self._quiet.append(quiet)
+        await quiet
+
+    def _jump(self) -> None:
+        """All is quiet: tell who waits for that, or else go to the next timer."""
+        if self._quiet:
+            quiet, self._quiet = self._quiet, []
+            for future in quiet:
+                if not future.done():
+                    future.set_result(None)
+            return
+        when = self.next_timer()
+        if when is None:
+            names = sorted(task.get_name() for task in asyncio.all_tasks(self))
+            raise VirtualDeadlockError(
+                f"nothing can happen any more at virtual time {self._now:g} s: no timer is set and these tasks wait: "
+                + (", ".join(names) or "none")
+            )
+        self._now = max(self._now, when)
+        # Timers of exactly this time are due, no others; see BaseEventLoop._run_once.
+        self._clock_resolution = math.ulp(self._now)
+
+    def call_at(  # type: ignore[override]  # one signature where the stubs use type variables
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        if when is None or math.isnan(when):
+            raise TypeError("when must be a number")
+        self._check_closed()
+        self._timers_set += 1
+        timer = _Timer(self._timers_set, when, callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True  # type: ignore[attr-defined]  # asyncio's own bookkeeping
+        return timer
+
+    # -- BaseEventLoop's hooks -----------------------------------------------------------------------------
+
+    def _process_events(self, event_list: object) -> None:
+        """There are no I/O events."""
+
+    def _write_to_self(self) -> None:
+        """Nobody else could have to wake this loop."""
+
+    def call_soon_threadsafe(  # type: ignore[override]  # as call_at
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        if self._thread_id is not None and self._thread_id != threading.get_ident():
+            _refuse("call_soon_threadsafe from another thread")
+        return self.call_soon(callback, *args, context=context)
+
+
+def _make_task(
+    loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any], **options: Any
+) -> asyncio.Task[Any]:
+    assert isinstance(loop, VirtualTimeLoop)
+    loop._tasks_made += 1
+    if options.get("name") is None:
+        options["name"] = f"Task-{loop._tasks_made}"  # asyncio's own numbers go on from run to run
+    return _Task(loop._tasks_made, coro, loop=loop, **options)
+
+
+def _refuse(what: str) -> NoReturn:
+    raise VirtualTimeError(f"{what} is not possible in virtual time: it would have to wait for the real world")
+
+
+def _refusal(name: str) -> Callable[..., NoReturn]:
+    def refused(self: VirtualTimeLoop, *args: object, **kwargs: object) -> NoReturn:
+        _refuse(f"loop.{name}()")
+
+    refused.__name__ = name
+    refused.__doc__ = "Refused: raises VirtualTimeError."
+    return refused
+
+
+for _name in (
+    *("add_reader", "remove_reader", "add_writer", "remove_writer", "add_signal_handler", "remove_signal_handler"),
+    *("sock_recv", "sock_recv_into", "sock_recvfrom", "sock_recvfrom_into", "sock_sendall", "sock_sendto"),
+    *("sock_connect", "sock_accept", "sock_sendfile", "sendfile", "start_tls", "getaddrinfo", "getnameinfo"),
+    *("create_connection", "create_server", "create_datagram_endpoint", "connect_accepted_socket"),
+    *("create_unix_connection", "create_unix_server", "connect_read_pipe", "connect_write_pipe"),
+    *("subprocess_shell", "subprocess_exec", "run_in_executor", "set_default_executor"),
+):
+    setattr(VirtualTimeLoop, _name, _refusal(_name))
+
+
+class VirtualClock:
+    """The scheduler's clock on a virtual-time loop: ``start_epoch`` plus the loop's time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, start_epoch: float | None = None) -> None:
+        if start_epoch is None:
+            start_epoch = loop.start_epoch if isinstance(loop, VirtualTimeLoop) else DEFAULT_EPOCH
+        self._loop = loop
+        self.start_epoch = start_epoch
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self.start_epoch + self._loop.time()
+
+
+def run_virtual(main: Coroutine[Any, Any, T], *, start: float = DEFAULT_EPOCH) -> T:
+    """Run ``main`` to its end in virtual time and return its result; ``asyncio.run`` without the waiting.
+
+    ``start`` is the loop's ``start_epoch``: ``VirtualClock(asyncio.get_running_loop())`` reads from there.
+
+    Raises:
+        VirtualDeadlockError: when ``main`` waits for something that can never happen.
+    """
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(start)) as runner:
+        return runner.run(_to_the_end(main))
+
+
+async def _to_the_end(main: Coroutine[Any, Any, T]) -> T:
+    """Run ``main`` and cancel what it leaves behind, oldest first; asyncio would do so in an order of its own."""
+    loop = asyncio.get_running_loop()
+    try:
+        return await main
+    finally:
+        left = sorted((task for task in asyncio.all_tasks() if task is not asyncio.current_task()), key=hash)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        for task in left:
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                loop.call_exception_handler(
+                    {"message": "a task failed while being cancelled", "exception": error, "task": task}
+                )

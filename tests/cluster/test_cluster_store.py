@@ -1,0 +1,354 @@
+"""The verbs on objects: versions, identity, metadata, optimistic concurrency, patches."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from cluster_world import FakeClock, a_node, a_pod, a_store, kind, refused, running
+
+from kubesched.api.kinds import NAMESPACES, NODES, PODS, Kind
+from kubesched.cluster.store import JSON_PATCH, MERGE_PATCH
+
+CONFIG_MAPS = kind("configmaps")
+DEPLOYMENTS = kind("deployments", "apps")
+
+
+def test_a_created_object_gets_identity_time_and_the_next_version() -> None:
+    store = a_store()
+    before = store.resource_version
+    item = store.create(PODS, "default", a_pod("p", labels={"app": "web"}))
+    metadata = item.data()["metadata"]
+    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", item.uid)
+    assert metadata["resourceVersion"] == str(before + 1) == str(item.resource_version)
+    assert metadata["creationTimestamp"] == "2025-06-15T15:06:40Z"
+    assert metadata["generation"] == 1
+    assert metadata["namespace"] == "default"
+    assert item.key == "default/p"
+
+
+def test_the_same_seed_gives_the_same_identities_and_names() -> None:
+    made = [a_store().create(PODS, "default", a_pod("")) for _ in range(2)]
+    assert made[0].raw == made[1].raw
+    assert re.fullmatch(r"gen-[bcdfghjklmnpqrstvwxz2456789]{5}", made[0].name)
+
+
+def test_the_callers_object_is_neither_changed_nor_kept() -> None:
+    store, pod = a_store(), a_pod("", labels={"a": "b"}, hostNetwork=True)
+    pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80}]
+    before = repr(pod)
+    first = store.create(PODS, "default", pod)
+    assert repr(pod) == before
+    pod["metadata"]["labels"]["a"] = "changed"
+    assert first.labels == {"a": "b"}
+    assert store.list(PODS, label_selector="a=b").items == [first]
+
+
+def test_unknown_fields_and_sections_are_carried_verbatim() -> None:
+    store = a_store()
+    data = {"metadata": {"name": "c", "x-meta": 1}, "data": {"k": "v"}, "strange": {"deep": [1, {"a": None, "b": 2}]}}
+    stored = store.create(CONFIG_MAPS, "default", data).data()
+    assert stored["strange"] == {"deep": [1, {"b": 2}]}
+    assert stored["metadata"]["x-meta"] == 1
+    store.patch(CONFIG_MAPS, "default", "c", {"data": {"k": "w"}}, patch_type=MERGE_PATCH)
+    assert store.get(CONFIG_MAPS, "default", "c").data()["strange"] == {"deep": [1, {"b": 2}]}
+    pod = store.create(PODS, "default", {**a_pod("p"), "extra": {"kept": True}})
+    store.bind("default", "p", pod.uid, "n1")
+    assert store.get(PODS, "default", "p").data()["extra"] == {"kept": True}
+
+
+REFUSED_CREATES: list[tuple[str, Kind, dict[str, Any], int, str]] = [
+    ("a namespace that does not exist", PODS, a_pod("p", namespace="nowhere"), 404, 'namespaces "nowhere" not found'),
+    ("no name at all", CONFIG_MAPS, {"metadata": {}}, 422, "metadata.name: Required value"),
+    ("a name in capitals", CONFIG_MAPS, {"metadata": {"name": "Big"}}, 422, "metadata.name: Invalid value"),
+    ("a namespace with a dot", NAMESPACES, {"metadata": {"name": "a.b"}}, 422, "RFC 1123 label"),
+    ("a bad label key", CONFIG_MAPS, {"metadata": {"name": "c", "labels": {"-": "x"}}}, 422, "metadata.labels"),
+    ("a bad label value", CONFIG_MAPS, {"metadata": {"name": "c", "labels": {"a": "x y"}}}, 422, "metadata.labels"),
+    ("a label that is a number", CONFIG_MAPS, {"metadata": {"name": "c", "labels": {"a": 1}}}, 400, "in quotes"),
+    ("a version given", CONFIG_MAPS, {"metadata": {"name": "c", "resourceVersion": "5"}}, 400, "resourceVersion"),
+    ("another kind in the body", CONFIG_MAPS, {"kind": "Secret", "metadata": {"name": "c"}}, 400, "Secret"),
+    ("metadata that is a list", CONFIG_MAPS, {"metadata": []}, 400, "metadata"),
+    ("an owner without uid", CONFIG_MAPS, {"metadata": {"name": "c", "ownerReferences": [{"kind": "A"}]}}, 422, "uid"),
+]
+
+
+@pytest.mark.parametrize(("what", "of", "obj", "code", "text"), REFUSED_CREATES, ids=lambda value: str(value)[:40])
+def test_creating_is_refused(what: str, of: Kind, obj: dict[str, Any], code: int, text: str) -> None:
+    store = a_store()
+    version = store.resource_version
+    with refused(code, match=text):
+        store.create(of, "", obj)
+    assert store.resource_version == version
+
+
+def test_duplicates_unknown_kinds_and_missing_objects() -> None:
+    store = a_store()
+    store.create(PODS, "default", a_pod("p"))
+    with refused(409, "AlreadyExists", 'pods "p" already exists'):
+        store.create(PODS, "default", a_pod("p"))
+    with refused(404, "NotFound", 'pods "q" not found'):
+        store.get(PODS, "default", "q")
+    with refused(404, "NotFound", "the server could not find the requested resource"):
+        store.list(Kind("example.com", "v1", "Thing", "things"))
+
+
+def test_missing_namespaces_appear_when_the_option_says_so() -> None:
+    store = a_store(auto_namespaces=True)
+    store.create(PODS, "fresh", a_pod("p"))
+    assert store.get(NAMESPACES, "", "fresh").labels == {"kubernetes.io/metadata.name": "fresh"}
+
+
+def test_the_first_namespaces_and_priority_classes_exist() -> None:
+    store = a_store()
+    names = [item.name for item in store.list(NAMESPACES).items]
+    assert names == ["default", "kube-node-lease", "kube-public", "kube-system"]
+    values = {item.name: item.data()["value"] for item in store.list(kind("priorityclasses", "scheduling.k8s.io")).items}
+    assert values == {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def test_a_dry_run_answers_but_stores_nothing() -> None:
+    store = a_store()
+    version = store.resource_version
+    item = store.create(PODS, "default", a_pod("p"), dry_run=True)
+    assert item.data()["status"]["phase"] == "Pending"
+    assert store.resource_version == version
+    assert store.list(PODS).items == []
+    store.create(PODS, "default", a_pod("p"))
+    version = store.resource_version
+    changed = store.patch(PODS, "default", "p", {"metadata": {"labels": {"a": "b"}}}, dry_run=True)
+    assert changed.labels == {"a": "b"}
+    store.delete(PODS, "default", "p", dry_run=True)
+    store.bind("default", "p", "", "n1", dry_run=True)
+    assert store.resource_version == version
+    assert store.get(PODS, "default", "p").labels == {}
+
+
+# -- update ------------------------------------------------------------------------------------------------
+
+
+def test_an_update_with_a_stale_version_conflicts_and_one_without_does_not() -> None:
+    store = a_store()
+    stale = store.create(CONFIG_MAPS, "default", {"metadata": {"name": "c"}, "data": {"k": "1"}}).data()
+    store.patch(CONFIG_MAPS, "default", "c", {"data": {"k": "2"}})
+    with refused(
+        409,
+        "Conflict",
+        'Operation cannot be fulfilled on configmaps "c": the object has been modified; '
+        "please apply your changes to the latest version and try again",
+    ):
+        store.update(CONFIG_MAPS, "default", "c", stale)
+    del stale["metadata"]["resourceVersion"]
+    assert store.update(CONFIG_MAPS, "default", "c", stale).data()["data"] == {"k": "1"}
+    with refused(409, "Conflict", "UID in precondition"):
+        store.update(CONFIG_MAPS, "default", "c", {"metadata": {"name": "c", "uid": "other"}})
+    with refused(400, match="does not match the name on the URL"):
+        store.update(CONFIG_MAPS, "default", "c", {"metadata": {"name": "d"}})
+    with refused(404):
+        store.update(CONFIG_MAPS, "default", "gone", {"metadata": {"name": "gone"}})
+
+
+def test_an_update_that_changes_nothing_writes_nothing() -> None:
+    store = a_store()
+    item = store.create(PODS, "default", a_pod("p", labels={"a": "b"}))
+    assert store.update(PODS, "default", "p", item.data()) is item
+    assert store.patch(PODS, "default", "p", {"metadata": {"labels": {"a": "b"}}}) is item
+    assert store.patch(PODS, "default", "p", {"status": {"phase": "Pending"}}, subresource="status") is item
+
+
+def test_generation_counts_spec_changes_only() -> None:
+    store = a_store()
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    store.create(DEPLOYMENTS, "default", {"metadata": {"name": "d"}, "spec": spec})
+
+    def generation() -> int:
+        value: int = store.get(DEPLOYMENTS, "default", "d").data()["metadata"]["generation"]
+        return value
+
+    assert (generation(), store.get(DEPLOYMENTS, "default", "d").data()["spec"]["replicas"]) == (1, 1)
+    store.patch(DEPLOYMENTS, "default", "d", {"metadata": {"labels": {"x": "y"}}})
+    store.patch(DEPLOYMENTS, "default", "d", {"status": {"replicas": 1}}, subresource="status")
+    assert generation() == 1
+    store.patch(DEPLOYMENTS, "default", "d", {"spec": {"replicas": 3}})
+    assert generation() == 2
+
+
+def test_status_and_the_rest_are_written_apart() -> None:
+    store = a_store()
+    store.create(NODES, "", a_node("n1"))
+    assert store.get(NODES, "", "n1").data()["status"]["allocatable"]["cpu"] == "4"
+    data = store.get(NODES, "", "n1").data()
+    data["spec"] = {"unschedulable": True}
+    data["status"] = {}
+    assert store.update(NODES, "", "n1", data).data()["status"]["allocatable"]["cpu"] == "4"
+    data = store.get(NODES, "", "n1").data()
+    data["spec"] = {}
+    data["status"]["allocatable"]["cpu"] = "8"
+    after = store.update(NODES, "", "n1", data, subresource="status").data()
+    assert (after["spec"], after["status"]["allocatable"]["cpu"]) == ({"unschedulable": True}, "8")
+    with refused(422, "Invalid", "must be greater than or equal to 0"):
+        store.patch(NODES, "", "n1", {"status": {"allocatable": {"cpu": "-1"}}}, subresource="status")
+    with refused(404):
+        store.update(CONFIG_MAPS, "default", "c", {"metadata": {"name": "c"}}, subresource="status")
+
+
+def test_a_lost_lease_race_is_a_conflict() -> None:
+    store, leases = a_store(), kind("leases", "coordination.k8s.io")
+    first = store.create(leases, "kube-system", {"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": 15}}).data()
+    mine, theirs = dict(first), dict(first)
+    mine["spec"] = {**first["spec"], "holderIdentity": "me"}
+    theirs["spec"] = {**first["spec"], "holderIdentity": "they"}
+    store.update(leases, "kube-system", "l", mine)
+    with refused(409, "Conflict"):
+        store.update(leases, "kube-system", "l", theirs)
+
+
+# -- patches -----------------------------------------------------------------------------------------------
+
+
+def _conditions(store: Any, *patches: dict[str, Any]) -> list[Any]:
+    for patch in patches:
+        store.patch(PODS, "default", "p", {"status": patch}, subresource="status")
+    found: list[Any] = store.get(PODS, "default", "p").data()["status"].get("conditions", [])
+    return found
+
+
+def test_conditions_merge_by_type_as_the_scheduler_writes_them() -> None:
+    store = a_store()
+    store.create(PODS, "default", a_pod("p"))
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+    ready = {"type": "Ready", "status": "True"}
+    assert _conditions(store, {"conditions": [unschedulable]}) == [unschedulable]
+    assert _conditions(store, {"conditions": [ready]}) == [unschedulable, ready]
+    patch = {
+        "$setElementOrder/conditions": [{"type": "Ready"}, {"type": "PodScheduled"}],
+        "conditions": [{"type": "PodScheduled", "message": "0/2 nodes"}],
+        "nominatedNodeName": "n1",
+    }
+    assert _conditions(store, patch) == [ready, {**unschedulable, "message": "0/2 nodes"}]
+    assert store.get(PODS, "default", "p").data()["status"]["nominatedNodeName"] == "n1"
+    store.patch(PODS, "default", "p", {"status": {"nominatedNodeName": None}}, subresource="status")
+    assert "nominatedNodeName" not in store.get(PODS, "default", "p").data()["status"]
+    assert _conditions(store, {"conditions": [{"$patch": "delete", "type": "Ready"}]}) == [
+        {**unschedulable, "message": "0/2 nodes"}
+    ]
+
+
+def test_patches_carry_preconditions_and_are_never_changed() -> None:
+    store = a_store()
+    item = store.create(PODS, "default", a_pod("p"))
+    patch = {"metadata": {"uid": "other", "labels": {"a": "b"}}}
+    with refused(409, "Conflict"):
+        store.patch(PODS, "default", "p", patch)
+    assert patch == {"metadata": {"uid": "other", "labels": {"a": "b"}}}
+    store.patch(PODS, "default", "p", {"metadata": {"labels": {"a": "b"}, "resourceVersion": str(item.resource_version)}})
+    with refused(409, "Conflict"):
+        store.patch(PODS, "default", "p", {"metadata": {"labels": {"c": "d"}, "resourceVersion": str(item.resource_version)}})
+
+
+def test_json_patch() -> None:
+    store = a_store()
+    store.create(CONFIG_MAPS, "default", {"metadata": {"name": "c"}, "data": {"a": "1", "b/c": "2"}})
+
+    def patch(*operations: dict[str, Any]) -> Any:
+        return store.patch(CONFIG_MAPS, "default", "c", list(operations), patch_type=JSON_PATCH).data()["data"]
+
+    assert patch({"op": "replace", "path": "/data/a", "value": "9"}) == {"a": "9", "b/c": "2"}
+    assert patch({"op": "move", "from": "/data/b~1c", "path": "/data/d"}) == {"a": "9", "d": "2"}
+    assert patch({"op": "test", "path": "/data/a", "value": "9"}, {"op": "remove", "path": "/data/d"}) == {"a": "9"}
+    with refused(422, match="testing value failed"):
+        patch({"op": "test", "path": "/data/a", "value": "1"}, {"op": "remove", "path": "/data/a"})
+    with refused(422, match="no member"):
+        patch({"op": "remove", "path": "/data/zzz"})
+    with refused(415):
+        store.patch(CONFIG_MAPS, "default", "c", {}, patch_type="application/xml")
+    assert store.get(CONFIG_MAPS, "default", "c").data()["data"] == {"a": "9"}
+
+
+# -- bind --------------------------------------------------------------------------------------------------
+
+
+def test_binding_sets_the_node_the_condition_and_clears_the_nomination() -> None:
+    clock = FakeClock()
+    store = a_store(clock)
+    pod = store.create(PODS, "default", a_pod("p"))
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    patch = {"status": {"nominatedNodeName": "n1", "conditions": [condition]}}
+    store.patch(PODS, "default", "p", patch, subresource="status")
+    clock.time += 5
+    store.bind("default", "p", pod.uid, "n1", annotations={"a": "b"})
+    data = store.get(PODS, "default", "p").data()
+    assert data["spec"]["nodeName"] == "n1"
+    assert "nominatedNodeName" not in data["status"]
+    assert data["status"]["conditions"] == [
+        {
+            "type": "PodScheduled",
+            "status": "True",
+            "lastTransitionTime": "2025-06-15T15:06:45Z",
+            "observedGeneration": 1,
+        }
+    ]
+    assert data["metadata"]["annotations"] == {"a": "b"}
+    assert data["metadata"]["generation"] == 1
+
+
+def test_a_pod_is_bound_at_most_once_and_only_if_it_is_the_one_meant() -> None:
+    store = a_store()
+    pod = store.create(PODS, "default", a_pod("p"))
+    with refused(404):
+        store.bind("default", "q", "", "n1")
+    with refused(409, "Conflict", "Precondition failed: UID in precondition: other"):
+        store.bind("default", "p", "other", "n1")
+    store.bind("default", "p", pod.uid, "n1")
+    for node in ("n1", "n2"):
+        with refused(409, "Conflict", 'pod p is already assigned to node "n1"'):
+            store.bind("default", "p", pod.uid, node)
+    store.delete(PODS, "default", "p")
+    with refused(409, "Conflict", "is being deleted, cannot be assigned to a host"):
+        store.bind("default", "p", pod.uid, "n1")
+    gated = store.create(PODS, "default", a_pod("g", schedulingGates=[{"name": "wait"}]))
+    assert gated.data()["status"]["conditions"][0]["reason"] == "SchedulingGated"
+    with refused(409, "Conflict", "has non-empty .spec.schedulingGates"):
+        store.bind("default", "g", gated.uid, "n1")
+
+
+# -- evict -------------------------------------------------------------------------------------------------
+
+BUDGETS = kind("poddisruptionbudgets", "policy")
+
+
+def _budget(store: Any, allowed: int, name: str = "b") -> None:
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+    store.create(BUDGETS, "default", {"metadata": {"name": name}, "spec": spec})
+    status = {"disruptionsAllowed": allowed, "currentHealthy": 2, "desiredHealthy": 1, "observedGeneration": 1}
+    store.patch(BUDGETS, "default", name, {"status": status}, patch_type=MERGE_PATCH, subresource="status")
+
+
+def test_an_eviction_is_charged_to_the_budget_until_it_is_used_up() -> None:
+    store = a_store()
+    for name in ("a", "b"):
+        running(store, name, labels={"app": "web"})
+        ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        store.patch(PODS, "default", name, ready, subresource="status")
+    _budget(store, 1)
+    store.evict("default", "a")
+    assert "deletionTimestamp" in store.get(PODS, "default", "a").data()["metadata"]
+    status = store.get(BUDGETS, "default", "b").data()["status"]
+    assert (status["disruptionsAllowed"], list(status["disruptedPods"])) == (0, ["a"])
+    with refused(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget."):
+        store.evict("default", "b")
+    assert "deletionTimestamp" not in store.get(PODS, "default", "b").data()["metadata"]
+
+
+def test_evicting_a_pending_pod_asks_no_budget_and_two_budgets_are_an_error() -> None:
+    store = a_store()
+    store.create(PODS, "default", a_pod("pending", labels={"app": "web"}))
+    running(store, "r", labels={"app": "web"})
+    _budget(store, 0)
+    store.evict("default", "pending")
+    with refused(404):
+        store.get(PODS, "default", "pending")
+    _budget(store, 5, "c")
+    with refused(500, match="more than one PodDisruptionBudget"):
+        store.evict("default", "r")
