@@ -14,7 +14,7 @@ from kubesched.api.kinds import PODS, Kind, kind_by_plural
 from kubesched.api.wire import ApiError
 from kubesched.cluster.objects import Stored
 from kubesched.cluster.store import Store
-from kubesched.simulate.virtual_time import VirtualClock, VirtualTimeLoop
+from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 START = 1_750_000_000.0
 
@@ -77,6 +77,8 @@ def refused(code: int, reason: str = "", match: str = "") -> Iterator[None]:
 
 def in_virtual_time(main: Callable[[VirtualClock], Coroutine[Any, Any, None]]) -> None:
     """Run a test in virtual time; it is handed the clock."""
-    loop = VirtualTimeLoop()
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(main(VirtualClock(loop)))
+
+    async def wrapped() -> None:
+        await main(VirtualClock(asyncio.get_running_loop()))
+
+    run_virtual(wrapped())

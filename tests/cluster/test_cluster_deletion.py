@@ -167,6 +167,16 @@ def test_a_namespace_takes_its_content_with_it_and_lets_nothing_new_in() -> None
     store.create(PODS, "team", a_pod("again"))
 
 
+def test_a_namespace_waits_for_its_own_finalizers() -> None:
+    store = a_store()
+    store.create(NAMESPACES, "", {"metadata": {"name": "team", "finalizers": ["example.com/hold"]}})
+    store.delete(NAMESPACES, "", "team")
+    assert store.get(NAMESPACES, "", "team").data()["metadata"]["finalizers"] == ["example.com/hold"]
+    store.patch(NAMESPACES, "", "team", {"metadata": {"finalizers": None}}, patch_type=MERGE_PATCH)
+    with refused(404):
+        store.get(NAMESPACES, "", "team")
+
+
 def test_some_namespaces_cannot_be_deleted() -> None:
     with refused(403, "Forbidden", "this namespace may not be deleted"):
         a_store().delete(NAMESPACES, "", "default")

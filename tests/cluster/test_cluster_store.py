@@ -103,7 +103,9 @@ def test_the_first_namespaces_and_priority_classes_exist() -> None:
     store = a_store()
     names = [item.name for item in store.list(NAMESPACES).items]
     assert names == ["default", "kube-node-lease", "kube-public", "kube-system"]
-    values = {item.name: item.data()["value"] for item in store.list(kind("priorityclasses", "scheduling.k8s.io")).items}
+    values = {
+        item.name: item.data()["value"] for item in store.list(kind("priorityclasses", "scheduling.k8s.io")).items
+    }
     assert values == {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
@@ -195,7 +197,9 @@ def test_status_and_the_rest_are_written_apart() -> None:
 
 def test_a_lost_lease_race_is_a_conflict() -> None:
     store, leases = a_store(), kind("leases", "coordination.k8s.io")
-    first = store.create(leases, "kube-system", {"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": 15}}).data()
+    first = store.create(
+        leases, "kube-system", {"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": 15}}
+    ).data()
     mine, theirs = dict(first), dict(first)
     mine["spec"] = {**first["spec"], "holderIdentity": "me"}
     theirs["spec"] = {**first["spec"], "holderIdentity": "they"}
@@ -242,9 +246,13 @@ def test_patches_carry_preconditions_and_are_never_changed() -> None:
     with refused(409, "Conflict"):
         store.patch(PODS, "default", "p", patch)
     assert patch == {"metadata": {"uid": "other", "labels": {"a": "b"}}}
-    store.patch(PODS, "default", "p", {"metadata": {"labels": {"a": "b"}, "resourceVersion": str(item.resource_version)}})
+    store.patch(
+        PODS, "default", "p", {"metadata": {"labels": {"a": "b"}, "resourceVersion": str(item.resource_version)}}
+    )
     with refused(409, "Conflict"):
-        store.patch(PODS, "default", "p", {"metadata": {"labels": {"c": "d"}, "resourceVersion": str(item.resource_version)}})
+        store.patch(
+            PODS, "default", "p", {"metadata": {"labels": {"c": "d"}, "resourceVersion": str(item.resource_version)}}
+        )
 
 
 def test_json_patch() -> None:
@@ -352,3 +360,36 @@ def test_evicting_a_pending_pod_asks_no_budget_and_two_budgets_are_an_error() ->
     _budget(store, 5, "c")
     with refused(500, match="more than one PodDisruptionBudget"):
         store.evict("default", "r")
+
+
+# -- events ------------------------------------------------------------------------------------------------
+
+
+def test_an_event_of_the_new_group_shows_up_in_the_old_one() -> None:
+    store, old, new = a_store(), kind("events"), kind("events", "events.k8s.io")
+    watch = store.watch(new, send_initial_events=True)
+    regarding = {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u"}
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "p.1"},
+        "regarding": regarding,
+        "note": "0/1 nodes are available",
+        "reason": "FailedScheduling",
+        "reportingController": "default-scheduler",
+    }
+    made = store.create(new, "default", event)
+    assert made.data()["note"] == "0/1 nodes are available"
+    core = store.list(old, field_selector="involvedObject.name=p").items[0].data()
+    assert (core["apiVersion"], core["message"], core["involvedObject"]) == ("v1", event["note"], regarding)
+    assert core["reportingComponent"] == "default-scheduler"
+    patch = {"series": {"count": 2, "lastObservedTime": "2025-06-15T15:06:40.000000Z"}}
+    after = store.patch(new, "default", "p.1", patch).data()
+    assert (after["series"]["count"], after["regarding"], after["apiVersion"]) == (2, regarding, "events.k8s.io/v1")
+    found = store.list(new, field_selector="regarding.uid=u").items
+    assert [item.data()["note"] for item in found] == [event["note"]]
+    marker, added, modified = watch.drain()
+    assert [marker.type, added.type, modified.type] == ["BOOKMARK", "ADDED", "MODIFIED"]
+    assert modified.item.data()["apiVersion"] == "events.k8s.io/v1"
+    store.delete(new, "default", "p.1")
+    assert store.list(old).items == []

@@ -221,8 +221,9 @@ def test_a_waiting_watch_wakes_once_for_everything_that_is_there() -> None:
         batches: list[list[tuple[str, str]]] = []
 
         async def read() -> None:
-            async for batch in client.watch(PODS, resource_version=str(store.resource_version)):
-                batches.append(seen(list(batch)))
+            stream = client.watch(PODS, resource_version=str(store.resource_version))
+            async for batch in stream:
+                batches.append(seen(list(batch)))  # noqa: PERF401 - looked at while the stream goes on
 
         task = asyncio.create_task(read())
         await asyncio.sleep(0)

@@ -474,3 +474,8 @@ extenders:
 
 def test_an_extender_has_five_seconds_unless_told_otherwise() -> None:
     assert load_config(HEAD + "extenders: [{urlPrefix: 'http://a'}]").extenders[0].timeout_seconds == 5.0
+
+
+def test_an_empty_list_of_preferred_terms_is_as_good_as_none() -> None:
+    args = "{addedAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}"
+    assert load_config(one_arg("NodeAffinity", args)) == load_config(one_arg("NodeAffinity", "{addedAffinity: {}}"))

@@ -23,6 +23,7 @@ NODE_ADD = ClusterEvent(EventResource.NODE, ActionType.ADD)
 NODE_LABEL = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_LABEL)
 POD_DELETE = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
 CLASS_ADD = ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD)
+LABELLED = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.UPDATE_POD_LABEL)
 WILDCARD = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "Everything")
 
 

@@ -63,14 +63,18 @@ class PreparedSpec:
 class Admission:
     """Admission of one store. ``table_of`` gives the table of a kind.
 
-    ``default_tolerations`` adds the 300 s tolerations for nodes that are not ready or unreachable.
+    ``default_tolerations`` adds the 300 s tolerations for nodes that are not ready or unreachable. Without
+    ``priority_admission`` a pod's own ``spec.priority`` is believed, as in upstream's benchmark.
     """
 
-    def __init__(self, table_of: Callable[[Kind], Table], *, default_tolerations: bool = True) -> None:
+    def __init__(
+        self, table_of: Callable[[Kind], Table], *, default_tolerations: bool = True, priority_admission: bool = True
+    ) -> None:
         self._priority_classes = table_of(PRIORITY_CLASSES)
         self._runtime_classes = table_of(RUNTIME_CLASSES)
         self._storage_classes = table_of(STORAGE_CLASSES)
         self._default_tolerations = default_tolerations
+        self._priority_admission = priority_admission
         self._memo: dict[bytes, PreparedSpec] = {}
         self._memo_of = (-1, -1)
         self._priorities: dict[str, PriorityClass] = {}
@@ -95,7 +99,7 @@ class Admission:
         decode_pod_spec(spec)
         default_pod_spec(spec)
         self._runtime_class(spec, name)
-        if not restored or spec.get("priority") is None:
+        if spec.get("priority") is None or (self._priority_admission and not restored):
             self._priority(spec, name)
         if self._default_tolerations:
             _add_default_tolerations(spec)

@@ -48,6 +48,9 @@ class Deletion:
             self._uids[item.uid] = place
             if item.namespace:
                 self._population[item.namespace] = self._population.get(item.namespace, 0) + 1
+        elif item.kind == NAMESPACES and item.name in self._terminating:
+            self._store.defer(lambda: self._purge(item.name))  # perhaps its last finalizer went
+            return
         elif item.owners == old.owners:
             return
         if old is not None:
@@ -267,8 +270,8 @@ class Deletion:
         """Delete what a terminating namespace still holds; remove it once it is empty."""
         store = self._store
         if self._population.get(namespace):
-            for table in store.tables.values():
-                if table.kind.namespaced:
+            for kind, table in list(store.tables.items()):
+                if kind.namespaced and kind == table.kind:
                     for item in table.items(namespace):
                         if "deletionTimestamp" not in item.section("metadata"):
                             self.delete(item)

@@ -206,6 +206,7 @@ class Faults:
             await asyncio.sleep(stall)
         rules = [rule for rule in self._events if rule.kind in (None, kind)]
         if not rules:
+            seen.update((event.item.key, event.item) for event in batch)
             return list(batch)
         result: list[WatchEvent] = []
         for event in batch:

@@ -2,7 +2,7 @@
 
 Synchronous and single-threaded: a verb runs to its end, so there is nothing to lock. Objects are kept as JSON
 bytes; see :mod:`.objects`. ``inprocess`` wraps the verbs into a transport; an HTTP face would do the same.
-Deletion continues in :mod:`.deletion`, binding and eviction in :mod:`.pod_actions`.
+Reading is in :mod:`.reading`; deletion continues in :mod:`.deletion`, binding and eviction in :mod:`.pod_actions`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import msgspec
 
-from ..api.kinds import KINDS, NAMESPACES, PODS, Kind
-from ..api.wire import ApiError, ListPage
+from ..api.kinds import NAMESPACES, PODS, Kind
+from ..api.wire import ApiError
 from .admission import PRIORITY_CLASSES, Admission
 from .deletion import Deletion
-from .fields import compile_filter
+from .events import EVENTS, NEW_EVENTS, as_core, new_item
 from .kind_validation import check_kind, default_kind
 from .metadata import STATUS_KINDS, changed_metadata, new_metadata
 from .objects import (
@@ -34,11 +34,11 @@ from .objects import (
     random_suffix,
     same_section,
 )
-from .paging import make_page, read_token
 from .patches import apply_json_patch, apply_merge_patch
 from .pod_actions import PodActions
+from .reading import Reading
 from .strategic import apply_strategic_patch
-from .table import Key, Table, Watch, initial_events
+from .table import Table
 from .times import Clock, timestamp
 from .updates import checked_spec_change
 from .validation import Causes, check_metadata, forbidden
@@ -60,18 +60,15 @@ _FIRST_PRIORITY_CLASSES: Final = (
 )
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 _POD_HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
-_CONTINUE_EXPIRED: Final = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-    "without the continue parameter."
-)
 
 
-class Store:
+class Store(Reading):
     """All objects of an embedded cluster.
 
     ``history`` is the number of changes of one kind that a new watch may look back on before it is told 410;
     ``backlog`` how many a live watch may lag. ``auto_namespaces`` creates a namespace when an object is
-    created in it. Every verb raises :class:`ApiError` when it refuses. With ``dry_run`` a verb does everything
+    created in it; ``default_tolerations`` and ``priority_admission`` are admission rules that can be turned off. Every
+    verb raises :class:`ApiError` when it refuses. With ``dry_run`` a verb does everything
     but store the result.
     """
 
@@ -84,20 +81,18 @@ class Store:
         backlog: int = 1_000_000,
         auto_namespaces: bool = False,
         default_tolerations: bool = True,
+        priority_admission: bool = True,
     ) -> None:
+        super().__init__(history, backlog)
         self.clock = clock
         self._random = random
-        self._history = history
-        self._backlog = backlog
         self._auto_namespaces = auto_namespaces
-        self._version = 0
-        self._tables: dict[Kind, Table] = {}
-        for kind in KINDS:
-            self.register(kind)
         self._namespaces = self._tables[NAMESPACES].objects
         self._background: deque[Callable[[], None]] = deque()
         self._settling = False
-        self.admission = Admission(self.table, default_tolerations=default_tolerations)
+        self.admission = Admission(
+            self.table, default_tolerations=default_tolerations, priority_admission=priority_admission
+        )
         self._deletion = Deletion(self)
         self._pod_actions = PodActions(self)
         for name in FIRST_NAMESPACES:
@@ -106,127 +101,9 @@ class Store:
             data = {"metadata": {"name": name}, "value": value, "description": description}
             self.create(PRIORITY_CLASSES, "", data)
 
-    # -- tables ----------------------------------------------------------------------------------------
-
-    def register(self, kind: Kind) -> None:
-        """Serve one more kind (custom resources); a kind already served stays as it is."""
-        self._tables.setdefault(kind, Table(kind, self._history, self._backlog))
-
-    def table(self, kind: Kind) -> Table:
-        """The table of a kind.
-
-        Raises:
-            ApiError: 404, for a kind the store does not serve.
-        """
-        table = self._tables.get(kind)
-        if table is None:
-            raise ApiError(404, "NotFound", "the server could not find the requested resource")
-        return table
-
-    @property
-    def tables(self) -> Mapping[Kind, Table]:
-        return self._tables
-
-    @property
-    def resource_version(self) -> int:
-        """The version of the latest change of any kind."""
-        return self._version
-
     def now(self) -> str:
         """The clock as a timestamp."""
         return timestamp(self.clock.now())
-
-    def compact(self, kind: Kind | None = None) -> None:
-        """Forget the history of one kind or of all: older versions and continue tokens answer 410."""
-        for table in [self.table(kind)] if kind is not None else list(self._tables.values()):
-            table.compact()
-
-    # -- reading ---------------------------------------------------------------------------------------
-
-    def get(self, kind: Kind, namespace: str, name: str) -> Stored:
-        """One object, or 404."""
-        item = self.table(kind).objects.get((namespace if kind.namespaced else "", name))
-        if item is None:
-            raise ApiError.not_found(kind, name)
-        return item
-
-    def list(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-        resource_version_match: str = "",
-    ) -> ListPage:
-        """Objects in key order. Pages of one list all show the version of the first page.
-
-        Raises:
-            ApiError: 400 for bad selectors or versions, 410 for an expired token or exact version, 504 for a
-                version that is still in the future.
-        """
-        table = self.table(kind)
-        namespace = namespace if kind.namespaced else ""
-        filter_ = compile_filter(kind, namespace, label_selector, field_selector)
-        after: Key | None = None
-        version = self._version
-        if continue_token:
-            version, after = read_token(continue_token)
-            try:
-                items = table.at(version)
-            except ApiError:
-                raise ApiError.expired(_CONTINUE_EXPIRED) from None
-        else:
-            wanted = self._parse_version(resource_version)
-            if resource_version_match == "Exact":
-                if not wanted:
-                    raise ApiError.bad_request("resourceVersionMatch Exact needs a resourceVersion greater than 0")
-                version, items = wanted, table.at(wanted)
-            else:
-                items = table.items(namespace)
-        return make_page(items, filter_, version, after, limit)
-
-    def watch(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        resource_version: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        send_initial_events: bool = False,
-    ) -> Watch:
-        """Changes after a version; without one, or with ``send_initial_events``, the current state comes first.
-
-        ``send_initial_events`` ends that state with the bookmark that streaming lists wait for.
-
-        Raises:
-            ApiError: 410 when the version is older than the history, 504 when it is in the future.
-        """
-        table = self.table(kind)
-        namespace = namespace if kind.namespaced else ""
-        filter_ = compile_filter(kind, namespace, label_selector, field_selector)
-        version = self._parse_version(resource_version)
-        if send_initial_events or not version:
-            items = [item for item in table.items(namespace) if filter_.matches(item)]
-            first = initial_events(kind, items, self._version, marker=send_initial_events)
-            return Watch(table, filter_, table.end, first, lambda: self._version)
-        return Watch(table, filter_, table.position_after(version), [], lambda: self._version)
-
-    def _parse_version(self, text: str) -> int:
-        if text in ("", "0"):
-            return 0
-        if not (text.isascii() and text.isdigit()):
-            raise ApiError.bad_request(f'invalid resource version "{text}": must be a number')
-        version = int(text)
-        if version > self._version:
-            details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
-            message = f"Too large resource version: {version}, current: {self._version}"
-            raise ApiError(504, "Timeout", message, {**details, "retryAfterSeconds": 1})
-        return version
 
     # -- writing ---------------------------------------------------------------------------------------
 
@@ -238,8 +115,10 @@ class Store:
         ``restore`` is for importing a saved cluster: UID, creation time, status and priority are taken as they
         come instead of being decided here.
         """
-        table = self.table(kind)
         given = _body_metadata(kind, obj)
+        if kind.group == NEW_EVENTS.group:
+            return new_item(self.create(EVENTS, namespace, as_core(obj), dry_run=dry_run, restore=restore))
+        table = self.table(kind)
         if kind.namespaced:
             if given.get("namespace") not in (None, "", namespace) and namespace:
                 raise ApiError.bad_request(
@@ -293,6 +172,8 @@ class Store:
         A ``resourceVersion`` in the body that is not the current one is 409; without one the write is unconditional.
         """
         _body_metadata(kind, obj)
+        if kind.group == NEW_EVENTS.group:
+            return new_item(self.update(EVENTS, namespace, name, as_core(obj), dry_run=dry_run))
         old = self.get(kind, namespace, name)
         document = decode_document(encode_clean(obj))
         open_section(document, "metadata")
@@ -334,6 +215,9 @@ class Store:
             )
         if not isinstance(document, dict) or not isinstance(open_section(document, "metadata"), dict):
             raise ApiError.bad_request("the patch leaves no object with metadata")
+        if kind.group == NEW_EVENTS.group:
+            whole = {key: open_section(document, key) for key in document}
+            return new_item(self.update(EVENTS, namespace, name, as_core(whole), dry_run=dry_run))
         return self._replace(old, document, subresource, dry_run=dry_run)
 
     def _replace(self, old: Stored, document: Document, subresource: str, *, dry_run: bool) -> Stored:
@@ -397,7 +281,7 @@ class Store:
             ApiError: 404, or 409 when a precondition does not hold.
         """
         item = self._deletion.delete(
-            self.get(kind, namespace, name),
+            self.get(kind if kind.group != NEW_EVENTS.group else EVENTS, namespace, name),
             uid=uid,
             resource_version=resource_version,
             grace_period_seconds=grace_period_seconds,

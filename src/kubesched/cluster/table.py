@@ -240,11 +240,13 @@ class Watch:
         position: int,
         initial: list[WatchEvent],
         current_version: Callable[[], int],
+        convert: Callable[[WatchEvent], WatchEvent] | None = None,
     ) -> None:
         self._table = table
         self._filter = filter_
         self._initial = initial
         self._current_version = current_version
+        self._convert = convert
         self._waiter: asyncio.Future[None] | None = None
         self._error: ApiError | None = None
         self.position = position
@@ -268,15 +270,15 @@ class Watch:
             self.close()
             raise ApiError.expired(f"too old resource version: history before {self._table.floor} is gone")
         initial, self._initial = self._initial, []
-        if not changes:
-            return initial
         self.position = self._table.end
         if self._filter.is_trivial:
             events = [change.event for change in changes]
         else:
             filter_ = self._filter
             events = [event for change in changes if (event := change.seen_through(filter_)) is not None]
-        return initial + events if initial else events
+        if initial:
+            events = initial + events
+        return events if self._convert is None else [self._convert(event) for event in events]
 
     @property
     def pending(self) -> bool:
@@ -306,7 +308,8 @@ class Watch:
 
     def bookmark(self, *, initial_events_end: bool = False) -> WatchEvent:
         """A BOOKMARK at the current version; only true when everything up to now has been drained."""
-        return _bookmark(self._table.kind, self._current_version(), initial_events_end=initial_events_end)
+        event = _bookmark(self._table.kind, self._current_version(), initial_events_end=initial_events_end)
+        return event if self._convert is None else self._convert(event)
 
     def expire(self, error: ApiError | None = None) -> None:
         """Make the next ``drain`` raise 410 Expired (or ``error``)."""

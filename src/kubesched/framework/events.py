@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ACTION_NAMES",
+    "ASSIGNED_POD_ADD",
+    "ASSIGNED_POD_DELETE",
+    "ASSIGNED_POD_UPDATE",
+    "FORCE_ACTIVATE",
+    "NODE_ADD",
+    "NODE_DELETE",
+    "UNSCHEDULABLE_TIMEOUT",
+    "UNSCHEDULED_POD_ADD",
+    "UNSCHEDULED_POD_DELETE",
+    "UNSCHEDULED_POD_UPDATE",
     "ActionType",
     "ClusterEvent",
     "ClusterEventWithHint",

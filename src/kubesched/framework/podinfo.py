@@ -142,11 +142,38 @@ class PodInfo:
         self.signature: tuple[Hashable | None, ...] | None = None
 
     def with_pod(self, pod: Pod) -> PodInfo:
-        """The same derived data around another copy of the pod (only ``nodeName``, status or metadata may differ)."""
+        """The same derived data around another version of the pod (see :meth:`derive` for what must not differ)."""
         twin = PodInfo.__new__(PodInfo)
         twin.__dict__.update(self.__dict__)
         twin.pod = pod
+        twin.signature = None
         return twin
+
+    @classmethod
+    def derive(cls, pod: Pod, like: PodInfo | None) -> PodInfo:
+        """A PodInfo for another version of a pod, reusing what was derived where it cannot have changed.
+
+        Raises:
+            QuantityError: when a request is not a quantity.
+        """
+        if like is not None:
+            old, new, before, after = like.pod.spec, pod.spec, like.pod.status, pod.status
+            if (
+                not before.container_statuses
+                and not after.container_statuses
+                and before.init_container_statuses == after.init_container_statuses
+                and before.resources == after.resources
+                and before.allocated_resources == after.allocated_resources
+                and old.containers == new.containers
+                and old.init_containers == new.init_containers
+                and old.overhead == new.overhead
+                and old.resources == new.resources
+                and old.volumes == new.volumes
+                and old.affinity == new.affinity
+                and like.pod.metadata.namespace == pod.metadata.namespace
+            ):
+                return like.with_pod(pod)
+        return cls(pod)
 
     def counts_like(self, other: PodInfo) -> bool:
         """Whether a node's accounts and the rules between pods cannot tell the two apart (same pod, same place)."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from .podinfo import PodInfo
 from .status import Code, Status
 
-__all__ = ["WaitingPod", "WaitingPods", "go_duration"]
+__all__ = ["PodInPreBind", "PodsInPreBind", "WaitingPod", "WaitingPods", "go_duration"]
 
 
 def go_duration(seconds: float) -> str:
@@ -109,3 +109,53 @@ class WaitingPods:
 
     def __len__(self) -> int:
         return len(self._pods)
+
+
+class PodInPreBind:
+    """A pod whose PreBind work is running, so that a preemptor can still call it off."""
+
+    def __init__(self, work: asyncio.Future[Status | None]) -> None:
+        self._work = work
+        self._finished = False
+        #: Why the pod was called off; empty when it was not.
+        self.cause = ""
+
+    def cancel(self, message: str) -> bool:
+        """Call the pod off; False when PreBind is over already."""
+        if self._finished:
+            return False
+        self.cause = self.cause or message
+        self._work.cancel()
+        return True
+
+    def mark_prebound(self) -> bool:
+        """PreBind is over; False when the pod was called off."""
+        if self.cause:
+            return False
+        self._finished = True
+        return True
+
+    async def result(self) -> Status | None:
+        """The status of the work; a failure with the cause when it was called off."""
+        try:
+            return await self._work
+        except asyncio.CancelledError:
+            if not self.cause:
+                raise
+            return Status.from_error(self.cause)
+
+
+class PodsInPreBind:
+    """UID to pod in PreBind."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, PodInPreBind] = {}
+
+    def add(self, uid: str, entry: PodInPreBind) -> None:
+        self._pods[uid] = entry
+
+    def get(self, uid: str) -> PodInPreBind | None:
+        return self._pods.get(uid)
+
+    def remove(self, uid: str) -> None:
+        self._pods.pop(uid, None)

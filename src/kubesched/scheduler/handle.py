@@ -12,7 +12,7 @@ from kubesched.cache import Snapshot
 from kubesched.config import DEFAULT_GATES, FeatureGates
 from kubesched.framework.clock import Clock
 from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.waiting import WaitingPods
+from kubesched.framework.waiting import PodsInPreBind, WaitingPods
 
 __all__ = ["Backends", "ProfileHandle"]
 
@@ -27,6 +27,7 @@ class Backends:
     client: Any = None
     gates: FeatureGates = DEFAULT_GATES
     waiting_pods: WaitingPods = field(default_factory=WaitingPods)
+    pods_in_pre_bind: PodsInPreBind = field(default_factory=PodsInPreBind)
     activate: Callable[[Mapping[str, Pod]], None] = lambda pods: None
     nominated_pods: Callable[[str], list[PodInfo]] = lambda node_name: []
     informed: Callable[[str], Mapping[str, Any]] = lambda kind: {}

@@ -238,11 +238,11 @@ class Lane:
         moved = False
         touched: set[int] = set()
         for row, node_changed in rows.items():
-            was_feasible = self.owner[row] == PASSES
+            was_feasible = bool(self.owner[row] == PASSES)
             is_feasible = self._refilter_one(row, node_changed)
             self.feasible += is_feasible - was_feasible
             if self.scored and (was_feasible or is_feasible):
-                moved |= self._rescore_one(row, node_changed, bool(was_feasible), is_feasible)
+                moved |= self._rescore_one(row, node_changed, was_feasible, is_feasible)
                 touched.add(row // _BLOCK)
         if moved:
             self._remeasure_and_total()

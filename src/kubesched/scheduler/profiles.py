@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from kubesched.config import IN_TREE, ConfigError, KubeSchedulerConfiguration, expand_profiles, ignore_extender_resources
+from kubesched.config import (
+    IN_TREE,
+    ConfigError,
+    KubeSchedulerConfiguration,
+    expand_profiles,
+    ignore_extender_resources,
+)
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework

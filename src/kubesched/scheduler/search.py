@@ -123,9 +123,12 @@ class Search:
         self._rng = rng
         self._rotation = rotation
         self._percentage = percentage
-        entries = (*framework.filters, *(entry for entry in framework.scores if not entry.has_own_normalize))
+        signers: dict[str, FilterEntry | ScoreEntry] = {}
+        signers.update((entry.name, entry) for entry in framework.filters if entry.can_sign)
+        signers.update(
+            (entry.name, entry) for entry in framework.scores if entry.can_sign and not entry.has_own_normalize
+        )
         #: Distinct plugins that can sign; a plugin's place here is its place in the signature.
-        signers: dict[str, FilterEntry | ScoreEntry] = {entry.name: entry for entry in entries if entry.can_sign}
         self._signers = list(signers.values())
         self._lanes: OrderedDict[Hashable, Lane] = OrderedDict()
         self._plans: dict[tuple[bool, ...], _Plan] = {}

@@ -108,7 +108,6 @@ class VirtualTimeLoop(BaseEventLoop):
         self._timers_set = 0
         self._tasks_made = 0
         self._quiet: list[asyncio.Future[None]] = []
-        self.set_task_factory(_make_task)
 
     # -- time ----------------------------------------------------------------------------------------------
 
@@ -179,6 +178,15 @@ class VirtualTimeLoop(BaseEventLoop):
         timer._scheduled = True  # type: ignore[attr-defined]  # asyncio's own bookkeeping
         return timer
 
+    def create_task(
+        self, coro: Coroutine[Any, Any, T] | Generator[Any, None, T], *, name: object = None, **options: Any
+    ) -> asyncio.Task[T]:
+        self._check_closed()
+        self._tasks_made += 1
+        if name is None:
+            name = f"Task-{self._tasks_made}"  # asyncio's own numbers go on from run to run
+        return _Task(self._tasks_made, coro, name=name, loop=self, **options)
+
     # -- BaseEventLoop's hooks -----------------------------------------------------------------------------
 
     def _process_events(self, event_list: object) -> None:
@@ -193,16 +201,6 @@ class VirtualTimeLoop(BaseEventLoop):
         if self._thread_id is not None and self._thread_id != threading.get_ident():
             _refuse("call_soon_threadsafe from another thread")
         return self.call_soon(callback, *args, context=context)
-
-
-def _make_task(
-    loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any], **options: Any
-) -> asyncio.Task[Any]:
-    assert isinstance(loop, VirtualTimeLoop)
-    loop._tasks_made += 1
-    if options.get("name") is None:
-        options["name"] = f"Task-{loop._tasks_made}"  # asyncio's own numbers go on from run to run
-    return _Task(loop._tasks_made, coro, loop=loop, **options)
 
 
 def _refuse(what: str) -> NoReturn:

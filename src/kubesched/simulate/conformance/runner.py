@@ -19,6 +19,7 @@ import msgspec
 from kubesched.framework.registry import Registry
 
 from .attempts import attempt
+from .configs import replay_config
 from .decimals import REPETITIONS, drift, drifts
 from .hints import replay_hints
 from .world import World
@@ -104,8 +105,6 @@ def replay_vector(vector: JSON, registry: Registry) -> list[str]:
     """What differs between a vector's record and our answer; empty when nothing does."""
     mode = vector["mode"]
     if mode == "config":
-        from .configs import replay_config
-
         return replay_config(vector)
     world = _world(vector, registry)
     if mode == "hints":
@@ -204,7 +203,9 @@ def _compare(expected: JSON, answer: JSON, registry: Registry, where: str) -> li
             got = answer.get("preFilter", {})
             for member in ("plugin", "code", "reasons"):
                 check(
-                    f"preFilter.{member}", before.get(member) or got.get(member) and before.get(member), got.get(member)
+                    f"preFilter.{member}",
+                    before.get(member) or (got.get(member) and before.get(member)),
+                    got.get(member),
                 )
         if "filters" in expected or "filters" in answer:
             # Nodes outside what PreFilter allows are not listed in the record.

@@ -1,0 +1,48 @@
+# One task runner; continuous integration runs the same targets.
+# `make demo` and `make test` set up everything they need in .venv by themselves.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format types layers bench conformance sweep clean
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $(STAMP)
+
+setup: $(STAMP) ## create .venv with everything in it
+
+demo: $(STAMP) ## a cluster, pods being placed, a pending pod explained; under a minute
+	$(BIN)/kubesched demo
+
+test: $(STAMP) ## the whole test suite, golden decisions included
+	$(BIN)/python -m pytest -n auto
+
+lint: $(STAMP) ## style, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## throughput, latencies and memory of the whole path
+	$(BIN)/kubesched bench
+
+conformance: $(STAMP) ## replay the decisions recorded from Kubernetes
+	$(BIN)/kubesched conformance tests/golden
+
+sweep: $(STAMP) ## the property tests again, with many more examples (slow)
+	HYPOTHESIS_PROFILE=sweep $(BIN)/python -m pytest -n auto
+
+clean: ## remove .venv and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

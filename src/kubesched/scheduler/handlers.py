@@ -1,0 +1,270 @@
+"""What the cluster says, told to cache and queue.
+
+The cache always hears first, so that a pod woken by an event already sees its effect; only for a node that
+goes away it is the queue. Objects that cannot be read (a malformed quantity) are logged and left out;
+nothing else is disturbed.
+
+Source: spec "Scheduler cache and event handlers" sections 13 to 15.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kubesched.api.quantity import QuantityError
+from kubesched.api.tombstone import DeletedFinalStateUnknown, final_state
+from kubesched.api.types import Node, Pod
+from kubesched.cache import CacheError
+from kubesched.framework.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    ASSIGNED_POD_UPDATE,
+    NODE_ADD,
+    NODE_DELETE,
+    UNSCHEDULED_POD_ADD,
+    UNSCHEDULED_POD_DELETE,
+    UNSCHEDULED_POD_UPDATE,
+    ActionType,
+    ClusterEvent,
+    node_events,
+    pod_events,
+)
+from kubesched.framework.podinfo import PodInfo
+
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
+
+__all__ = ["NamespaceHandler", "NodeHandler", "PodHandler", "ResourceHandler"]
+
+_log = logging.getLogger("kubesched.scheduler")
+
+
+class _Handler:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._cache = scheduler.cache
+        self._queue = scheduler.queue
+        self._clock = scheduler.clock
+        self._durations = scheduler.metrics.event_handling_duration_seconds
+
+    def _observe(self, event: ClusterEvent, start: float) -> None:
+        self._durations.observe(self._clock.now() - start, event.label)
+
+    def _move(self, event: ClusterEvent, old: Any, new: Any) -> None:
+        self._queue.move_all_to_active_or_backoff_queue(event, old, new)
+
+
+class PodHandler(_Handler):
+    """Pods with a node go to the cache, pods of ours without one to the queue."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__(scheduler)
+        self._profiles = scheduler.frameworks.keys()
+        self._waiting = scheduler.backends.waiting_pods
+
+    def _ours(self, pod: Pod) -> bool:
+        return pod.spec.scheduler_name in self._profiles
+
+    # -- dispatch (section 14.1) -----------------------------------------------------------------------
+
+    def on_add(self, obj: Pod, is_initial: bool) -> None:
+        if obj.spec.node_name:
+            self._add_assigned(obj)
+        elif self._ours(obj):
+            self._add_unscheduled(obj)
+
+    def on_update(self, old: Pod, new: Pod) -> None:
+        if old.spec.node_name:
+            if old.uid != new.uid:
+                # The deletion in between was never seen.
+                self.on_delete(old)
+                self.on_add(new, False)
+            else:
+                self._update_assigned(old, new)
+        elif new.spec.node_name:
+            self._add_assigned(new)
+            if self._ours(old):
+                self._delete_from_queue(old, binding=True)
+        elif self._ours(old):
+            self._update_unscheduled(old, new)
+
+    def on_delete(self, obj: Pod | DeletedFinalStateUnknown) -> None:
+        pod: Pod = final_state(obj)
+        stale = isinstance(obj, DeletedFinalStateUnknown)
+        if pod.spec.node_name or stale:
+            self._delete_assigned(pod)
+        if self._ours(pod) and (stale or not pod.spec.node_name):
+            self._delete_from_queue(pod, binding=False)
+
+    # -- pods on nodes (section 14.2) ------------------------------------------------------------------
+
+    def _add_assigned(self, pod: Pod) -> None:
+        start = self._clock.now()
+        try:
+            self._cache.add_pod(PodInfo.derive(pod, self._cache.get_pod(pod.uid)))
+        except (CacheError, QuantityError) as error:
+            _log.error("cannot add pod %s to the cache: %s", pod.key, error)
+        self._move(ASSIGNED_POD_ADD, None, pod)
+        self._observe(ASSIGNED_POD_ADD, start)
+
+    def _update_assigned(self, old: Pod, new: Pod) -> None:
+        start = self._clock.now()
+        try:
+            self._cache.update_pod(old, PodInfo.derive(new, self._cache.get_pod(old.uid)))
+        except (CacheError, QuantityError) as error:
+            _log.error("cannot update pod %s in the cache: %s", new.key, error)
+        for event in pod_events(old, new):
+            self._move(event, old, new)
+            self._observe(event, start)
+        self._observe(ASSIGNED_POD_UPDATE, start)
+
+    def _delete_assigned(self, pod: Pod) -> None:
+        start = self._clock.now()
+        try:
+            self._cache.remove_pod(pod)
+        except CacheError as error:
+            if pod.spec.node_name:
+                _log.error("cannot remove pod %s from the cache: %s", pod.key, error)
+        self._move(ASSIGNED_POD_DELETE, pod, None)
+        self._observe(ASSIGNED_POD_DELETE, start)
+
+    # -- pods without a node (section 14.3) ------------------------------------------------------------
+
+    def _add_unscheduled(self, pod: Pod) -> None:
+        start = self._clock.now()
+        try:
+            self._queue.add(pod)
+        except QuantityError as error:
+            _log.error("cannot queue pod %s: %s", pod.key, error)
+        self._observe(UNSCHEDULED_POD_ADD, start)
+
+    def _update_unscheduled(self, old: Pod, new: Pod) -> None:
+        if old.metadata.resource_version == new.metadata.resource_version:
+            return
+        start = self._clock.now()
+        if old.uid != new.uid:
+            self._delete_from_queue(old, binding=False)
+            self.on_add(new, False)
+            return
+        if self._cache.is_assumed(new.uid):
+            if new.metadata.deletion_timestamp is not None and old.metadata.deletion_timestamp is None:
+                self._assumed_pod_deleted(new)
+            return
+        try:
+            self._queue.update(old, new)
+        except QuantityError as error:
+            _log.error("cannot queue pod %s: %s", new.key, error)
+        nominated = old.status.nominated_node_name
+        if nominated and nominated != new.status.nominated_node_name:
+            self._room_was_given_up(old)
+        self._observe(UNSCHEDULED_POD_UPDATE, start)
+
+    def _delete_from_queue(self, pod: Pod, *, binding: bool) -> None:
+        start = self._clock.now()
+        self._queue.delete(pod)
+        if not binding:
+            if self._cache.is_assumed(pod.uid):
+                self._assumed_pod_deleted(pod)
+            elif pod.status.nominated_node_name:
+                self._room_was_given_up(pod)
+        self._observe(UNSCHEDULED_POD_DELETE, start)
+
+    def _room_was_given_up(self, pod: Pod) -> None:
+        """A nomination ended: pods that had to respect it may try again."""
+        priority = pod.priority
+        self._queue.move_all_to_active_or_backoff_queue(
+            ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= priority
+        )
+
+    def _assumed_pod_deleted(self, pod: Pod) -> None:
+        """A pod vanished between decision and binding (section 14.4)."""
+        assumed = self._cache.get_pod(pod.uid)
+        if assumed is None:
+            return
+        # A waiting pod's binding cycle cleans up; another binding will fail by itself, and forgets in vain.
+        if not self._waiting.reject(pod.uid):
+            try:
+                self._cache.forget_pod(assumed.pod)
+            except CacheError as error:
+                _log.error("cannot forget pod %s: %s", pod.key, error)
+        self._move(ASSIGNED_POD_DELETE, assumed.pod, None)
+
+
+class NodeHandler(_Handler):
+    """Nodes go to the cache; what changed about them may help pending pods (section 13)."""
+
+    def on_add(self, obj: Node, is_initial: bool) -> None:
+        start = self._clock.now()
+        if self._set(obj):
+            self._move(NODE_ADD, None, obj)
+        self._observe(NODE_ADD, start)
+
+    def on_update(self, old: Node, new: Node) -> None:
+        start = self._clock.now()
+        if not self._set(new):
+            return
+        for event in node_events(old, new):
+            self._move(event, old, new)
+            self._observe(event, start)
+
+    def on_delete(self, obj: Node | DeletedFinalStateUnknown) -> None:
+        start = self._clock.now()
+        node: Node = final_state(obj)
+        self._move(NODE_DELETE, node, None)
+        try:
+            self._cache.remove_node(node.name)
+        except CacheError as error:
+            _log.error("cannot remove node: %s", error)
+        self._observe(NODE_DELETE, start)
+
+    def _set(self, node: Node) -> bool:
+        try:
+            self._cache.set_node(node)
+        except QuantityError as error:
+            _log.error("cannot take over node %s: status.allocatable: %s", node.name, error)
+            return False
+        return True
+
+
+class NamespaceHandler:
+    """Namespaces are only listed: their labels are looked up when terms between pods are evaluated."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        pass
+
+    def on_add(self, obj: Any, is_initial: bool) -> None:
+        pass
+
+    def on_update(self, old: Any, new: Any) -> None:
+        pass
+
+    def on_delete(self, obj: Any) -> None:
+        pass
+
+
+class ResourceHandler(_Handler):
+    """Any other kind that a plugin registered for (section 15)."""
+
+    def __init__(self, scheduler: Scheduler, resource: str, actions: ActionType) -> None:
+        super().__init__(scheduler)
+        self._actions = actions
+        self._add = ClusterEvent(resource, ActionType.ADD)
+        self._update = ClusterEvent(resource, ActionType.UPDATE)
+        self._delete = ClusterEvent(resource, ActionType.DELETE)
+
+    def on_add(self, obj: Any, is_initial: bool) -> None:
+        if self._actions & ActionType.ADD:
+            self._tell(self._add, None, obj)
+
+    def on_update(self, old: Any, new: Any) -> None:
+        if self._actions & ActionType.UPDATE:
+            self._tell(self._update, old, new)
+
+    def on_delete(self, obj: Any) -> None:
+        if self._actions & ActionType.DELETE:
+            self._tell(self._delete, final_state(obj), None)
+
+    def _tell(self, event: ClusterEvent, old: Any, new: Any) -> None:
+        start = self._clock.now()
+        self._move(event, old, new)
+        self._observe(event, start)

@@ -1,0 +1,77 @@
+"""Pod status patches, written beside the scheduling cycle: one at a time per pod, the newest wins.
+
+A failing pod gets a condition; it must not hold up the next cycle. A patch that waits behind another one of
+the same pod absorbs later ones, so a pod that fails fast causes few writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from kubesched.api.types import Pod, PodCondition
+from kubesched.api.wire import ApiError
+
+from .port import Port
+
+__all__ = ["StatusWriter"]
+
+_log = logging.getLogger("kubesched.scheduler")
+
+
+@dataclass(slots=True)
+class _Patch:
+    pod: Pod
+    condition: PodCondition | None
+    nominated_node_name: str | None
+
+
+class StatusWriter:
+    """UID to the patch waiting and the task writing."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._waiting: dict[str, _Patch] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._tasks)
+
+    def write(self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None) -> None:
+        """Write a condition and a nomination (None: leave it) as soon as earlier patches of the pod are done."""
+        uid = pod.uid
+        waiting = self._waiting.get(uid)
+        if waiting is not None and nominated_node_name is None:
+            nominated_node_name = waiting.nominated_node_name
+        self._waiting[uid] = _Patch(pod, condition, nominated_node_name)
+        if uid not in self._tasks:
+            self._tasks[uid] = asyncio.get_running_loop().create_task(self._run(uid), name=f"status {pod.key}")
+
+    async def nominate(self, pod: Pod, node_name: str) -> None:
+        """Publish the chosen node before work on it begins; a failure is only logged."""
+        await self._send(_Patch(pod, None, node_name))
+
+    async def finish(self) -> None:
+        """Wait until nothing is being written."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks.values()))
+
+    async def _run(self, uid: str) -> None:
+        try:
+            while (patch := self._waiting.pop(uid, None)) is not None:
+                await self._send(patch)
+        finally:
+            del self._tasks[uid]
+
+    async def _send(self, patch: _Patch) -> None:
+        try:
+            await self._port.patch_pod_status(
+                patch.pod, condition=patch.condition, nominated_node_name=patch.nominated_node_name
+            )
+        except ApiError as error:
+            level = logging.DEBUG if error.code == 404 else logging.ERROR
+            _log.log(level, "cannot patch the status of pod %s: %s", patch.pod.key, error)
+        except OSError as error:
+            _log.error("cannot patch the status of pod %s: %s", patch.pod.key, error)

@@ -1,0 +1,200 @@
+"""Strategic merge, merge and JSON patches on plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cluster_world import refused
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kubesched.cluster.patches import apply_json_patch, apply_merge_patch
+from kubesched.cluster.strategic import apply_strategic_patch
+
+C1, C2 = {"name": "a", "image": "1"}, {"name": "b", "image": "2"}
+
+STRATEGIC: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    ("null deletes", {"a": 1, "b": 2}, {"a": None}, {"b": 2}),
+    (
+        "containers merge by name",
+        {"spec": {"containers": [C1, C2]}},
+        {"spec": {"containers": [{"name": "b", "image": "3"}, {"name": "c"}]}},
+        {"spec": {"containers": [C1, {"name": "b", "image": "3"}, {"name": "c"}]}},
+    ),
+    (
+        "an item is deleted by its key",
+        {"spec": {"containers": [C1, C2]}},
+        {"spec": {"containers": [{"$patch": "delete", "name": "a"}]}},
+        {"spec": {"containers": [C2]}},
+    ),
+    (
+        "a list is replaced",
+        {"spec": {"containers": [C1, C2]}},
+        {"spec": {"containers": [{"$patch": "replace"}, {"name": "z"}]}},
+        {"spec": {"containers": [{"name": "z"}]}},
+    ),
+    (
+        "an object is replaced",
+        {"spec": {"nodeSelector": {"a": "b"}}},
+        {"spec": {"nodeSelector": {"$patch": "replace", "c": "d"}}},
+        {"spec": {"nodeSelector": {"c": "d"}}},
+    ),
+    ("an object is deleted", {"spec": {"x": {"a": 1}}}, {"spec": {"x": {"$patch": "delete"}}}, {"spec": {}}),
+    (
+        "tolerations are atomic",
+        {"spec": {"tolerations": [{"key": "a"}]}},
+        {"spec": {"tolerations": [{"key": "b"}]}},
+        {"spec": {"tolerations": [{"key": "b"}]}},
+    ),
+    (
+        "taints merge by key",
+        {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}},
+        {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}, {"key": "b"}]}},
+        {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}, {"key": "b"}]}},
+    ),
+    (
+        "env and ports merge inside containers",
+        {
+            "spec": {
+                "containers": [{"name": "a", "env": [{"name": "X", "value": "1"}], "ports": [{"containerPort": 1}]}]
+            }
+        },
+        {"spec": {"containers": [{"name": "a", "env": [{"name": "Y"}], "ports": [{"containerPort": 1, "name": "p"}]}]}},
+        {
+            "spec": {
+                "containers": [
+                    {
+                        "name": "a",
+                        "env": [{"name": "X", "value": "1"}, {"name": "Y"}],
+                        "ports": [{"containerPort": 1, "name": "p"}],
+                    }
+                ]
+            }
+        },
+    ),
+    (
+        "command lists are replaced",
+        {"spec": {"containers": [{"name": "a", "args": ["x"]}]}},
+        {"spec": {"containers": [{"name": "a", "args": ["y"]}]}},
+        {"spec": {"containers": [{"name": "a", "args": ["y"]}]}},
+    ),
+    (
+        "finalizers are a set",
+        {"metadata": {"finalizers": ["a", "b"]}},
+        {"metadata": {"finalizers": ["b", "c"]}},
+        {"metadata": {"finalizers": ["a", "b", "c"]}},
+    ),
+    (
+        "scalars are deleted from a set",
+        {"metadata": {"finalizers": ["a", "b"]}},
+        {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}},
+        {"metadata": {"finalizers": ["b"]}},
+    ),
+    (
+        "order is set for what is named and kept for the rest",
+        {"status": {"conditions": [{"type": "A"}, {"type": "X"}, {"type": "B"}]}},
+        {
+            "status": {
+                "$setElementOrder/conditions": [{"type": "B"}, {"type": "A"}],
+                "conditions": [{"type": "B", "s": 1}],
+            }
+        },
+        {"status": {"conditions": [{"type": "B", "s": 1}, {"type": "X"}, {"type": "A"}]}},
+    ),
+    (
+        "retained keys",
+        {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}},
+        {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}},
+        {"spec": {"strategy": {"type": "Recreate"}}},
+    ),
+    (
+        "a new volume drops nothing of the others",
+        {"spec": {"volumes": [{"name": "a", "emptyDir": {}}]}},
+        {"spec": {"volumes": [{"name": "b", "emptyDir": {"sizeLimit": None}}]}},
+        {"spec": {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}]}},
+    ),
+    (
+        "owner references merge by uid",
+        {"metadata": {"ownerReferences": [{"uid": "1"}, {"uid": "2"}]}},
+        {"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "1"}]}},
+        {"metadata": {"ownerReferences": [{"uid": "2"}]}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "target", "patch", "want"), STRATEGIC, ids=[row[0] for row in STRATEGIC])
+def test_strategic_merge(name: str, target: dict[str, Any], patch: dict[str, Any], want: dict[str, Any]) -> None:
+    import copy
+
+    kept = copy.deepcopy(patch)
+    assert apply_strategic_patch(copy.deepcopy(target), patch) == want
+    assert patch == kept
+
+
+BAD_STRATEGIC: list[tuple[Any, str]] = [
+    ([], "is an object"),
+    ({"spec": {"$patch": "burn"}}, "unrecognized $patch directive"),
+    ({"spec": {"containers": [{"image": "x"}]}}, "does not contain declared merge key: name"),
+    ({"spec": {"containers": ["x"]}}, "items must be objects"),
+    ({"spec": {"$retainKeys": "a"}}, "must be a list"),
+    ({"spec": {"$wish": 1}}, "unknown directive"),
+]
+
+
+@pytest.mark.parametrize(("patch", "text"), BAD_STRATEGIC)
+def test_a_bad_strategic_patch_is_a_bad_request(patch: Any, text: str) -> None:
+    with refused(400, "BadRequest", text):
+        apply_strategic_patch({"spec": {"containers": [C1]}}, patch)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text("ab/~", max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab/~", max_size=2), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.dictionaries(st.text("abc", max_size=2), JSON, max_size=3),
+    st.dictionaries(st.text("abc", max_size=2), JSON, max_size=3),
+)
+def test_merge_patch_leaves_no_null_members_and_is_idempotent(target: dict[str, Any], patch: dict[str, Any]) -> None:
+    import copy
+
+    once = apply_merge_patch(copy.deepcopy(target), copy.deepcopy(patch))
+    for key, value in patch.items():
+        assert (key not in once) if value is None else (key in once)
+    assert all(once[key] == target[key] for key in target if key not in patch)
+    assert apply_merge_patch(copy.deepcopy(once), copy.deepcopy(patch)) == once
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.text("ab/~", min_size=1, max_size=2), JSON, min_size=1, max_size=3), JSON)
+def test_adding_and_removing_a_member_by_json_patch_restores_the_document(document: dict[str, Any], value: Any) -> None:
+    import copy
+
+    path = "/new~0~1name"
+    added = apply_json_patch(copy.deepcopy(document), [{"op": "add", "path": path, "value": value}])
+    assert added == {**document, "new~/name": value}
+    checked = [{"op": "test", "path": path, "value": value}, {"op": "remove", "path": path}]
+    assert apply_json_patch(added, checked) == document
+
+
+BAD_JSON: list[tuple[Any, int, str]] = [
+    ({}, 400, "a list of operations"),
+    ([{"op": "add"}], 400, "needs a string path"),
+    ([{"op": "add", "path": "/a"}], 422, "value is missing"),
+    ([{"op": "wish", "path": "/a"}], 422, "unknown op"),
+    ([{"op": "add", "path": "a", "value": 1}], 422, "starts with /"),
+    ([{"op": "replace", "path": "/list/7", "value": 1}], 422, "out of bounds"),
+    ([{"op": "add", "path": "/list/01", "value": 1}], 422, "is not an index"),
+    ([{"op": "move", "from": "/list", "path": "/list/0"}], 422, "into itself"),
+]
+
+
+@pytest.mark.parametrize(("operations", "code", "text"), BAD_JSON)
+def test_a_bad_json_patch_is_refused(operations: Any, code: int, text: str) -> None:
+    with refused(code, match=text):
+        apply_json_patch({"list": [1, 2]}, operations)
