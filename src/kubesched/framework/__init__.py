@@ -1,0 +1,40 @@
+"""What a plugin author sees, and the runtime that calls plugins.
+
+The names below are the public interface for plugins; :class:`Contract` documents every extension point.
+"""
+
+from .clock import Clock
+from .cycle_state import CycleState
+from .events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
+from .interface import Contract, Handle, Normalize, Plugin, PostFilterResult, PreBindPreFlight, Reads
+from .nodeinfo import NodeInfo
+from .nominating import NominatingInfo, NominatingMode
+from .podinfo import PodInfo
+from .queued import QueuedPodInfo
+from .registry import PluginError, Registry
+from .status import Code, Status
+
+__all__ = [
+    "ActionType",
+    "Clock",
+    "ClusterEvent",
+    "ClusterEventWithHint",
+    "Code",
+    "Contract",
+    "CycleState",
+    "EventResource",
+    "Handle",
+    "NodeInfo",
+    "NominatingInfo",
+    "NominatingMode",
+    "Normalize",
+    "Plugin",
+    "PluginError",
+    "PodInfo",
+    "PostFilterResult",
+    "PreBindPreFlight",
+    "QueuedPodInfo",
+    "Reads",
+    "Registry",
+    "Status",
+]

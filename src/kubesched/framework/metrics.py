@@ -13,7 +13,7 @@ Hot paths keep the child they write to::
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
@@ -324,6 +324,7 @@ class SchedulerMetrics:
         given = gates or {}
         makers: dict[Kind, Any] = {"counter": Counter, "gauge": Gauge, "histogram": Histogram}
         self._registered: list[Family] = []
+        self._before_collect: list[Callable[[], None]] = []
         for definition in DEFINITIONS:
             family: Family = makers[definition.kind](definition)
             setattr(self, definition.name, family)
@@ -335,8 +336,14 @@ class SchedulerMetrics:
             for values in definition.initial:
                 family.labels(*values)
 
+    def before_collect(self, measure: Callable[[], None]) -> None:
+        """Have ``measure`` set gauges just before they are read, instead of on a timer."""
+        self._before_collect.append(measure)
+
     def collect(self) -> Iterator[MetricFamily]:
         """Every registered metric that has series, in the order of the table."""
+        for measure in self._before_collect:
+            measure()
         for family in self._registered:
             definition = family.definition
             samples: list[tuple[tuple[str, ...], float | HistogramSample]]
