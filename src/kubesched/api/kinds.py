@@ -27,6 +27,8 @@ class Kind:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     type: type[Any] | None = None
+    #: Defined by a CustomResourceDefinition: stored as it comes, without defaults or checks of its own.
+    custom: bool = False
 
     @property
     def api_version(self) -> str:
@@ -49,9 +51,10 @@ def _k(
     namespaced: bool = True,
     in_all: bool = False,
     decoded_as: type[Any] | None = None,
+    version: str = "v1",
 ) -> Kind:
-    """A row of the table; every kind here is served in version v1."""
-    return Kind(group, "v1", kind, plural, namespaced, kind.lower(), short, ("all",) if in_all else (), decoded_as)
+    """A row of the table; each kind is stored and served in one version."""
+    return Kind(group, version, kind, plural, namespaced, kind.lower(), short, ("all",) if in_all else (), decoded_as)
 
 
 NAMESPACES: Final = _k("", "Namespace", "namespaces", "ns", namespaced=False, decoded_as=types.Namespace)
@@ -101,6 +104,28 @@ KINDS: Final[tuple[Kind, ...]] = (
     _k("rbac.authorization.k8s.io", "RoleBinding", "rolebindings"),
     _k("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", namespaced=False),
     _k("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
+    _k("storage.k8s.io", "VolumeAttributesClass", "volumeattributesclasses", "vac", namespaced=False),
+    _k("networking.k8s.io", "Ingress", "ingresses", "ing"),
+    _k("networking.k8s.io", "IngressClass", "ingressclasses", namespaced=False),
+    _k("networking.k8s.io", "NetworkPolicy", "networkpolicies", "netpol"),
+    _k("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa", in_all=True, version="v2"),
+    _k("certificates.k8s.io", "CertificateSigningRequest", "certificatesigningrequests", "csr", namespaced=False),
+    _k(
+        "admissionregistration.k8s.io",
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+        namespaced=False,
+    ),
+    _k(
+        "admissionregistration.k8s.io",
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+        namespaced=False,
+    ),
+    _k("coordination.k8s.io", "LeaseCandidate", "leasecandidates", version="v1beta1"),
+    _k("scheduling.k8s.io", "PodGroup", "podgroups", version="v1alpha2"),
+    _k("scheduling.k8s.io", "Workload", "workloads", version="v1alpha2"),
+    _k("resource.k8s.io", "DeviceTaintRule", "devicetaintrules", namespaced=False, version="v1beta2"),
     _k(
         "apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", "crd", "crds", namespaced=False
     ),

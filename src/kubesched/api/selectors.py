@@ -39,6 +39,7 @@ __all__ = [
     "compile_label_selector",
     "is_label_value",
     "is_qualified_name",
+    "label_selector_problem",
     "parse_int64",
     "parse_selector_text",
     "preferred_terms",
@@ -64,6 +65,11 @@ class Operator(enum.StrEnum):
 
 _OPERATORS: Final = {operator.value: operator for operator in Operator}
 _NAME_PART: Final = re.compile(r"^[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?\Z", re.ASCII)
+_NAME_PART_RULE: Final = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
 _DNS_SUBDOMAIN: Final = re.compile(
     r"^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*\Z", re.ASCII
 )
@@ -215,6 +221,31 @@ def compile_label_selector(selector: LabelSelector | None, path: str = "labelSel
         for index, item in enumerate(selector.match_expressions)
     ]
     return Selector(tuple(requirements)) if requirements else EVERYTHING
+
+
+def label_selector_problem(selector: LabelSelector | None) -> str:
+    """Why a label selector cannot be used, in the words upstream puts in a pod's condition; empty when it can."""
+    if selector is None:
+        return ""
+    try:
+        compile_label_selector(selector)
+    except SelectorError as error:
+        problem = str(error)
+    else:
+        return ""
+    for item in selector.match_expressions:
+        name = item.key.rpartition("/")[2]
+        if name and len(name) <= 63 and not _NAME_PART.match(name):
+            return f'key: Invalid value: "{item.key}": {_NAME_PART_RULE}'
+        if item.operator not in (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST):
+            return f'"{item.operator}" is not a valid label selector operator'
+        if item.operator in (Operator.IN, Operator.NOT_IN):
+            if not item.values:
+                return "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"
+        elif item.values:
+            shown = ",".join(f'"{value}"' for value in item.values)
+            return f"values: Invalid value: [{shown}]: values set must be empty for exists and does not exist"
+    return problem
 
 
 def selector_from_map(labels: Mapping[str, str] | None) -> Selector:

@@ -16,7 +16,7 @@ Callers: event handlers (what the API server says) and the scheduling cycle (ass
 
 from __future__ import annotations
 
-from kubesched.api.types import Node, Pod
+from kubesched.api.types import Namespace, Node, Pod
 from kubesched.framework.podinfo import PodInfo
 
 from .node_table import NodeTable
@@ -146,6 +146,16 @@ class Cache:
         """
         if not self.table.remove_node(name):
             raise CacheError(f"node {name} is not found")
+
+    # -- namespaces ------------------------------------------------------------------------------------
+
+    def set_namespace(self, namespace: Namespace) -> None:
+        """Add or update a namespace: its labels are what namespace selectors look at."""
+        self.table.terms.set_namespace(namespace.metadata.name, namespace.metadata.labels)
+
+    def remove_namespace(self, name: str) -> None:
+        """Forget a namespace; nothing happens when it is not here."""
+        self.table.terms.remove_namespace(name)
 
     # -- inside ----------------------------------------------------------------------------------------
 

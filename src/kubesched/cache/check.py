@@ -16,6 +16,7 @@ from kubesched.framework.nodeinfo import NodeInfo, PortTable
 from kubesched.framework.podinfo import PodInfo
 
 from .cache import Cache
+from .check_terms import check_terms
 from .columns import ABSENT
 from .node_table import CPU_ROW, EPHEMERAL_ROW, MEMORY_ROW, PODS_ROW, NodeTable, _int64
 
@@ -68,7 +69,7 @@ def check_table(table: NodeTable) -> list[str]:
         problems.append("the node order does not list exactly the nodes that have an object")
     if any(table.get(name) is not table.infos[row] for name, row in named.items()):
         problems.append("the name index differs from the rows")
-    return problems
+    return problems + check_terms(table)
 
 
 def _check_row(table: NodeTable, row: int, info: NodeInfo) -> list[str]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from kubesched.api.selectors import Operator, Requirement, parse_int64
 from kubesched.api.types import Labels, Taint
 
-__all__ = ["ABSENT", "BoolArray", "IntArray", "LabelColumn", "LabelColumns", "RowArray", "TaintSets"]
+__all__ = ["ABSENT", "BoolArray", "IntArray", "IntpArray", "LabelColumn", "LabelColumns", "RowArray", "TaintSets"]
 
 ABSENT: Final = -1
 
@@ -25,6 +25,10 @@ BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 #: Row numbers, int32 or int64.
 RowArray = npt.NDArray[np.integer]
+IntpArray = npt.NDArray[np.intp]
+
+#: How many arrays of rows a column remembers its codes for.
+_KEPT_GATHERS: Final = 4
 
 #: How many label keys keep a column; beyond it the one unused longest goes (a selector asked for later scans again).
 _MAX_COLUMNS: Final = 256
@@ -33,7 +37,7 @@ _MAX_COLUMNS: Final = 256
 class LabelColumn:
     """One label key over all rows: ``codes`` is int32[capacity], -1 where the label is absent."""
 
-    __slots__ = ("_counts", "_free", "code_of", "codes", "pinned", "values")
+    __slots__ = ("_counts", "_free", "_gathered", "code_of", "codes", "values", "version")
 
     def __init__(self, capacity: int) -> None:
         self.codes = np.full(capacity, ABSENT, np.int32)
@@ -42,8 +46,9 @@ class LabelColumn:
         self.values: list[str] = []
         self._counts: list[int] = []
         self._free: list[int] = []
-        #: Never evicted: somebody keeps per-code accounts.
-        self.pinned = False
+        #: Grows whenever some row's code changes.
+        self.version = 0
+        self._gathered: list[tuple[RowArray, int, IntpArray]] = []
 
     def grow(self, capacity: int) -> None:
         grown = np.full(capacity, ABSENT, np.int32)
@@ -60,7 +65,20 @@ class LabelColumn:
             if self._counts[old] == 0:
                 del self.code_of[self.values[old]]
                 self._free.append(old)
+        elif value is None:
+            return
+        self.version += 1
         self.codes[row] = ABSENT if value is None else self._acquire(value)
+
+    def at(self, rows: RowArray) -> IntpArray:
+        """intp[len(rows)]: the codes of these rows. Remembered for read-only arrays, which must stay as they are."""
+        for kept, version, codes in self._gathered:
+            if kept is rows and version == self.version:
+                return codes
+        codes = self.codes[rows].astype(np.intp)
+        if not rows.flags.writeable:
+            self._gathered = [(rows, self.version, codes), *self._gathered[: _KEPT_GATHERS - 1]]
+        return codes
 
     def _acquire(self, value: str) -> int:
         code = self.code_of.get(value)
@@ -107,7 +125,7 @@ class LabelColumns:
         self._scan = scan
         self._columns: dict[str, LabelColumn] = {}
 
-    def column(self, key: str, *, pin: bool = False) -> LabelColumn:
+    def column(self, key: str) -> LabelColumn:
         """The column of a label key."""
         column = self._columns.pop(key, None)
         if column is None:
@@ -117,12 +135,9 @@ class LabelColumns:
                 if value is not None:
                     column.set(row, value)
             if len(self._columns) >= _MAX_COLUMNS:
-                victim = next((name for name, other in self._columns.items() if not other.pinned), None)
-                if victim is not None:
-                    del self._columns[victim]
+                del self._columns[next(iter(self._columns))]
         # Last in the dict is most recently used.
         self._columns[key] = column
-        column.pinned = column.pinned or pin
         return column
 
     def set_row(self, row: int, labels: Labels) -> None:

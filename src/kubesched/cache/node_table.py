@@ -27,6 +27,7 @@ from .columns import BoolArray, IntArray, LabelColumns, RowArray, TaintSets
 from .images import ImageTable
 from .journal import NODE_CHANGED, PODS_CHANGED, Journal
 from .node_tree import NodeTree
+from .term_index import TermIndex
 
 __all__ = ["CPU_ROW", "EPHEMERAL_ROW", "MEMORY_ROW", "PODS_ROW", "NodeTable"]
 
@@ -74,6 +75,11 @@ class NodeTable:
         self.journal = Journal()
         #: Grows when a node comes, goes or changes its zone: what the node order depends on.
         self.membership_version = 0
+        #: Grow when some node's labels or taints change, and when a node comes or goes.
+        self.labels_version = 0
+        self.taints_version = 0
+        #: How many pods a rule between pods means.
+        self.terms = TermIndex(self)
         #: (protocol, port) to rows that use it: what host-port conflicts are looked up in.
         self.port_rows: dict[tuple[str, int], set[int]] = {}
         #: ``namespace/claim`` to number of volumes that use it, cluster-wide.
@@ -182,9 +188,12 @@ class NodeTable:
         self.unschedulable[row] = node.spec.unschedulable
         self.features[row] = feature_mask(node.status.declared_features)
         self._mirror_allocatable(row, info.allocatable)
-        self.taints.set(row, node.spec.taints)
+        if old is None or old.spec.taints != node.spec.taints:
+            self.taints.set(row, node.spec.taints)
+            self.taints_version += 1
         if old is None or old.metadata.labels != node.metadata.labels:
             self.labels.set_row(row, node.metadata.labels)
+            self.labels_version += 1
         self.journal.write(row, NODE_CHANGED)
         return row
 
@@ -203,6 +212,8 @@ class NodeTable:
         self.alive[row] = False
         self.labels.set_row(row, {})
         self.taints.set(row, ())
+        self.labels_version += 1
+        self.taints_version += 1
         self.journal.write(row, NODE_CHANGED)
         self._release_if_empty(row)
         return True
@@ -224,6 +235,7 @@ class NodeTable:
         """Charge a pod to a row."""
         info = self.info(row)
         info.add_pod(pod)
+        self.terms.add(row, pod)
         self._mirror_requested(info, pod)
         for _, protocol, port in pod.ports:
             self._index_port(info, (protocol, port))
@@ -240,6 +252,7 @@ class NodeTable:
         """
         info = self.info(row)
         pod = info.remove_pod(uid)
+        self.terms.remove(row, pod)
         self._mirror_requested(info, pod)
         for _, protocol, port in pod.ports:
             self._index_port(info, (protocol, port))

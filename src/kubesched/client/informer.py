@@ -278,8 +278,11 @@ class Informer(Background):
         if final is None:
             self._vanish(key, item.resource_version)
             return
-        store.pop(key)
+        old = store.pop(key)
         store.forget(key, item.resource_version)
+        if old.metadata.uid != item.uid:
+            # What went is a successor of that name that we never saw; of the one we knew the end was missed.
+            final = DeletedFinalStateUnknown(key, old)
         self._tell_delete(self._handlers, key, final)
 
     def _vanish(self, key: str, version: int) -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "PostFilterResult",
     "PreBindPreFlight",
     "QueuedPodInfo",
+    "QueueingHint",
     "Reads",
     "Registry",
     "Status",

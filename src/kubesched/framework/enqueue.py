@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from .events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, HintFn
+import msgspec
+
+from .events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, HintFn, QueueingHint
+from .podinfo import PodInfo
 from .registry import PluginError
 
 __all__ = ["queueing_hints", "registrations", "watched_actions"]
@@ -38,7 +41,13 @@ def registrations(plugin: Any) -> list[ClusterEventWithHint]:
         PluginError: when the plugin cannot list its events, or lists something else.
     """
     if not hasattr(plugin, "events_to_register"):
-        return [ClusterEventWithHint(ClusterEvent(resource, ActionType.ALL)) for resource in _DEFAULT_RESOURCES]
+        return [
+            ClusterEventWithHint(
+                ClusterEvent(resource, ActionType.ALL),
+                _more_than_own_status if resource == EventResource.POD else None,
+            )
+            for resource in _DEFAULT_RESOURCES
+        ]
     try:
         events = list(plugin.events_to_register())
     except Exception as error:
@@ -55,6 +64,22 @@ def registrations(plugin: Any) -> list[ClusterEventWithHint]:
     if actions & ActionType.ADD and not actions & ActionType.UPDATE_NODE_TAINT:
         events.append(ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAINT)))
     return events
+
+
+def _more_than_own_status(pod: PodInfo, old: Any, new: Any) -> QueueingHint:
+    """Every pod event counts but one: that the status of the rejected pod itself changed, and nothing else.
+
+    The scheduler writes that status after each rejection. Upstream lets it wake the pod; taken out of backoff
+    early, such a pod would be tried without a pause for as long as its message or nomination keeps changing.
+    """
+    own = old is not None and new is not None and old.uid == new.uid == pod.uid
+    if own and old.spec == new.spec and _but_for_version(old) == _but_for_version(new):
+        return QueueingHint.SKIP
+    return QueueingHint.QUEUE
+
+
+def _but_for_version(pod: Any) -> Any:
+    return msgspec.structs.replace(pod.metadata, resource_version="")
 
 
 def queueing_hints(plugins: Iterable[Any]) -> dict[ClusterEvent, list[tuple[str, HintFn | None]]]:

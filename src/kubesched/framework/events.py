@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kubesched.api.quantity import parse_quantity
+from kubesched.api.quantity import QuantityError, parse_quantity
 from kubesched.api.requests import pod_request_amounts
 
 if TYPE_CHECKING:
@@ -236,7 +236,10 @@ def node_events(old: Node, new: Node) -> list[ClusterEvent]:
 def _same_quantities(old: dict[str, str | int | float], new: dict[str, str | int | float]) -> bool:
     if old == new:
         return True
-    return old.keys() == new.keys() and all(parse_quantity(old[name]) == parse_quantity(new[name]) for name in old)
+    try:
+        return old.keys() == new.keys() and all(parse_quantity(old[name]) == parse_quantity(new[name]) for name in old)
+    except QuantityError:
+        return False  # something unreadable came or went, which is a difference
 
 
 def _conditions(node: Node) -> dict[str, str]:

@@ -143,6 +143,10 @@ class Handle(Protocol):
         """Objects of a watched kind by ``namespace/name`` (kinds as in ``api.kinds``: ``namespaces``, ``services``, …)."""
         ...
 
+    def informed_in(self, kind: str, namespace: str) -> Sequence[Any]:
+        """Objects of a watched kind in one namespace. A plugin has kinds watched by naming them in ``informs``."""
+        ...
+
 
 class Plugin:
     """Base class: keeps ``args`` and ``handle``. Deriving from it is convenient, not required.
@@ -168,6 +172,8 @@ class Contract:
 
     #: Column plugins: which changes make remembered answers stale.
     reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
+    #: Kinds (plural, as in ``api.kinds``) that the plugin looks up through its handle and wants watched.
+    informs: ClassVar[tuple[str, ...]] = ()
     #: Score plugins: ready-made normalisation; None means scores are final, or ``normalize_score`` is defined.
     normalize: ClassVar[Normalize | None] = None
 
@@ -193,6 +199,13 @@ class Contract:
         """A value such that pods with equal values get equal answers from this plugin on equal nodes.
 
         ``()`` when the plugin looks at nothing of the pod; None when it cannot say (answers are then never reused).
+        """
+        raise AssertionError("documentation only")
+
+    def skips(self, pod: PodInfo) -> bool:
+        """Optional, for plugins that cannot sign: whether PreFilter and PreScore would both answer Skip for the pod now.
+
+        Asked in their stead at the start of an attempt, so it must be cheap: True leaves the plugin out of it.
         """
         raise AssertionError("documentation only")
 

@@ -6,10 +6,12 @@ Plugins receive :class:`PodInfo`; queue, cache and cycle pass the same object al
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
+
+import msgspec
 
 from kubesched.api.requests import (
     Resources,
@@ -17,7 +19,7 @@ from kubesched.api.requests import (
     nonzero_requests,
     pod_requests,
 )
-from kubesched.api.selectors import Selector, SelectorError, compile_label_selector
+from kubesched.api.selectors import Selector, SelectorError, compile_label_selector, label_selector_problem
 from kubesched.api.types import (
     Container,
     ContainerPort,
@@ -30,7 +32,17 @@ from kubesched.api.types import (
     PodStatus,
 )
 
-__all__ = ["AffinityTerm", "HostPort", "PodInfo", "WeightedAffinityTerm", "host_ports", "pvc_keys"]
+__all__ = [
+    "NO_AFFINITY_TERMS",
+    "AffinityTerm",
+    "AffinityTerms",
+    "HostPort",
+    "PodInfo",
+    "WeightedAffinityTerm",
+    "affinity_terms",
+    "host_ports",
+    "pvc_keys",
+]
 
 #: (ip, protocol, port), with the defaults ``0.0.0.0`` and ``TCP`` filled in.
 HostPort = tuple[str, str, int]
@@ -59,36 +71,96 @@ class WeightedAffinityTerm:
     term: AffinityTerm
 
 
-def _process_term(pod: Pod, term: PodAffinityTerm) -> AffinityTerm:
+def _process_term(namespace: str, term: PodAffinityTerm) -> AffinityTerm:
     own_namespace = not term.namespaces and term.namespace_selector is None
     return AffinityTerm(
-        namespaces=frozenset((pod.namespace,)) if own_namespace else frozenset(term.namespaces),
+        namespaces=frozenset((namespace,)) if own_namespace else frozenset(term.namespaces),
         selector=compile_label_selector(term.label_selector),
         topology_key=term.topology_key,
         namespace_selector=compile_label_selector(term.namespace_selector, "namespaceSelector"),
     )
 
 
-def _required(pod: Pod, affinity: PodAffinity | None) -> tuple[AffinityTerm, ...]:
-    """An invalid selector anywhere empties the whole list, as upstream."""
+class AffinityTerms:
+    """The four lists of (anti-)affinity terms of a pod, compiled. Pods that say the same share one of these.
+
+    A list with an invalid selector is empty, as upstream; ``errors`` says what is wrong with it, in
+    upstream's words: what an incoming pod is turned down with.
+    """
+
+    __slots__ = ("_key", "errors", "preferred", "preferred_anti", "required", "required_anti")
+
+    def __init__(self, key: tuple[str, bytes], affinity: PodAffinity | None, anti: PodAffinity | None) -> None:
+        self._key = key
+        errors: list[str] = []
+        namespace = key[0]
+        self.required = _required(namespace, affinity, "requiredAffinityTerms", errors)
+        self.required_anti = _required(namespace, anti, "requiredAntiAffinityTerms", errors)
+        self.preferred = _preferred(namespace, affinity, "preferredAffinityTerms", errors)
+        self.preferred_anti = _preferred(namespace, anti, "preferredAntiAffinityTerms", errors)
+        self.errors = tuple(errors)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, AffinityTerms) and self._key == other._key)
+
+
+def _required(namespace: str, affinity: PodAffinity | None, name: str, errors: list[str]) -> tuple[AffinityTerm, ...]:
+    if affinity is None:
+        return ()
     try:
-        return tuple(_process_term(pod, term) for term in affinity.required) if affinity else ()
+        return tuple([_process_term(namespace, term) for term in affinity.required])
     except SelectorError:
+        errors.append(f"{name}: {_first_problem(affinity.required)}")
         return ()
 
 
-def _preferred(pod: Pod, affinity: PodAffinity | None) -> tuple[WeightedAffinityTerm, ...]:
-    try:
-        return (
-            tuple(
-                WeightedAffinityTerm(item.weight, _process_term(pod, item.pod_affinity_term))
-                for item in affinity.preferred
-            )
-            if affinity
-            else ()
-        )
-    except SelectorError:
+def _preferred(
+    namespace: str, affinity: PodAffinity | None, name: str, errors: list[str]
+) -> tuple[WeightedAffinityTerm, ...]:
+    if affinity is None:
         return ()
+    terms = [item.pod_affinity_term for item in affinity.preferred]
+    try:
+        compiled = [_process_term(namespace, term) for term in terms]
+    except SelectorError:
+        errors.append(f"{name}: {_first_problem(terms)}")
+        return ()
+    return tuple(
+        [WeightedAffinityTerm(item.weight, term) for item, term in zip(affinity.preferred, compiled, strict=True)]
+    )
+
+
+def _first_problem(terms: Sequence[PodAffinityTerm]) -> str:
+    """What upstream says of the first selector it cannot parse."""
+    problems = (
+        label_selector_problem(selector)
+        for term in terms
+        for selector in (term.label_selector, term.namespace_selector)
+    )
+    return next(filter(None, problems), "")
+
+
+NO_AFFINITY_TERMS: Final = AffinityTerms(("", b""), None, None)
+#: Compiled terms by owner namespace and text; emptied when it grows too large.
+_COMPILED: Final[dict[tuple[str, bytes], AffinityTerms]] = {}
+_MOST_COMPILED: Final = 8192
+
+
+def affinity_terms(pod: Pod) -> AffinityTerms:
+    """A pod's terms about other pods, compiled; equal ones are shared."""
+    affinity = pod.spec.affinity
+    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+        return NO_AFFINITY_TERMS
+    key = (pod.namespace, msgspec.msgpack.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
+    terms = _COMPILED.get(key)
+    if terms is None:
+        if len(_COMPILED) >= _MOST_COMPILED:
+            _COMPILED.clear()
+        terms = _COMPILED[key] = AffinityTerms(key, affinity.pod_affinity, affinity.pod_anti_affinity)
+    return terms
 
 
 def _wanted(port: ContainerPort) -> HostPort:
@@ -244,24 +316,9 @@ class PodInfo:
         return container_requests_with_defaults(self.pod)
 
     @cached_property
-    def required_affinity(self) -> tuple[AffinityTerm, ...]:
-        affinity = self.pod.spec.affinity
-        return _required(self.pod, affinity.pod_affinity) if affinity else ()
-
-    @cached_property
-    def required_anti_affinity(self) -> tuple[AffinityTerm, ...]:
-        affinity = self.pod.spec.affinity
-        return _required(self.pod, affinity.pod_anti_affinity) if affinity else ()
-
-    @cached_property
-    def preferred_affinity(self) -> tuple[WeightedAffinityTerm, ...]:
-        affinity = self.pod.spec.affinity
-        return _preferred(self.pod, affinity.pod_affinity) if affinity else ()
-
-    @cached_property
-    def preferred_anti_affinity(self) -> tuple[WeightedAffinityTerm, ...]:
-        affinity = self.pod.spec.affinity
-        return _preferred(self.pod, affinity.pod_anti_affinity) if affinity else ()
+    def affinity_terms(self) -> AffinityTerms:
+        """The pod's terms about other pods, compiled."""
+        return affinity_terms(self.pod)
 
     @property
     def has_affinity(self) -> bool:

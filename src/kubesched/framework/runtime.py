@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -137,8 +138,7 @@ class Framework:
         """An answer as a status; anything else a plugin may have returned is a failure."""
         if answer is None or isinstance(answer, Status):
             return answer
-        problem = f"returned {answer!r} from {point.methods[0]}; expected None or a Status"
-        return Status.from_error(failed(point.error, plugin.name, TypeError(problem)), plugin.name)
+        return Status.from_error(TypeError(f"returned {answer!r} from {point.methods[0]}; expected None or a Status"))
 
     def _run(
         self,
@@ -319,11 +319,15 @@ class Framework:
         first = ""
         for plugin in self._points["postFilter"]:
             try:
-                result, status = self.call(state, "PostFilter", plugin, "post_filter", state, pod, statuses)
+                answer = self.call(state, "PostFilter", plugin, "post_filter", state, pod, statuses)
             except PluginFailedError as failure:
                 return None, Status.from_error(failure.error, plugin.name)
-            except (TypeError, ValueError) as error:
-                return None, Status.from_error(error, plugin.name)
+            if not _is_post_filter_answer(answer):
+                problem = (
+                    f'plugin "{plugin.name}" returned {answer!r} from post_filter; expected a pair of result and status'
+                )
+                return None, Status.from_error(TypeError(problem), plugin.name)
+            result, status = answer
             if is_success(status):
                 self.observe("PostFilter", Code.SUCCESS, self._clock.now() - start)
                 return result, status
@@ -396,7 +400,11 @@ class Framework:
         def ask(plugin: Any) -> Any:
             answer = self.call(state, "Permit", plugin, "permit", state, pod, node_name)
             if isinstance(answer, tuple) and len(answer) == 2:
-                answer, asked[plugin.name] = answer[0], float(answer[1])
+                answer, seconds = answer
+                if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
+                    problem = TypeError(f"returned a waiting time of {seconds!r} from permit; expected seconds")
+                    return Status.from_error(problem)
+                asked[plugin.name] = max(0.0, seconds)
             return answer
 
         def hold(plugin: Any, status: Status) -> bool:
@@ -429,10 +437,13 @@ class Framework:
                 answer = self.call(state, "PreBindPreFlight", plugin, "pre_bind_pre_flight", state, pod, node_name)
             except PluginFailedError as failure:
                 return Status.from_error(failed("running PreBindPreFlight", plugin.name, failure.error), plugin.name)
-            preflight, status = answer if isinstance(answer, tuple) else (None, answer)
+            preflight, status = answer if isinstance(answer, tuple) and len(answer) == 2 else (None, answer)
+            if not (status is None or isinstance(status, Status)):
+                problem = TypeError(f"returned {answer!r} from pre_bind_pre_flight; expected None, a Status or a pair")
+                return Status.from_error(failed("running PreBindPreFlight", plugin.name, problem), plugin.name)
             if isinstance(preflight, PreBindPreFlight) and preflight.allow_parallel:
                 parallel.add(plugin.name)
-            if is_success(status):
+            if status is None or status.code is Code.SUCCESS:
                 continue
             if status.code is Code.SKIP:
                 skipped.add(plugin.name)
@@ -543,11 +554,23 @@ class Framework:
         return errors
 
 
+def _is_post_filter_answer(answer: Any) -> bool:
+    return (
+        isinstance(answer, tuple)
+        and len(answer) == 2
+        and isinstance(answer[0], PostFilterResult | None)
+        and isinstance(answer[1], Status | None)
+    )
+
+
 async def _awaited(plugin: Any, answer: Awaitable[Any]) -> Any:
     try:
         return await answer
-    except asyncio.CancelledError:
-        raise
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise  # it is we who were called off, not something the plugin waited for
+        raise PluginFailedError(plugin.name, RuntimeError("what it waited for was cancelled")) from error
     except Exception as error:
         _log.exception("plugin %s failed", plugin.name)
         raise PluginFailedError(plugin.name, error) from error

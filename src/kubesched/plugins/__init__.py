@@ -7,12 +7,14 @@ from kubesched.framework.registry import Registry
 from .balanced_allocation import NodeResourcesBalancedAllocation
 from .default_binder import DefaultBinder
 from .image_locality import ImageLocality
+from .inter_pod_affinity import InterPodAffinity
 from .node_affinity import NodeAffinity
 from .node_declared_features import NodeDeclaredFeatures
 from .node_name import NodeName
 from .node_ports import NodePorts
 from .node_resources_fit import NodeResourcesFit
 from .node_unschedulable import NodeUnschedulable
+from .pod_topology_spread import PodTopologySpread
 from .priority_sort import PrioritySort
 from .scheduling_gates import SchedulingGates
 from .taint_toleration import TaintToleration
@@ -29,6 +31,8 @@ IN_TREE: tuple[type, ...] = (
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    PodTopologySpread,
+    InterPodAffinity,
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,

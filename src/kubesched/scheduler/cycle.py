@@ -13,6 +13,7 @@ import logging
 import random
 from typing import TYPE_CHECKING, Final
 
+from kubesched.api.quantity import QuantityError
 from kubesched.api.types import PodCondition
 from kubesched.cache import CacheError
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState
@@ -59,8 +60,11 @@ class Cycle:
         self._pre_binding = scheduler.backends.pods_in_pre_bind
         self._publish_node = scheduler.backends.gates.enabled("NominatedNodeNameForExpectation")
         self._random = rng
-        self._bindings: set[asyncio.Task[None]] = set()
-        self._statuses = StatusWriter(scheduler.port)
+        #: The bindings under way, in the order they began, with the UIDs of their pods.
+        self._bindings: dict[asyncio.Task[None], str] = {}
+        self._closing = False
+        self._running_bindings = scheduler.metrics.goroutines.labels("binding")
+        self._statuses = StatusWriter(scheduler.port, scheduler.live_pod)
         self._recorders = {name: scheduler.port.recorder(name) for name in scheduler.frameworks}
 
     # -- the scheduling cycle --------------------------------------------------------------------------
@@ -102,8 +106,8 @@ class Cycle:
                 if timeouts:
                     self._waiting.add(WaitingPod(assumed, timeouts))
                 # 5. Wake pods that plugins asked for, and carry the decision out in a task of its own.
-                self._activate(state)
                 self._start_binding(queued, framework, state, assumed, node_name, start)
+                self._activate(state)
                 return
             status = permit
         framework.unreserve(state, assumed, node_name)
@@ -111,8 +115,13 @@ class Cycle:
         self._fail(queued, framework, _on_chosen_node(node_name, status), _CLEAR, start)
 
     def give_up(self, queued: QueuedPodInfo, error: Exception) -> None:
-        """An attempt ended in an error nobody expected: what was assumed is forgotten, the pod is tried again."""
+        """An attempt ended in an error nobody expected: what was assumed is forgotten, the pod is tried again.
+
+        A pod whose binding has begun is left to it.
+        """
         pod = queued.pod_info
+        if self.is_binding(pod.uid):
+            return
         assumed = self._cache.get_pod(pod.uid)
         if assumed is not None and self._cache.is_assumed(pod.uid):
             self._forget(assumed)
@@ -165,12 +174,21 @@ class Cycle:
         """Bindings or status patches are under way."""
         return bool(self._bindings) or self._statuses.busy
 
+    def is_binding(self, uid: str) -> bool:
+        """Whether a binding of this pod is under way, waiting on Permit included."""
+        return uid in self._bindings.values()
+
     async def finish(self) -> None:
-        """Let bindings and status patches that were begun come to an end; waiting pods are turned down."""
+        """Let bindings and status patches that were begun come to an end.
+
+        Pods that wait on Permit are given back without a word: another scheduler, or this one after its
+        restart, decides about them anew.
+        """
+        self._closing = True
         for waiting in self._waiting:
             waiting.reject("", "scheduler is shutting down")
         while self._bindings:
-            await asyncio.wait(self._bindings)
+            await asyncio.wait(list(self._bindings))
         await self._statuses.finish()
 
     def _start_binding(
@@ -184,11 +202,13 @@ class Cycle:
     ) -> None:
         work = self._bind(queued, framework, state, assumed, node_name, start)
         task = asyncio.get_running_loop().create_task(work, name=f"bind {assumed.key}")
-        self._bindings.add(task)
+        self._bindings[task] = assumed.uid
+        self._running_bindings.inc()
         task.add_done_callback(self._bound)
 
     def _bound(self, task: asyncio.Task[None]) -> None:
-        self._bindings.discard(task)
+        del self._bindings[task]
+        self._running_bindings.dec()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("%s failed unexpectedly", task.get_name(), exc_info=error)
 
@@ -202,7 +222,19 @@ class Cycle:
         start: float,
     ) -> None:
         """Carry out a decision: wait on permit, PreBind, Bind, PostBind."""
-        status = await self._binding_steps(framework, state, assumed, node_name)
+        try:
+            status = await self._until_permitted(framework, state, assumed, node_name)
+            if status is None:
+                # From here on no plugin is blamed for a failure any more: it only leads to a retry after backoff.
+                self._queue.done(assumed.uid)
+                status = await self._binding_steps(framework, state, assumed, node_name)
+            elif self._closing and status.is_rejected:
+                self._give_back(framework, state, assumed, node_name)
+                self._queue.done(assumed.uid)
+                return
+        except Exception as error:
+            _log.exception("binding pod %s failed unexpectedly", assumed.key)
+            status = Status.from_error(error)
         if status is not None:
             self._binding_failed(queued, framework, state, assumed, node_name, status, start)
             return
@@ -213,26 +245,34 @@ class Cycle:
         framework.post_bind(state, assumed, node_name)
         self._activate(state)
 
+    async def _until_permitted(
+        self, framework: Framework, state: CycleState, assumed: PodInfo, node_name: str
+    ) -> Status | None:
+        """Publish the chosen node if there is work or waiting ahead, and wait for Permit's verdict."""
+        waiting = self._waiting.get(assumed.uid)
+        try:
+            preflight = framework.pre_bind_pre_flight(state, assumed, node_name) if self._publish_node else None
+            if preflight is not None and preflight.code is not Code.SKIP:
+                return preflight
+            if self._publish_node and (preflight is None or waiting is not None):
+                await self._statuses.nominate(assumed.pod, node_name)
+            return await self._wait_on_permit(waiting, node_name) if waiting is not None else None
+        finally:
+            if waiting is not None:
+                waiting.reject("", "removed")  # stops its timers; means nothing when there was a verdict
+                self._waiting.remove(assumed.uid)
+
     async def _binding_steps(
         self, framework: Framework, state: CycleState, assumed: PodInfo, node_name: str
     ) -> Status | None:
-        uid = assumed.uid
-        preflight = framework.pre_bind_pre_flight(state, assumed, node_name) if self._publish_node else None
-        if preflight is not None and preflight.code is not Code.SKIP:
-            return preflight
-        waiting = self._waiting.get(uid)
-        if self._publish_node and (preflight is None or waiting is not None):
-            await self._statuses.nominate(assumed.pod, node_name)
-        if waiting is not None:
-            status = await self._wait_on_permit(waiting, node_name)
-            if status is not None:
-                return status
-        # From here on no plugin is blamed for a failure any more: it only leads to a retry after backoff.
-        self._queue.done(uid)
-        if preflight is None:
+        """PreBind and Bind. Without work for PreBind (all its plugins said Skip) only Bind."""
+        plugins = {name for name, _ in framework.points["preBind"]}
+        if not self._publish_node or plugins - state.skip_pre_bind:
             status = await self._pre_bind(framework, state, assumed, node_name)
             if status is not None:
                 return status
+        # What an earlier attempt had to say of this pod must not be written over what the binding writes.
+        await self._statuses.settle(assumed.uid)
         status = await framework.bind(state, assumed, node_name)
         if status is not None and status.code is Code.SKIP:
             return Status(Code.SKIP, "no Bind plugin took the pod")
@@ -240,10 +280,8 @@ class Cycle:
 
     async def _wait_on_permit(self, waiting: WaitingPod, node_name: str) -> Status | None:
         start = self._clock.now()
-        try:
-            status = await waiting.wait()
-        finally:
-            self._waiting.remove(waiting.pod.uid)
+        status = await waiting.wait()
+        self._waiting.remove(waiting.pod.uid)
         self._metrics.permit_wait_duration_seconds.observe(self._clock.now() - start, status.code.label)
         if status.code is Code.SUCCESS:
             return None
@@ -277,8 +315,7 @@ class Cycle:
         start: float,
     ) -> None:
         """Give everything back. The room that comes free is news for other pods, and for this one only if no plugin objected."""
-        framework.unreserve(state, assumed, node_name)
-        forgotten = self._forget(assumed)
+        forgotten = self._give_back(framework, state, assumed, node_name)
         if forgotten and not status.is_rejected:
             self._queue.move_all_to_active_or_backoff_queue(ASSIGNED_POD_DELETE, assumed.pod, None)
         self._fail(queued, framework, status, _CLEAR, start)
@@ -287,6 +324,11 @@ class Cycle:
             self._queue.move_all_to_active_or_backoff_queue(
                 ASSIGNED_POD_DELETE, assumed.pod, None, lambda pod: pod.uid != uid
             )
+
+    def _give_back(self, framework: Framework, state: CycleState, assumed: PodInfo, node_name: str) -> bool:
+        """Undo Reserve and Assume; False when the cache did not know the pod as assumed any more."""
+        framework.unreserve(state, assumed, node_name)
+        return self._forget(assumed)
 
     # -- failures --------------------------------------------------------------------------------------
 
@@ -315,8 +357,11 @@ class Cycle:
         if live is None or live.spec.node_name:
             self._queue.done(pod.uid)
         else:
-            queued.pod_info = PodInfo.derive(live, queued.pod_info)
             pod = live
+            try:
+                queued.pod_info = PodInfo.derive(live, queued.pod_info)
+            except QuantityError as problem:
+                _log.error("pod %s is tried again as it was before: %s", pod.key, problem)
             try:
                 self._queue.add_unschedulable_if_not_present(queued, self._queue.scheduling_cycle)
             except QueueError as problem:

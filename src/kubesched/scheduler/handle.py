@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ class Backends:
     activate: Callable[[Mapping[str, Pod]], None] = lambda pods: None
     nominated_pods: Callable[[str], list[PodInfo]] = lambda node_name: []
     informed: Callable[[str], Mapping[str, Any]] = lambda kind: {}
+    informed_in: Callable[[str, str], Sequence[Any]] = lambda kind, namespace: ()
 
 
 class ProfileHandle:
@@ -71,3 +72,6 @@ class ProfileHandle:
 
     def informed(self, kind: str) -> Mapping[str, Any]:
         return self._backends.informed(kind)
+
+    def informed_in(self, kind: str, namespace: str) -> Sequence[Any]:
+        return self._backends.informed_in(kind, namespace)

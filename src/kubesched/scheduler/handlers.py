@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubesched.api.quantity import QuantityError
 from kubesched.api.tombstone import DeletedFinalStateUnknown, final_state
-from kubesched.api.types import Node, Pod
+from kubesched.api.types import Namespace, Node, Pod
 from kubesched.cache import CacheError
 from kubesched.framework.events import (
     ASSIGNED_POD_ADD,
@@ -60,6 +60,7 @@ class PodHandler(_Handler):
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__(scheduler)
         self._profiles = scheduler.frameworks.keys()
+        self._recorders = scheduler.port.recorder
         self._waiting = scheduler.backends.waiting_pods
 
     def _ours(self, pod: Pod) -> bool:
@@ -74,13 +75,12 @@ class PodHandler(_Handler):
             self._add_unscheduled(obj)
 
     def on_update(self, old: Pod, new: Pod) -> None:
-        if old.spec.node_name:
-            if old.uid != new.uid:
-                # The deletion in between was never seen.
-                self.on_delete(old)
-                self.on_add(new, False)
-            else:
-                self._update_assigned(old, new)
+        if old.uid != new.uid:
+            # Another pod of that name: the deletion in between was never seen.
+            self.on_delete(DeletedFinalStateUnknown(old.key, old))
+            self.on_add(new, False)
+        elif old.spec.node_name:
+            self._update_assigned(old, new)
         elif new.spec.node_name:
             self._add_assigned(new)
             if self._ours(old):
@@ -93,7 +93,9 @@ class PodHandler(_Handler):
         stale = isinstance(obj, DeletedFinalStateUnknown)
         if pod.spec.node_name or stale:
             self._delete_assigned(pod)
-        if self._ours(pod) and (stale or not pod.spec.node_name):
+        # A pod can be here unbound though its last state is bound: that update was never seen.
+        queued = self._queue.where(pod) not in ("", "InFlight")
+        if self._ours(pod) and (stale or not pod.spec.node_name or queued):
             self._delete_from_queue(pod, binding=False)
 
     # -- pods on nodes (section 14.2) ------------------------------------------------------------------
@@ -108,18 +110,27 @@ class PodHandler(_Handler):
         self._observe(ASSIGNED_POD_ADD, start)
 
     def _update_assigned(self, old: Pod, new: Pod) -> None:
+        known = self._cache.get_pod(old.uid)
+        if known is None:
+            # It could not be read when it was added, and may be now.
+            self._add_assigned(new)
+            return
         start = self._clock.now()
+        old = known.pod  # the given version may have been unreadable, and the cache kept the one before
         try:
-            self._cache.update_pod(old, PodInfo.derive(new, self._cache.get_pod(old.uid)))
+            self._cache.update_pod(old, PodInfo.derive(new, known))
+            events = pod_events(known.pod, new)
         except (CacheError, QuantityError) as error:
             _log.error("cannot update pod %s in the cache: %s", new.key, error)
-        for event in pod_events(old, new):
+            events = [ASSIGNED_POD_UPDATE]
+        for event in events:
             self._move(event, old, new)
             self._observe(event, start)
         self._observe(ASSIGNED_POD_UPDATE, start)
 
     def _delete_assigned(self, pod: Pod) -> None:
         start = self._clock.now()
+        self._waiting.reject(pod.uid)
         try:
             self._cache.remove_pod(pod)
         except CacheError as error:
@@ -135,17 +146,13 @@ class PodHandler(_Handler):
         try:
             self._queue.add(pod)
         except QuantityError as error:
-            _log.error("cannot queue pod %s: %s", pod.key, error)
+            self._unreadable(pod, error)
         self._observe(UNSCHEDULED_POD_ADD, start)
 
     def _update_unscheduled(self, old: Pod, new: Pod) -> None:
         if old.metadata.resource_version == new.metadata.resource_version:
             return
         start = self._clock.now()
-        if old.uid != new.uid:
-            self._delete_from_queue(old, binding=False)
-            self.on_add(new, False)
-            return
         if self._cache.is_assumed(new.uid):
             if new.metadata.deletion_timestamp is not None and old.metadata.deletion_timestamp is None:
                 self._assumed_pod_deleted(new)
@@ -153,7 +160,7 @@ class PodHandler(_Handler):
         try:
             self._queue.update(old, new)
         except QuantityError as error:
-            _log.error("cannot queue pod %s: %s", new.key, error)
+            self._unreadable(new, error)
         nominated = old.status.nominated_node_name
         if nominated and nominated != new.status.nominated_node_name:
             self._room_was_given_up(old)
@@ -169,11 +176,21 @@ class PodHandler(_Handler):
                 self._room_was_given_up(pod)
         self._observe(UNSCHEDULED_POD_DELETE, start)
 
+    def _unreadable(self, pod: Pod, error: QuantityError) -> None:
+        """A pod that no API server should have let in: say so where its owner looks; the queue stays as it was."""
+        _log.error("cannot queue pod %s: %s", pod.key, error)
+        note = f"the pod cannot be scheduled as it is: {error}"
+        self._recorders(pod.spec.scheduler_name).record(pod, "Warning", "FailedScheduling", "Scheduling", note)
+
     def _room_was_given_up(self, pod: Pod) -> None:
-        """A nomination ended: pods that had to respect it may try again."""
-        priority = pod.priority
+        """A nomination ended: pods that had to respect it may try again.
+
+        Not the pod itself: it never was in its own way, and would be tried over and over without a pause by a
+        rejection after each nomination (upstream does that).
+        """
+        priority, uid = pod.priority, pod.uid
         self._queue.move_all_to_active_or_backoff_queue(
-            ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= priority
+            ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= priority and other.uid != uid
         )
 
     def _assumed_pod_deleted(self, pod: Pod) -> None:
@@ -200,11 +217,17 @@ class NodeHandler(_Handler):
         self._observe(NODE_ADD, start)
 
     def on_update(self, old: Node, new: Node) -> None:
+        # Not ``old``: that version may have been unreadable, and the cache kept the one before, or none.
+        info = self._cache.table.get(new.name)
+        known = info.node if info is not None else None
+        if known is None:
+            self.on_add(new, False)
+            return
         start = self._clock.now()
         if not self._set(new):
             return
-        for event in node_events(old, new):
-            self._move(event, old, new)
+        for event in node_events(known, new):
+            self._move(event, known, new)
             self._observe(event, start)
 
     def on_delete(self, obj: Node | DeletedFinalStateUnknown) -> None:
@@ -227,19 +250,20 @@ class NodeHandler(_Handler):
 
 
 class NamespaceHandler:
-    """Namespaces are only listed: their labels are looked up when terms between pods are evaluated."""
+    """Namespaces go to the cache: their labels are what the rules between pods look at. No pod is woken by them."""
 
     def __init__(self, scheduler: Scheduler) -> None:
-        pass
+        self._cache = scheduler.cache
 
-    def on_add(self, obj: Any, is_initial: bool) -> None:
-        pass
+    def on_add(self, obj: Namespace, is_initial: bool) -> None:
+        self._cache.set_namespace(obj)
 
-    def on_update(self, old: Any, new: Any) -> None:
-        pass
+    def on_update(self, old: Namespace, new: Namespace) -> None:
+        self._cache.set_namespace(new)
 
-    def on_delete(self, obj: Any) -> None:
-        pass
+    def on_delete(self, obj: Namespace | DeletedFinalStateUnknown) -> None:
+        namespace: Namespace = final_state(obj)
+        self._cache.remove_namespace(namespace.metadata.name)
 
 
 class ResourceHandler(_Handler):

@@ -144,6 +144,8 @@ class Lane:
         self._tracks: list[_Track] = []
         self.scored = False
         self.total: IntArray = np.zeros(0, np.int64)
+        self._order: RowArray | None = None
+        self._feasible_rows: RowArray | None = None
         self._build()
 
     @staticmethod
@@ -163,6 +165,7 @@ class Lane:
         rows = table.order()
         self._filter_rows(rows)
         self.feasible = int((self.owner[rows] == PASSES).sum())
+        self._feasible_rows = None
         self.scored = False
 
     def _filter_rows(self, rows: RowArray) -> None:
@@ -182,9 +185,13 @@ class Lane:
                     break
 
     def feasible_rows(self) -> RowArray:
-        """The rows that pass, in list order."""
+        """The rows that pass, in list order. Read-only, and the same array until one of them changes."""
         order = self._table.order()
-        rows: RowArray = order[self.owner[order] == PASSES]
+        rows = self._feasible_rows
+        if rows is None or self._order is not order:
+            self._order = order
+            rows = self._feasible_rows = order[self.owner[order] == PASSES]
+            rows.flags.writeable = False
         return rows
 
     # -- keeping up ------------------------------------------------------------------------------------
@@ -240,7 +247,9 @@ class Lane:
         for row, node_changed in rows.items():
             was_feasible = bool(self.owner[row] == PASSES)
             is_feasible = self._refilter_one(row, node_changed)
-            self.feasible += is_feasible - was_feasible
+            if is_feasible is not was_feasible:
+                self.feasible += is_feasible - was_feasible
+                self._feasible_rows = None
             if self.scored and (was_feasible or is_feasible):
                 moved |= self._rescore_one(row, node_changed, was_feasible, is_feasible)
                 touched.add(row // _BLOCK)
@@ -280,7 +289,9 @@ class Lane:
         self.owner[rows[~alive]] = NO_NODE
         self._filter_rows(rows[alive])
         is_feasible = self.owner[rows] == PASSES
-        self.feasible += int(is_feasible.sum()) - int(was_feasible.sum())
+        if (is_feasible != was_feasible).any():
+            self.feasible += int(is_feasible.sum()) - int(was_feasible.sum())
+            self._feasible_rows = None
         if not self.scored:
             return
         before = [track.raw[rows] for track in self._tracks]
@@ -366,6 +377,28 @@ class Lane:
         for track in self._tracks:
             entry = track.entry
             total += entry.weight * normalized(entry.normalize, track.raw[rows], track.greatest)
+        return total
+
+    def totals(self, rows: RowArray) -> IntArray:
+        """Weighted sums of the signed scores when only ``rows`` (feasible ones) are left to choose from; a copy.
+
+        Plugins that are scaled to the greatest raw score are scaled anew when that is no longer among them.
+        """
+        if rows is self._feasible_rows:
+            total: IntArray = self.total[rows]
+            return total
+        greatest = [
+            0 if track.greatest == 0 else max(0, int(track.raw[rows].max()))
+            for track in self._tracks
+            if track.entry.normalize is not None
+        ]
+        if greatest == [track.greatest for track in self._tracks if track.entry.normalize is not None]:
+            return self.total[rows]
+        total = np.zeros(len(rows), np.int64)
+        for track in self._tracks:
+            entry, raw = track.entry, track.raw[rows]
+            most = 0 if entry.normalize is None else max(0, int(raw.max()))
+            total += entry.weight * normalized(entry.normalize, raw, most)
         return total
 
     def _remeasure_and_total(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubesched.api.kinds import KINDS, NAMESPACES, NODES, PODS, Kind
@@ -25,6 +25,7 @@ from kubesched.framework.registry import Registry
 from kubesched.queue import SchedulingQueue
 
 from .cycle import Cycle
+from .debugger import CacheDebugger
 from .handle import Backends
 from .handlers import NamespaceHandler, NodeHandler, PodHandler, ResourceHandler
 from .port import Informer, Port
@@ -84,7 +85,10 @@ class Scheduler:
         self._port = port
         self._random = rng
         self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = False
         self._informers: dict[str, Informer] = {}
+        #: Those of kinds that plugins look up by namespace.
+        self._indexed: dict[str, Informer] = {}
         snapshot = self.cache.snapshot()
         backends = Backends(clock, random.Random(rng.getrandbits(64)), snapshot, client=port, gates=gates)
         self.frameworks = build_frameworks(config, registry, backends, self.metrics)
@@ -120,8 +124,19 @@ class Scheduler:
         backends.activate = self.queue.activate
         backends.nominated_pods = self.queue.nominator.nominated_pods_for_node
         backends.informed = self._informed
+        backends.informed_in = self._informed_in
         self.cycle = Cycle(self, random.Random(rng.getrandbits(64)))
         self._watch(hints)
+        #: Compares what is cached with what the informers list, and dumps it, into the log.
+        self.debugger = CacheDebugger(self.cache, self.queue, self._informers["nodes"], self._pods)
+        self.metrics.before_collect(self._measure_cache)
+
+    def _measure_cache(self) -> None:
+        """Cache sizes, measured when metrics are read (imaginary and ghost nodes count, as upstream)."""
+        sizes = self.metrics.cache_size
+        sizes.labels("nodes").set(sum(1 for _ in self.cache.table.all_infos()))
+        sizes.labels("pods").set(len(self.cache.pods))
+        sizes.labels("assumed_pods").set(len(self.cache.assumed))
 
     # -- informers -------------------------------------------------------------------------------------
 
@@ -141,10 +156,21 @@ class Scheduler:
             kind_name = _EVENT_KINDS.get(resource)
             if kind_name is not None and actions != ActionType.NONE:
                 self._informer(by_name[kind_name]).add_handler(ResourceHandler(self, resource, actions))
+        plugins = (plugin for framework in self.frameworks.values() for plugin in framework.plugins.values())
+        for plural in dict.fromkeys(kind for plugin in plugins for kind in getattr(plugin, "informs", ())):
+            if plural not in self._informers:
+                self._informer(next(kind for kind in by_name.values() if kind.plural == plural))
+            informer = self._informers[plural]
+            informer.add_index(_BY_NAMESPACE, _namespace_of)
+            self._indexed[plural] = informer
 
     def _informed(self, plural: str) -> Mapping[str, Any]:
         informer = self._informers.get(plural)
         return {} if informer is None else _InformerView(informer)
+
+    def _informed_in(self, plural: str, namespace: str) -> Sequence[Any]:
+        informer = self._indexed.get(plural)
+        return () if informer is None else informer.by_index(_BY_NAMESPACE, namespace)
 
     def live_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod as the API server last showed it, or None."""
@@ -162,9 +188,9 @@ class Scheduler:
         self._spawn(self.queue.run(), "queue-flush")
 
     async def run(self) -> None:
-        """Schedule pods until :meth:`stop`."""
+        """Schedule pods until :meth:`stop`; what is queued then stays undecided."""
         pop_nowait, wait_pop = self.queue.pop_nowait, self.queue.wait_pop
-        while True:
+        while not self._stopping:
             for _ in range(_PODS_PER_TURN):
                 queued = pop_nowait()
                 if queued is None:
@@ -174,7 +200,7 @@ class Scheduler:
                 await asyncio.sleep(0)
                 continue
             queued = await wait_pop()
-            if queued is None:
+            if queued is None or self._stopping:
                 return
             self._schedule_one(queued)
 
@@ -184,10 +210,20 @@ class Scheduler:
             self.cycle.schedule_one(queued)
         except Exception as error:
             _log.exception("scheduling pod %s failed unexpectedly", queued.key)
-            self.cycle.give_up(queued, error)
+            try:
+                self.cycle.give_up(queued, error)
+            except Exception:
+                _log.exception("pod %s cannot be given back; it is tried again when it changes", queued.key)
+                self.queue.done(queued.uid)
 
     async def stop(self) -> None:
-        """Close the queue, let bindings finish, stop the informers, close the plugins."""
+        """Close the queue, let bindings finish, stop the informers, close the plugins. Again: nothing happens.
+
+        No further pod is tried. Pods that wait on Permit are given back silently.
+        """
+        if self._stopping:
+            return
+        self._stopping = True
         self.queue.close()
         for informer in self._informers.values():
             informer.stop()
@@ -218,6 +254,16 @@ class Scheduler:
             and not self.queue.pods_in_backoff()
             and not self.queue.in_flight_pods()
         )
+
+
+#: The index over informers that plugins look into.
+_BY_NAMESPACE: Final = "namespace"
+
+
+def _namespace_of(obj: Any) -> Sequence[str]:
+    if isinstance(obj, dict):
+        return (obj["metadata"].get("namespace", ""),)
+    return (obj.metadata.namespace,)
 
 
 class _InformerView(Mapping[str, Any]):

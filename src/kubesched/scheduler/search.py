@@ -1,11 +1,14 @@
 """Find the node for a pod: PreFilter, Filter, PreScore, Score, choice.
 
-Two paths give the same feasible nodes and scores:
+Three paths give the same feasible nodes and scores:
 
 * the **lane** path: all plugins signed the pod, so its lane already knows every node; cost independent of
   the number of nodes;
-* the **full** path: for what a lane cannot remember. Signed plugins are still read from the lane; unsigned
-  ones, nominated pods, a PreFilter that restricts the nodes, and sampling are added on top.
+* the same with **plugins that did not sign** on top: they are asked about the lane's feasible nodes, in a few
+  vector operations if they work on columns (rules between pods do, over the term index);
+* the **full** path: for what a lane cannot remember. Signed plugins are still read from the lane; nominated
+  pods, a PreFilter that restricts the nodes, and sampling are added on top. It also finds the reasons when
+  nothing fits.
 
 Source: spec "Scheduling cycle" sections 5 and 6. On purpose different: every node is looked at unless the
 percentage is set or a plugin is expensive, and ties are broken uniformly (``docs/differences.md``).
@@ -25,7 +28,7 @@ from kubesched.cache import NodeList, NodeTable, Snapshot
 from kubesched.cache.columns import RowArray
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry, failed
-from kubesched.framework.interface import IntArray, VerdictArray
+from kubesched.framework.interface import MAX_NODE_SCORE, IntArray, VerdictArray
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
@@ -33,6 +36,7 @@ from kubesched.framework.status import Status, is_success
 
 from .diagnosis import Decoder, Diagnosis, FitError, NodeStatuses
 from .lanes import NO_NODE, PASSES, Lane, normalized, pick_uniformly, score_out_of_range
+from .plan import Plan
 
 __all__ = ["Decision", "NoNodesError", "Nominations", "Rotation", "Search", "nodes_to_find"]
 
@@ -131,7 +135,7 @@ class Search:
         #: Distinct plugins that can sign; a plugin's place here is its place in the signature.
         self._signers = list(signers.values())
         self._lanes: OrderedDict[Hashable, Lane] = OrderedDict()
-        self._plans: dict[tuple[bool, ...], _Plan] = {}
+        self._plans: dict[tuple[bool, ...], Plan] = {}
 
     # -- signatures ------------------------------------------------------------------------------------
 
@@ -145,12 +149,12 @@ class Search:
             pod.signature = tuple([entry.sign(pod) for entry in self._signers])
         return pod.signature
 
-    def _plan(self, signature: tuple[Hashable | None, ...]) -> _Plan:
+    def _plan(self, signature: tuple[Hashable | None, ...]) -> Plan:
         shape = tuple([value is not None for value in signature])
         plan = self._plans.get(shape)
         if plan is None:
             signed = frozenset(entry.name for entry, said in zip(self._signers, shape, strict=True) if said)
-            plan = self._plans[shape] = _Plan(self._framework, signed)
+            plan = self._plans[shape] = Plan(self._framework, signed)
         return plan
 
     def _keep(self, signature: Hashable, lane: Lane) -> None:
@@ -182,7 +186,10 @@ class Search:
             state = lane.state.clone()
             outcome = PreFilterOutcome()
             self._prepare(state, record_plugin_metrics)
-            if plan.pre_filters:
+            if plan.nobody_else_cares(pod):
+                state.skip_filter |= plan.skipped
+                state.skip_score |= lane.state.skip_score | plan.skipped
+            elif plan.pre_filters:
                 outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), plan.pre_filters)
         else:
             state = CycleState()
@@ -201,12 +208,17 @@ class Search:
                 return Decision(node, state, 1, 1)
             if node is not None and status is not None:
                 tried[wished] = status
-        unsigned = plan.has_unsigned_filters and any(
-            entry.name not in state.skip_filter for entry in plan.unsigned_filters
-        )
-        if lane is None or unsigned or nominated or tried or outcome.nodes is not None or self._percentage:
+        unsigned = [entry for entry in plan.unsigned_filters if entry.name not in state.skip_filter]
+        if lane is None or nominated or tried or outcome.nodes is not None or self._percentage:
             evaluation = self._evaluate(state, pod, plan, lane, outcome, nominated, tried)
             return self._choose(state, pod, plan, lane, evaluation)
+        if unsigned:
+            rows = self._narrow(state, pod, plan, lane, unsigned)
+            if rows is None or not len(rows):
+                # Expensive plugins are sampled; and when nothing fits, every node's reason is asked for.
+                evaluation = self._evaluate(state, pod, plan, lane, outcome, nominated, tried)
+                return self._choose(state, pod, plan, lane, evaluation)
+            return self._find_beside_lane(state, pod, plan, lane, rows)
         return self._find_in_lane(state, pod, plan, lane)
 
     @staticmethod
@@ -221,7 +233,7 @@ class Search:
             del self._lanes[signature]  # half refreshed: worth nothing
             raise
 
-    def _new_lane(self, signature: Hashable, plan: _Plan, pod: PodInfo) -> Lane:
+    def _new_lane(self, signature: Hashable, plan: Plan, pod: PodInfo) -> Lane:
         """Evaluate the signed plugins on every node; the lane's own state sees only them."""
         state = CycleState()
         self._framework.pre_filter(state, pod, self._snapshot.nodes(), plan.signed)
@@ -230,7 +242,7 @@ class Search:
         self._keep(signature, lane)
         return lane
 
-    def _score_lane(self, plan: _Plan, pod: PodInfo, lane: Lane) -> None:
+    def _score_lane(self, plan: Plan, pod: PodInfo, lane: Lane) -> None:
         """Let the lane score its rows, once."""
         if lane.scored:
             return
@@ -239,7 +251,7 @@ class Search:
             raise PluginFailedError(status.plugin, status.as_error() or RuntimeError(status.message()))
         lane.score([entry for entry in plan.signed_scores if entry.name not in lane.state.skip_score])
 
-    def _find_in_lane(self, state: CycleState, pod: PodInfo, plan: _Plan, lane: Lane) -> Decision:
+    def _find_in_lane(self, state: CycleState, pod: PodInfo, plan: Plan, lane: Lane) -> Decision:
         table = self._table
         if lane.feasible == 0:
             raise self._no_fit(state, self._lane_statuses(lane, pod), len(table))
@@ -247,14 +259,51 @@ class Search:
         if lane.feasible == 1:
             return Decision(table.info(int(lane.feasible_rows()[0])), state, evaluated, 1)
         self._score_lane(plan, pod, lane)
-        if plan.unsigned_scores:
+        if any(entry.name not in state.skip_score for entry in plan.unsigned_scores):
             state.skip_score = lane.state.skip_score
-            evaluation = Evaluation(lane.feasible_rows(), NodeStatuses(table))
-            if not self._pre_score_unsigned(state, pod, plan, evaluation.feasible):
-                return self._choose(state, pod, plan, lane, evaluation, prepared=True)
+            rows = lane.feasible_rows()
+            if not self._pre_score_unsigned(state, pod, plan, rows):
+                return self._best_beside_lane(state, pod, plan, lane, rows)
         return Decision(table.info(lane.best(self._rng)), state, evaluated, lane.feasible)
 
-    def _pre_score_unsigned(self, state: CycleState, pod: PodInfo, plan: _Plan, feasible: RowArray) -> bool:
+    # -- the lane path with plugins that did not sign ----------------------------------------------------
+
+    def _narrow(
+        self, state: CycleState, pod: PodInfo, plan: Plan, lane: Lane, unsigned: Sequence[FilterEntry]
+    ) -> RowArray | None:
+        """The lane's feasible rows that the other filters let pass; None when asking them all is too expensive."""
+        if plan.has_expensive_scores or any(entry.expensive for entry in unsigned):
+            return None
+        rows = lane.feasible_rows()
+        for entry in unsigned:
+            if not len(rows):
+                break
+            passes = entry.many(state, pod, self._table, rows) == 0
+            if not passes.all():
+                rows = rows[passes]
+        return rows
+
+    def _find_beside_lane(self, state: CycleState, pod: PodInfo, plan: Plan, lane: Lane, rows: RowArray) -> Decision:
+        if len(rows) == 1:
+            return Decision(self._table.info(int(rows[0])), state, len(self._table), 1)
+        self._score_lane(plan, pod, lane)
+        state.skip_score = lane.state.skip_score
+        if plan.unsigned_scores:
+            rows.flags.writeable = False  # plugins may remember what they looked up for these rows
+            self._pre_score_unsigned(state, pod, plan, rows)
+        return self._best_beside_lane(state, pod, plan, lane, rows)
+
+    def _best_beside_lane(self, state: CycleState, pod: PodInfo, plan: Plan, lane: Lane, rows: RowArray) -> Decision:
+        """The best of some of the lane's rows: its totals, and on top what the other plugins say now."""
+        totals = lane.totals(rows)
+        nodes = NodeList(self._table, rows)
+        for entry in plan.unsigned_scores:
+            if entry.name not in state.skip_score:
+                totals += self._final(state, pod, entry, nodes, entry.many(state, pod, self._table, rows))
+        best = pick_uniformly(self._rng, totals)
+        return Decision(self._table.info(int(rows[best])), state, len(self._table), len(rows))
+
+    def _pre_score_unsigned(self, state: CycleState, pod: PodInfo, plan: Plan, feasible: RowArray) -> bool:
         """Run PreScore of the plugins that did not sign; True when none of them has anything to say."""
         status = self._framework.pre_score(state, pod, NodeList(self._table, feasible), plan.unsigned_names)
         if status is not None:
@@ -383,7 +432,7 @@ class Search:
         self,
         state: CycleState,
         pod: PodInfo,
-        plan: _Plan,
+        plan: Plan,
         lane: Lane | None,
         outcome: PreFilterOutcome,
         nominated: dict[int, list[PodInfo]],
@@ -497,11 +546,9 @@ class Search:
         self,
         state: CycleState,
         pod: PodInfo,
-        plan: _Plan,
+        plan: Plan,
         lane: Lane | None,
         evaluation: Evaluation,
-        *,
-        prepared: bool = False,
     ) -> Decision:
         feasible = evaluation.feasible
         evaluated = len(feasible) + len(evaluation.statuses)
@@ -509,9 +556,8 @@ class Search:
             return Decision(self._table.info(int(feasible[0])), state, evaluated, 1)
         if lane is not None:
             self._score_lane(plan, pod, lane)
-            if not prepared:
-                state.skip_score = lane.state.skip_score
-                self._pre_score_unsigned(state, pod, plan, feasible)
+            state.skip_score = lane.state.skip_score
+            self._pre_score_unsigned(state, pod, plan, feasible)
             self._score(state, pod, lane, evaluation, prepared=True)
         else:
             self._score(state, pod, None, evaluation)
@@ -538,14 +584,18 @@ class Search:
             raw = lane.raw(entry, rows) if lane is not None else None
             if raw is None:
                 raw = entry.many(state, pod, self._table, rows)
-            final = self._normalize(state, pod, entry, nodes, raw)
-            low, high = int(final.min()), int(final.max())
-            if low < 0 or high > 100:
-                raise score_out_of_range(entry, low if low < 0 else high)
-            scores[entry.name] = final * entry.weight
+            scores[entry.name] = self._final(state, pod, entry, nodes, raw)
             totals += scores[entry.name]
         framework.observe_success("Score", framework.now() - start)
         evaluation.scores, evaluation.totals = scores, totals
+
+    def _final(self, state: CycleState, pod: PodInfo, entry: ScoreEntry, nodes: NodeList, raw: IntArray) -> IntArray:
+        """Raw scores normalised, checked and weighted."""
+        final = self._normalize(state, pod, entry, nodes, raw)
+        low, high = int(final.min()), int(final.max())
+        if low < 0 or high > MAX_NODE_SCORE:
+            raise score_out_of_range(entry, low if low < 0 else high)
+        return final * entry.weight
 
     def _normalize(
         self, state: CycleState, pod: PodInfo, entry: ScoreEntry, nodes: NodeList, raw: IntArray
@@ -565,20 +615,3 @@ class Search:
             problem = TypeError(f"normalize_score returned {answer!r}; expected int64[{len(raw)}]")
             raise PluginFailedError(entry.name, failed(_NORMALIZE, entry.name, problem))
         return answer.astype(np.int64, copy=False)
-
-
-class _Plan:
-    """Which plugins of a profile signed, for one pattern of answers."""
-
-    def __init__(self, framework: Framework, signed: frozenset[str]) -> None:
-        self.signed = signed
-        self.signed_filters = tuple(entry for entry in framework.filters if entry.name in signed)
-        self.unsigned_filters = tuple(entry for entry in framework.filters if entry.name not in signed)
-        self.has_unsigned_filters = bool(self.unsigned_filters)
-        self.signed_scores = tuple(
-            entry for entry in framework.scores if entry.name in signed and not entry.has_own_normalize
-        )
-        self.unsigned_scores = tuple(entry for entry in framework.scores if entry not in self.signed_scores)
-        #: PreFilter plugins to ask on every attempt.
-        self.pre_filters = frozenset(name for name, _ in framework.points["preFilter"] if name not in signed)
-        self.unsigned_names = frozenset(name for name, _ in framework.points["preScore"] if name not in signed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kubesched.api.types import Pod, PodCondition
@@ -30,8 +31,9 @@ class _Patch:
 class StatusWriter:
     """UID to the patch waiting and the task writing."""
 
-    def __init__(self, port: Port) -> None:
+    def __init__(self, port: Port, live_pod: Callable[[str, str], Pod | None]) -> None:
         self._port = port
+        self._live_pod = live_pod
         self._waiting: dict[str, _Patch] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -43,15 +45,24 @@ class StatusWriter:
         """Write a condition and a nomination (None: leave it) as soon as earlier patches of the pod are done."""
         uid = pod.uid
         waiting = self._waiting.get(uid)
-        if waiting is not None and nominated_node_name is None:
-            nominated_node_name = waiting.nominated_node_name
+        if waiting is not None:
+            if condition is None:
+                condition = waiting.condition
+            if nominated_node_name is None:
+                nominated_node_name = waiting.nominated_node_name
         self._waiting[uid] = _Patch(pod, condition, nominated_node_name)
         if uid not in self._tasks:
             self._tasks[uid] = asyncio.get_running_loop().create_task(self._run(uid), name=f"status {pod.key}")
 
     async def nominate(self, pod: Pod, node_name: str) -> None:
-        """Publish the chosen node before work on it begins; a failure is only logged."""
-        await self._send(_Patch(pod, None, node_name))
+        """Publish the chosen node before work on it begins, after what is still to be written; a failure is only logged."""
+        self.write(pod, None, node_name)
+        await self.settle(pod.uid)
+
+    async def settle(self, uid: str) -> None:
+        """Wait until nothing is to be written about a pod."""
+        while (task := self._tasks.get(uid)) is not None:
+            await asyncio.wait([task])
 
     async def finish(self) -> None:
         """Wait until nothing is being written."""
@@ -66,12 +77,18 @@ class StatusWriter:
             del self._tasks[uid]
 
     async def _send(self, patch: _Patch) -> None:
+        pod = patch.pod
+        live = self._live_pod(pod.namespace, pod.name)
+        if live is not None and live.uid != pod.uid:
+            return  # another pod of that name: this one is history
         try:
             await self._port.patch_pod_status(
-                patch.pod, condition=patch.condition, nominated_node_name=patch.nominated_node_name
+                pod, condition=patch.condition, nominated_node_name=patch.nominated_node_name
             )
         except ApiError as error:
             level = logging.DEBUG if error.code == 404 else logging.ERROR
-            _log.log(level, "cannot patch the status of pod %s: %s", patch.pod.key, error)
+            _log.log(level, "cannot patch the status of pod %s: %s", pod.key, error)
         except OSError as error:
-            _log.error("cannot patch the status of pod %s: %s", patch.pod.key, error)
+            _log.error("cannot patch the status of pod %s: %s", pod.key, error)
+        except Exception:
+            _log.exception("patching the status of pod %s failed unexpectedly", pod.key)

@@ -9,7 +9,7 @@ import msgspec
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
-from kubesched.api.types import Node, Pod
+from kubesched.api.types import Namespace, Node, Pod
 from kubesched.cache import Cache
 from kubesched.config import ConfigError, KubeSchedulerConfiguration, default_config, load_config_data
 from kubesched.framework.metrics import SchedulerMetrics
@@ -90,6 +90,7 @@ class World:
             FixedClock(), random.Random(0), snapshot,
             nominated_pods=self.nominations.nominated_pods_for_node,
             informed=lambda kind: self.objects.get(kind, {}),
+            informed_in=self._objects_in,
         )  # fmt: skip
         self.frameworks: dict[str, Framework] = build_frameworks(self.config, registry, backends, SchedulerMetrics())
         self.registry = registry
@@ -121,6 +122,12 @@ class World:
         key = f"{obj['metadata']['namespace']}/{name}" if kind.namespaced else name
         typed = obj if kind.type is None else from_builtins(obj, kind.type)
         self.objects.setdefault(kind.plural, {})[key] = typed
+        if isinstance(typed, Namespace):
+            self.cache.set_namespace(typed)
+
+    def _objects_in(self, plural: str, namespace: str) -> list[Any]:
+        prefix = f"{namespace}/"
+        return [obj for key, obj in self.objects.get(plural, {}).items() if key.startswith(prefix)]
 
     def place(self, pod: PodInfo, node_name: str, start_time: str) -> None:
         """Let a pod run on a node from now on."""

@@ -1,0 +1,264 @@
+"""How many pods of a sort are on each row, and in each domain of a topology key.
+
+A :class:`Counter` is kept by the term index, one step per pod that comes or goes, and logs its steps. A
+:class:`DomainCounts` adds a counter up per value of a node label, over all nodes or those of a
+:class:`RowMask`, and keeps up by reading the log: its cost is the number of pods that moved, not of pods or
+nodes there are. When labels that matter to it change it adds up anew, one vector operation over the rows.
+
+``counts`` arrays are never changed in place once handed out: a cycle state may hold on to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kubesched.api.selectors import RequiredNodeAffinity
+from kubesched.api.types import Taint
+
+from .columns import ABSENT, BoolArray, IntArray, LabelColumn
+
+if TYPE_CHECKING:
+    from .node_table import NodeTable
+
+__all__ = ["Counter", "DomainCounts", "RowMask"]
+
+#: Steps of a counter that are remembered: at least this many, at most twice as many.
+_KEEP: Final = 1024
+
+
+class Counter:
+    """Pods of one sort per row.
+
+    Attributes:
+        by_row: row to number of pods, rows without any left out.
+        total: their sum.
+        live: False once the index dropped the counter; its numbers are not kept up then.
+        used: the index's tick at which somebody last asked for it.
+        domains: topology key to this counter over all nodes, made on demand.
+    """
+
+    __slots__ = ("_base", "_dense", "_log", "by_row", "domains", "live", "total", "used")
+
+    def __init__(self) -> None:
+        self.by_row: dict[int, int] = {}
+        self.total = 0
+        self.live = True
+        self.used = 0
+        self.domains: dict[str, DomainCounts] = {}
+        self._dense: npt.NDArray[np.int32] | None = None
+        #: A row that gained a pod, or the complement (``~row``) of one that lost a pod.
+        self._log: list[int] = []
+        self._base = 0
+
+    def bump(self, row: int, delta: int) -> None:
+        """One pod more (1) or less (-1) on a row."""
+        count = self.by_row.get(row, 0) + delta
+        if count:
+            self.by_row[row] = count
+        else:
+            del self.by_row[row]
+        self.total += delta
+        dense = self._dense
+        if dense is None:
+            return  # nobody reads it by array, so nobody needs the log
+        if row >= len(dense):
+            self.rest()  # the table grew; whoever reads next adds up anew
+            return
+        dense[row] = count
+        log = self._log
+        log.append(row if delta > 0 else ~row)
+        if len(log) > 2 * _KEEP:
+            del log[:_KEEP]
+            self._base += _KEEP
+
+    def dense(self, capacity: int) -> npt.NDArray[np.int32]:
+        """int32[capacity]: pods per row. Kept up in place; read it, do not keep it."""
+        dense = self._dense
+        if dense is None or len(dense) != capacity:
+            dense = self._dense = np.zeros(capacity, np.int32)
+            if self.by_row:
+                rows = np.fromiter(self.by_row, np.intp, len(self.by_row))
+                dense[rows] = np.fromiter(self.by_row.values(), np.int32, len(self.by_row))
+        return dense
+
+    def rest(self) -> None:
+        """Give back the arrays; they are made anew when somebody reads."""
+        self._dense = None
+        self.domains.clear()
+        # Readers that kept a position must not believe that nothing happened.
+        self._base += len(self._log) + 1
+        self._log = []
+
+    @property
+    def position(self) -> int:
+        """How many steps were ever logged."""
+        return self._base + len(self._log)
+
+    def since(self, position: int) -> list[int] | None:
+        """The steps after ``position``, or None when they are no longer all remembered."""
+        start = position - self._base
+        return self._log[start:] if start >= 0 else None
+
+
+class RowMask:
+    """The nodes that a pod's rule counts: those with all ``keys``, that match a node affinity, that are tolerated."""
+
+    __slots__ = ("_affinity", "_keys", "_seen", "_table", "_tolerates", "rows", "version")
+
+    def __init__(
+        self,
+        table: NodeTable,
+        keys: tuple[str, ...],
+        affinity: RequiredNodeAffinity | None = None,
+        tolerates: Callable[[tuple[Taint, ...]], bool] | None = None,
+    ) -> None:
+        """``affinity`` and ``tolerates`` None: not looked at."""
+        self._table = table
+        self._keys = keys
+        self._affinity = affinity
+        self._tolerates = tolerates
+        self._seen = (-1, -1, -1)
+        self.version = 0
+        #: bool[capacity]
+        self.rows: BoolArray = np.zeros(0, np.bool_)
+
+    def sync(self) -> None:
+        """Look again if node labels, taints or the set of nodes changed; ``version`` grows then."""
+        table = self._table
+        seen = (table.labels_version, table.taints_version if self._tolerates else 0, table.capacity)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        self.version += 1
+        rows = np.flatnonzero(table.alive)
+        keep = np.ones(len(rows), np.bool_)
+        for key in self._keys:
+            keep &= table.labels.column(key).codes[rows] != ABSENT
+        if self._affinity is not None:
+            keep &= table.matches_affinity(self._affinity, rows)
+        tolerates = self._tolerates
+        if tolerates is not None:
+            keep &= table.taints.gather(tolerates, rows).astype(np.bool_)
+        self.rows = np.zeros(table.capacity, np.bool_)
+        self.rows[rows[keep]] = True
+
+
+class DomainCounts:
+    """A counter per value of a node label.
+
+    Attributes, valid after :meth:`sync`:
+        column: the label's column; its codes index ``counts``.
+        counts: int64[codes + 1]; pods per label value; the last element, 0, is what "absent" (-1) reads.
+        present: bool[codes]; values that some counted node has; ``places`` of them.
+        total: pods counted.
+    """
+
+    __slots__ = (
+        "_mask",
+        "_mask_version",
+        "_position",
+        "_table",
+        "_version",
+        "column",
+        "counter",
+        "counts",
+        "key",
+        "places",
+        "present",
+        "total",
+    )
+
+    def __init__(self, table: NodeTable, counter: Counter | None, key: str, mask: RowMask | None = None) -> None:
+        """``counter`` None: a rule that means no pod; its domains are there, with 0 pods each."""
+        self._table = table
+        self._mask = mask
+        self._mask_version = 0
+        self._version = -1
+        self._position = 0
+        self.counter = counter
+        self.key = key
+        self.column: LabelColumn = table.labels.column(key)
+        self.counts: IntArray = np.zeros(1, np.int64)
+        self.present: BoolArray = np.zeros(0, np.bool_)
+        self.places = 0
+        self.total = 0
+
+    def sync(self) -> None:
+        """Catch up with labels, nodes and pods."""
+        column, counter, mask = self._table.labels.column(self.key), self.counter, self._mask
+        if mask is not None:
+            mask.sync()
+        if (
+            column is not self.column
+            or column.version != self._version
+            or (mask is not None and mask.version != self._mask_version)
+        ):
+            self._add_up(column)
+            return
+        if counter is None or counter.position == self._position:
+            return
+        steps = counter.since(self._position)
+        if steps is None or len(steps) > len(column.codes):
+            self._add_up(column)
+            return
+        self._position = counter.position
+        codes = column.codes
+        if len(steps) > 64:
+            logged = np.array(steps, np.int64)
+            deltas = np.where(logged >= 0, 1, -1)
+            rows = np.where(logged >= 0, logged, ~logged)
+            hit = codes[rows] != ABSENT
+            if mask is not None:
+                hit &= mask.rows[rows]
+            counts = self.counts.copy()
+            np.add.at(counts, codes[rows[hit]], deltas[hit])
+            self.total += int(deltas[hit].sum())
+            self.counts = counts
+            return
+        fresh: IntArray | None = None
+        for step in steps:
+            row, delta = (step, 1) if step >= 0 else (~step, -1)
+            if mask is not None and not mask.rows[row]:
+                continue
+            code = codes[row]
+            if code != ABSENT:
+                if fresh is None:
+                    fresh = self.counts.copy()
+                fresh[code] += delta
+                self.total += delta
+        if fresh is not None:
+            self.counts = fresh
+
+    def least(self, counts: IntArray | None = None) -> int:
+        """The smallest count of a present value (0 without any), of ``counts`` if given."""
+        counts = self.counts if counts is None else counts
+        if self.places == len(self.present):
+            return int(counts[:-1].min()) if self.places else 0
+        return int(counts[:-1][self.present].min()) if self.places else 0
+
+    def includes(self, row: int) -> bool:
+        """Whether the pods on a node are counted."""
+        return bool(self.column.codes[row] != ABSENT) and (self._mask is None or bool(self._mask.rows[row]))
+
+    def _add_up(self, column: LabelColumn) -> None:
+        self.column, self._version = column, column.version
+        codes = column.codes
+        rows = np.flatnonzero(codes != ABSENT)
+        if self._mask is not None:
+            self._mask_version = self._mask.version
+            rows = rows[self._mask.rows[rows]]
+        size = len(column.values)
+        here = codes[rows]
+        self.present = np.bincount(here, minlength=size) > 0
+        self.places = int(self.present.sum())
+        counts = np.zeros(size + 1, np.int64)
+        if self.counter is not None:
+            dense = self.counter.dense(self._table.capacity)
+            counts[:size] = np.bincount(here, dense[rows], minlength=size)
+            self._position = self.counter.position
+        self.counts = counts
+        self.total = int(counts.sum())

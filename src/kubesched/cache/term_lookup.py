@@ -1,0 +1,92 @@
+"""Which rules can mean this pod? An index of label selectors by what they demand.
+
+Asked for a namespace and labels, it names the rules that may match: those that demand a label value the pod
+has, and those that demand none. The caller checks each of them; with thousands of rules that is a handful.
+
+Used by :mod:`.term_index`, for the rules that are counted and for the rules that pods carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Final, Generic, TypeVar
+
+from kubesched.api.selectors import Operator, Selector
+from kubesched.api.types import Labels
+
+__all__ = ["TermLookup", "narrowest"]
+
+T = TypeVar("T", bound=Hashable)
+_Pair = tuple[str, str]
+
+#: A rule for more namespaces times values than this is filed under "any namespace" instead.
+_MOST_HOMES: Final = 64
+
+
+def narrowest(selector: Selector) -> tuple[_Pair, ...]:
+    """The (key, value) pairs of the In requirement with the fewest values: a match has one of them. Empty: no such demand."""
+    best: tuple[_Pair, ...] = ()
+    for requirement in selector.requirements:
+        if requirement.operator is Operator.IN and (not best or len(requirement.values) < len(best)):
+            best = tuple((requirement.key, value) for value in sorted(requirement.values))
+    return best
+
+
+class TermLookup(Generic[T]):
+    """Rules by namespace (None: any) and demanded label pair (None: no demand). A pod meets each rule at most once."""
+
+    def __init__(self) -> None:
+        self._scopes: dict[str | None, dict[_Pair | None, dict[T, None]]] = {}
+        self._homes: dict[T, list[tuple[str | None, _Pair | None]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._homes)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._homes)
+
+    def __contains__(self, item: T) -> bool:
+        return item in self._homes
+
+    def add(self, item: T, namespaces: frozenset[str] | None, selector: Selector) -> None:
+        """File a rule; ``namespaces`` None stands for any."""
+        pairs: tuple[_Pair | None, ...] = narrowest(selector) or (None,)
+        scopes: tuple[str | None, ...] = (None,)
+        if namespaces is not None and len(namespaces) * len(pairs) <= _MOST_HOMES:
+            scopes = tuple(namespaces)
+        homes = [] if selector.matches_nothing else [(scope, pair) for scope in scopes for pair in pairs]
+        self._homes[item] = homes
+        for scope, pair in homes:
+            self._scopes.setdefault(scope, {}).setdefault(pair, {})[item] = None
+
+    def remove(self, item: T) -> None:
+        """Forget a rule.
+
+        Raises:
+            KeyError: when it is not here.
+        """
+        for scope, pair in self._homes.pop(item):
+            shelves = self._scopes[scope]
+            shelf = shelves[pair]
+            del shelf[item]
+            if not shelf:
+                del shelves[pair]
+                if not shelves:
+                    del self._scopes[scope]
+
+    def candidates(self, namespace: str, labels: Labels) -> list[T]:
+        """Every rule that may match, and a few that do not."""
+        found: list[T] = []
+        for scope in (namespace, None):
+            shelves = self._scopes.get(scope)
+            if shelves is None:
+                continue
+            shelf = shelves.get(None)
+            if shelf is not None:
+                found.extend(shelf)
+            if labels:
+                for pair in labels.items():
+                    shelf = shelves.get(pair)
+                    if shelf is not None:
+                        found.extend(shelf)
+        return found

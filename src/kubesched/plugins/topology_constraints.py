@@ -1,0 +1,154 @@
+"""Topology spread constraints, compiled: what a pod says itself, or what its cluster says for it.
+
+Source: spec "Topology plugins" B.2 (defaults of fields, matchLabelKeys) and B.3 (the default selector: the
+pod's Services and the object that owns it). Used by :mod:`.pod_topology_spread` and its hints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.api.selectors import (
+    EVERYTHING,
+    Operator,
+    Requirement,
+    Selector,
+    SelectorError,
+    compile_label_selector,
+    label_selector_problem,
+    selector_from_map,
+)
+from kubesched.api.types import Labels, LabelSelector, TopologySpreadConstraint
+from kubesched.framework.interface import Handle
+from kubesched.framework.podinfo import PodInfo
+
+__all__ = ["HARD", "HOSTNAME", "SOFT", "SYSTEM_DEFAULTS", "Constraint", "DefaultSelectors", "compile_constraints"]
+
+HARD: Final = "DoNotSchedule"
+SOFT: Final = "ScheduleAnyway"
+HOSTNAME: Final = "kubernetes.io/hostname"
+_ZONE: Final = "topology.kubernetes.io/zone"
+_IGNORE: Final = "Ignore"
+_HONOR: Final = "Honor"
+
+#: What pods without constraints of their own are spread by, unless configured otherwise.
+SYSTEM_DEFAULTS: Final = (
+    TopologySpreadConstraint(topology_key=HOSTNAME, when_unsatisfiable=SOFT, max_skew=3),
+    TopologySpreadConstraint(topology_key=_ZONE, when_unsatisfiable=SOFT, max_skew=5),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One constraint with every default filled in. ``selector`` includes what matchLabelKeys demand."""
+
+    key: str
+    max_skew: int
+    min_domains: int
+    selector: Selector
+    honors_affinity: bool
+    honors_taints: bool
+
+
+def compile_constraints(
+    listed: Sequence[TopologySpreadConstraint], kind: str, labels: Labels, selector: Selector | None = None
+) -> tuple[Constraint, ...]:
+    """The constraints of a kind (HARD or SOFT), for a pod with these labels; ``selector`` replaces their own.
+
+    Raises:
+        SelectorError: ``obtaining pod's hard topology spread constraints: …``
+    """
+    found = []
+    for item in listed:
+        if item.when_unsatisfiable != kind:
+            continue
+        if selector is None:
+            try:
+                means = _with_match_label_keys(item, labels)
+            except SelectorError:
+                word = "hard" if kind == HARD else "soft"
+                problem = label_selector_problem(item.label_selector)
+                raise SelectorError(f"obtaining pod's {word} topology spread constraints: {problem}") from None
+        else:
+            means = selector
+        found.append(
+            Constraint(
+                key=item.topology_key,
+                max_skew=item.max_skew,
+                min_domains=1 if item.min_domains is None else item.min_domains,
+                selector=means,
+                honors_affinity=item.node_affinity_policy in (None, _HONOR),
+                honors_taints=item.node_taints_policy == _HONOR,
+            )
+        )
+    return tuple(found)
+
+
+def _with_match_label_keys(item: TopologySpreadConstraint, labels: Labels) -> Selector:
+    selector = compile_label_selector(item.label_selector)
+    if not item.match_label_keys or selector.matches_nothing:
+        return selector
+    more = [Requirement(key, Operator.IN, frozenset((labels[key],))) for key in item.match_label_keys if key in labels]
+    return Selector((*selector.requirements, *more)) if more else selector
+
+
+class DefaultSelectors:
+    """Which pods belong together with a pod that has no constraints of its own."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        #: (kind, namespace/name) to the owner object as last seen and its selector.
+        self._owners: dict[tuple[str, str], tuple[Any, Selector]] = {}
+
+    def of(self, pod: PodInfo) -> Selector:
+        """What the pod's Services and its controller select, all together; EVERYTHING when there are none."""
+        merged = self._services(pod.namespace, pod.labels) if pod.labels else {}
+        owners = pod.metadata.owner_references
+        owner = next((item for item in owners if item.controller), None) if owners else None
+        if owner is None:
+            return selector_from_map(merged)
+        kind = (owner.api_version, owner.kind)
+        if kind == ("v1", "ReplicationController"):
+            found = self._handle.informed("replicationcontrollers").get(f"{pod.namespace}/{owner.name}")
+            if found is not None:
+                merged = {**merged, **(_spec(found).get("selector") or {})}
+            return selector_from_map(merged)
+        if kind in (("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")):
+            more = self._owner(owner.kind.lower() + "s", f"{pod.namespace}/{owner.name}")
+            if more.requirements:
+                return Selector((*selector_from_map(merged).requirements, *more.requirements))
+        return selector_from_map(merged)
+
+    def _services(self, namespace: str, labels: Labels) -> Labels:
+        merged: Labels = {}
+        for service in self._handle.informed_in("services", namespace):
+            selector = _spec(service).get("selector")
+            if selector and selector.items() <= labels.items():
+                merged = {**merged, **selector}
+        return merged
+
+    def _owner(self, plural: str, key: str) -> Selector:
+        """The selector of a ReplicaSet or StatefulSet; EVERYTHING when it is unknown or cannot be used."""
+        owner = self._handle.informed(plural).get(key)
+        known = self._owners.get((plural, key))
+        if known is not None and known[0] is owner:
+            return known[1]
+        selector = EVERYTHING
+        raw = _spec(owner).get("selector") if owner is not None else None
+        if raw is not None:
+            try:
+                selector = compile_label_selector(msgspec.convert(raw, LabelSelector))
+            except (SelectorError, msgspec.ValidationError):
+                selector = EVERYTHING  # contributes nothing, as upstream
+        if len(self._owners) > 4096:
+            self._owners.clear()
+        self._owners[plural, key] = (owner, selector)
+        return selector
+
+
+def _spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    return obj.get("spec") or {}

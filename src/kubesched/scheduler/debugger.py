@@ -1,0 +1,111 @@
+"""What the scheduler believes, compared with what the API server says, and written into the log.
+
+For an operator who wonders: ``kill -USR2`` (``SIGINT`` on Windows). The command line installs the signal;
+tests and tools call the methods.
+
+Source: spec "Scheduler cache and event handlers" section 18 (upstream ``CacheDebugger``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from typing import Final
+
+from kubesched.api.requests import Resources
+from kubesched.api.types import Pod
+from kubesched.cache import Cache
+from kubesched.cache.check import check_cache, compare_with_server
+from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.queue import SchedulingQueue
+
+from .port import Informer
+
+__all__ = ["CacheDebugger"]
+
+_log = logging.getLogger("kubesched.scheduler")
+
+#: None where the platform has neither.
+_SIGNAL: Final = getattr(signal, "SIGUSR2", getattr(signal, "SIGINT", None))
+
+
+class CacheDebugger:
+    """Comparer and dumper of cache and queue. Looks at everything: meant for people, not for every cycle."""
+
+    def __init__(self, cache: Cache, queue: SchedulingQueue, nodes: Informer, pods: Informer) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._nodes = nodes
+        self._pods = pods
+
+    def install(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Compare and dump on each signal; False where the loop cannot listen for signals."""
+        if _SIGNAL is None:
+            return False
+        try:
+            loop.add_signal_handler(_SIGNAL, self.run)
+        except (NotImplementedError, RuntimeError, ValueError):
+            return False
+        return True
+
+    def run(self) -> None:
+        """Compare, then dump."""
+        self.compare()
+        self.dump()
+
+    def compare(self) -> list[str]:
+        """Log and return every difference between cache and informers, and every flaw within cache and queue.
+
+        Pods in flight and unscheduled pods of other schedulers show up as missed.
+        """
+        queued, _ = self._queue.pending_pods()
+        problems = compare_with_server(self._cache, self._nodes.values(), self._pods.values(), queued)
+        problems += check_cache(self._cache) + self._queue.check()
+        for problem in problems:
+            _log.warning("%s", problem)
+        _log.info("cache comparer finished: %d problems", len(problems))
+        return problems
+
+    def dump(self) -> None:
+        """Log every node of the cache with its pods, and every queued pod."""
+        infos = sorted(self._cache.table.all_infos(), key=lambda info: info.name)
+        _log.info("Dump of cached NodeInfo\n%s", "\n".join(self._node_lines(info) for info in infos))
+        queued, summary = self._queue.pending_pods()
+        lines = "\n".join(_pod_line(pod) for pod in queued)
+        _log.info("Dump of scheduling queue: %s\n%s", summary, lines)
+
+    def _node_lines(self, info: NodeInfo) -> str:
+        pods = [_pod_line(entry.pod) for entry in info.pods.values()]
+        lines = [
+            f"Node name: {info.name}",
+            f"Deleted: {str(info.node is None).lower()}",
+            f"Requested Resources: {_amounts(info.requested)}",
+            f"Allocatable Resources: {_amounts(info.allocatable)}",
+            f"Scheduled Pods(number: {len(pods)}):",
+            *pods,
+        ]
+        nominated = self._queue.nominator.nominated_pods_for_node(info.name)
+        if nominated:
+            lines.append(f"Nominated Pods(number: {len(nominated)}):")
+            lines += [_pod_line(entry.pod) for entry in nominated]
+        return "\n".join(lines)
+
+
+def _amounts(amounts: Resources) -> str:
+    """Milli-CPU, bytes and counts by resource name."""
+    known = {
+        "cpu": f"{amounts.milli_cpu}m",
+        "memory": amounts.memory,
+        "ephemeral-storage": amounts.ephemeral_storage,
+        "pods": amounts.allowed_pods,
+        **amounts.scalars,
+    }
+    return ", ".join(f"{name}: {amount}" for name, amount in known.items())
+
+
+def _pod_line(pod: Pod) -> str:
+    return (
+        f"name: {pod.name}, namespace: {pod.namespace}, uid: {pod.uid}, "
+        f"phase: {pod.status.phase}, nominated node: {pod.status.nominated_node_name}"
+    )

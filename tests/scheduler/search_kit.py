@@ -1,0 +1,163 @@
+"""A cache, a profile and its search, without queue, client or event loop; and plugins made on the spot."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from builders import info
+from kubesched.api.types import Node, Pod
+from kubesched.cache import Cache
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.metrics import SchedulerMetrics
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.points import POINTS, capabilities
+from kubesched.framework.registry import Registry
+from kubesched.framework.runtime import Framework
+from kubesched.framework.status import Status
+from kubesched.plugins import in_tree_registry
+from kubesched.scheduler.diagnosis import FitError, NodeStatuses
+from kubesched.scheduler.handle import Backends, ProfileHandle
+from kubesched.scheduler.search import Decision, Evaluation, Rotation, Search
+
+#: In-tree plugins that sign every pod, in upstream's order.
+SIGNING = (
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "NodeResourcesBalancedAllocation",
+    "ImageLocality",
+    "NodeDeclaredFeatures",
+)
+WEIGHTS = {"TaintToleration": 3, "NodeAffinity": 2}
+
+
+class StillClock:
+    def now(self) -> float:
+        return 0.0
+
+
+class Nominated:
+    """Node name to the pods nominated there."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, list[PodInfo]] = {}
+
+    def nominated_nodes(self) -> Iterable[str]:
+        return self.pods
+
+    def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
+        return list(self.pods.get(node_name, ()))
+
+
+def make_plugin(plugin_name: str, **members: Any) -> type:
+    """A plugin class with these methods and attributes."""
+    return type(plugin_name, (), {"name": plugin_name, "__init__": lambda self, args, handle: None, **members})
+
+
+class House:
+    """Nodes and pods, one profile, one search over them."""
+
+    def __init__(
+        self,
+        nodes: Iterable[Node] = (),
+        *,
+        plugins: Sequence[str | type] = SIGNING,
+        percentage: int = 0,
+        seed: int = 0,
+        weights: Mapping[str, int] = WEIGHTS,
+    ) -> None:
+        self.cache = Cache()
+        self.nominated = Nominated()
+        self.rotation = Rotation()
+        self.percentage = percentage
+        self.random = random.Random(seed)
+        backends = Backends(StillClock(), self.random, self.cache.snapshot())
+        registry: Registry = in_tree_registry()
+        names: list[str] = []
+        for plugin in plugins:
+            if isinstance(plugin, str):
+                names.append(plugin)
+            else:
+                registry.register(plugin)
+                names.append(plugin.name)  # type: ignore[attr-defined]
+        able = registry.capabilities()
+        points = {
+            point.key: [(name, weights.get(name, 1)) for name in names if point.key in able[name]] for point in POINTS
+        }
+        handle = ProfileHandle("default-scheduler", backends)
+        self.framework = Framework("default-scheduler", points, registry, lambda name: None, handle, SchedulerMetrics())
+        self.search = self.fresh_search()
+        for node in nodes:
+            self.cache.set_node(node)
+
+    def fresh_search(self) -> Search:
+        """A search that remembers nothing."""
+        return Search(
+            self.framework, self.cache.snapshot(), self.nominated, self.random, self.rotation, self.percentage
+        )
+
+    def add(self, *pods: Pod) -> None:
+        for pod in pods:
+            self.cache.add_pod(PodInfo(pod))
+
+    def find(self, pod: Pod) -> Decision:
+        return self.search.find(PodInfo(pod))
+
+    def evaluate(self, pod: Pod) -> Evaluation:
+        return self.fresh_search().evaluate(CycleState(), PodInfo(pod))
+
+    def names(self, rows: Any) -> list[str]:
+        return [self.cache.table.info(int(row)).name for row in rows]
+
+    def failure(self, pod: Pod) -> FitError:
+        """The FitError of an attempt that must fail."""
+        try:
+            decision = self.find(pod)
+        except FitError as error:
+            return error
+        raise AssertionError(f"{pod.key} went to {decision.node.name}")
+
+
+def reasons(statuses: NodeStatuses) -> dict[str, tuple[int, tuple[str, ...], str]]:
+    """Node to (code, reasons, plugin)."""
+    return {
+        name: (int(status.code), tuple(status.reasons()), status.plugin)
+        for status, names in statuses.groups()
+        for name in names
+    }
+
+
+def brute_force(house: House, pod: Pod) -> dict[str, Status | None] | Status:
+    """Node to what the filters say, asked one node at a time; or PreFilter's rejection of the pod."""
+    found, state = info(pod), CycleState()
+    nodes = house.cache.snapshot().nodes()
+    outcome = house.framework.pre_filter(state, found, nodes)
+    if outcome.status is not None:
+        return outcome.status
+    return {
+        node.name: house.framework.filter_node(state, found, house.cache.table, node)
+        for node in nodes
+        if outcome.nodes is None or node.name in outcome.nodes
+    }
+
+
+def best_names(house: House, evaluation: Evaluation) -> set[str]:
+    if evaluation.totals is None:
+        return set(house.names(evaluation.feasible))
+    return set(house.names(evaluation.feasible[evaluation.totals == evaluation.totals.max()]))
+
+
+def rows_like(value: int, dtype: Any = np.int64) -> Callable[..., Any]:
+    """A ``…_rows`` method that gives every row the same."""
+    return lambda self, state, pod, nodes, rows: np.full(len(rows), value, dtype)
+
+
+def extends(plugin: type) -> frozenset[str]:
+    return capabilities(plugin)
