@@ -48,8 +48,8 @@ STRATEGIC: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {"spec": {"tolerations": [{"key": "b"}]}},
     ),
     (
-        "taints merge by key",
-        {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}},
+        "taints are replaced as a whole",
+        {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "c", "effect": "NoSchedule"}]}},
         {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}, {"key": "b"}]}},
         {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}, {"key": "b"}]}},
     ),

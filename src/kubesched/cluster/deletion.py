@@ -86,6 +86,17 @@ class Deletion:
         elif item.kind == NAMESPACES:
             self._terminating.discard(item.name)
 
+    def resume(self, item: Stored, metadata: dict[str, Any]) -> None:
+        """Go on with a deletion that had begun when a cluster was saved."""
+        if "deletionTimestamp" not in metadata:
+            return
+        if item.kind == NAMESPACES:
+            self._terminating.add(item.name)
+            self._store.defer(lambda: self._purge(item.name))
+        elif FOREGROUND in (metadata.get("finalizers") or ()):
+            self._waiting_owners.add(item.uid)
+            self._store.defer(lambda: self._delete_dependents(item.uid))
+
     def is_terminating(self, namespace: str) -> bool:
         """Whether nothing new may be created in a namespace."""
         return namespace in self._terminating

@@ -6,6 +6,7 @@ A field of the wrong type is 400; an invalid value is a cause.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -94,6 +95,27 @@ def _default_job(data: Data, admission: Admission) -> None:
     spec.setdefault("backoffLimit", 6)
 
 
+def _default_secret(data: Data, admission: Admission) -> None:
+    data.setdefault("type", "Opaque")
+    texts = _mapping(data, "stringData", "stringData")
+    if texts:
+        coded = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
+        data["data"] = {**_mapping(data, "data", "data"), **coded}
+    data.pop("stringData", None)
+
+
+def _default_service(data: Data, admission: Admission) -> None:
+    spec = _spec(data)
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    ports = spec.get("ports")
+    for port in ports if isinstance(ports, list) else ():
+        if isinstance(port, dict):
+            port.setdefault("protocol", "TCP")
+            if "port" in port:
+                port.setdefault("targetPort", port["port"])
+
+
 _DEFAULTS: Final[dict[str, Callable[[Data, Admission], None]]] = {
     "nodes": _default_node,
     "namespaces": _default_namespace,
@@ -101,6 +123,8 @@ _DEFAULTS: Final[dict[str, Callable[[Data, Admission], None]]] = {
     "storageclasses.storage.k8s.io": _default_storage_class,
     "persistentvolumeclaims": _default_claim,
     "persistentvolumes": _default_volume,
+    "secrets": _default_secret,
+    "services": _default_service,
     "deployments.apps": _default_replicas,
     "replicasets.apps": _default_replicas,
     "statefulsets.apps": _default_replicas,
@@ -129,7 +153,7 @@ def fill_defaults(kind: Kind, data: Data, admission: Admission) -> None:
 def default_kind(kind: Kind, data: Data, admission: Admission, *, keep_status: bool) -> None:
     """Fill in defaults and the first status, in place. Node status is kept: kubelets register with it."""
     fill_defaults(kind, data, admission)
-    if kind == NODES or (keep_status and data.get("status")):
+    if kind == NODES or kind.custom or (keep_status and data.get("status")):
         return
     first = _FIRST_STATUS.get(kind.group_resource)
     if first is not None:

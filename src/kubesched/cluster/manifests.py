@@ -19,7 +19,7 @@ import yaml
 from ..api.decode import DecodeError, from_builtins
 from ..api.kinds import KINDS, Kind, kind_of
 
-__all__ = ["Manifest", "ManifestError", "Manifests", "load_manifests", "parse_manifests"]
+__all__ = ["KubernetesYaml", "Manifest", "ManifestError", "Manifests", "load_manifests", "parse_manifests"]
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -57,7 +57,7 @@ class Manifests:
     warnings: list[str] = field(default_factory=list)
 
 
-class _Loader(yaml.CSafeLoader):
+class KubernetesYaml(yaml.CSafeLoader):
     """YAML as Kubernetes reads it: timestamps stay text, no base-60 numbers, no key twice."""
 
 
@@ -81,7 +81,7 @@ def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
     return kept
 
 
-_Loader.yaml_implicit_resolvers = _resolvers()
+KubernetesYaml.yaml_implicit_resolvers = _resolvers()
 
 
 def load_manifests(paths: Iterable[str | Path]) -> Manifests:
@@ -156,7 +156,7 @@ def parse_manifests(text: str, source: str = "<text>") -> Manifests:
 
 def _yaml_documents(text: str, source: str) -> list[tuple[Any, yaml.Node | None]]:
     documents: list[tuple[Any, yaml.Node | None]] = []
-    loader = _Loader(text)
+    loader = KubernetesYaml(text)
     try:
         while loader.check_node():
             node = loader.get_node()

@@ -35,6 +35,11 @@ STATUS_KINDS: Final = frozenset(
         "poddisruptionbudgets.policy",
         "volumeattachments.storage.k8s.io",
         "resourceclaims.resource.k8s.io",
+        "ingresses.networking.k8s.io",
+        "horizontalpodautoscalers.autoscaling",
+        "certificatesigningrequests.certificates.k8s.io",
+        "podgroups.scheduling.k8s.io",
+        "devicetaintrules.resource.k8s.io",
         "customresourcedefinitions.apiextensions.k8s.io",
     }
 )
@@ -53,6 +58,8 @@ GENERATION_KINDS: Final = frozenset(
         "resourceslices.resource.k8s.io",
         "deviceclasses.resource.k8s.io",
         "endpointslices.discovery.k8s.io",
+        "ingresses.networking.k8s.io",
+        "networkpolicies.networking.k8s.io",
         "customresourcedefinitions.apiextensions.k8s.io",
     }
 )
@@ -98,7 +105,7 @@ def new_metadata(
         metadata["namespace"] = namespace
     metadata["uid"] = uid
     metadata["resourceVersion"] = ""
-    if kind.group_resource in GENERATION_KINDS:
+    if kind.custom or kind.group_resource in GENERATION_KINDS:
         metadata["generation"] = 1
     metadata["creationTimestamp"] = created
     for key, value in given.items():

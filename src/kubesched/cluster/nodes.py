@@ -28,8 +28,14 @@ def node_template(
     labels: Mapping[str, str] | None = None,
     taints: Sequence[Mapping[str, str]] = (),
     extended: Mapping[str, str | int] | None = None,
+    gpus: int = 0,
+    images: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """A Node manifest without a name. ``extended`` adds resources such as ``nvidia.com/gpu: 8``."""
+    """A Node manifest without a name.
+
+    ``extended`` adds resources; ``gpus`` is short for so many ``nvidia.com/gpu``. ``images`` are those the node has
+    already, by name and size in bytes.
+    """
     capacity: dict[str, Any] = {
         "cpu": str(cpu),
         "memory": memory,
@@ -37,7 +43,12 @@ def node_template(
         "ephemeral-storage": ephemeral_storage,
         **{name: str(amount) for name, amount in (extended or {}).items()},
     }
+    if gpus:
+        capacity["nvidia.com/gpu"] = str(gpus)
     spec: dict[str, Any] = {"taints": [dict(taint) for taint in taints]} if taints else {}
+    status: dict[str, Any] = {}
+    if images:
+        status["images"] = [{"names": [name], "sizeBytes": size} for name, size in images.items()]
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -55,6 +66,7 @@ def node_template(
             "allocatable": dict(capacity),
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
             "nodeInfo": {"kubeletVersion": "v1.36.0", "operatingSystem": "linux", "architecture": "amd64"},
+            **status,
         },
     }
 

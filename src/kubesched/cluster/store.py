@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ from .admission import PRIORITY_CLASSES, Admission
 from .deletion import Deletion
 from .events import EVENTS, NEW_EVENTS, as_core, new_item
 from .kind_validation import check_kind, default_kind
+from .label_keys import merge_label_keys
+from .limits import CLAIMS, LIMIT_RANGES, Limits
 from .metadata import STATUS_KINDS, changed_metadata, new_metadata
 from .objects import (
     Document,
@@ -36,6 +38,7 @@ from .objects import (
 )
 from .patches import apply_json_patch, apply_merge_patch
 from .pod_actions import PodActions
+from .quota import RESOURCE_QUOTAS, Quotas
 from .reading import Reading
 from .strategic import apply_strategic_patch
 from .table import Table
@@ -88,11 +91,15 @@ class Store(Reading):
         self._random = random
         self._auto_namespaces = auto_namespaces
         self._namespaces = self._tables[NAMESPACES].objects
+        #: Resources whose status is written through its subresource only; custom resources may join.
+        self.status_kinds = set(STATUS_KINDS)
         self._background: deque[Callable[[], None]] = deque()
         self._settling = False
         self.admission = Admission(
             self.table, default_tolerations=default_tolerations, priority_admission=priority_admission
         )
+        self._limits = Limits(self.table(LIMIT_RANGES))
+        self._quotas = Quotas(self)
         self._deletion = Deletion(self)
         self._pod_actions = PodActions(self)
         for name in FIRST_NAMESPACES:
@@ -142,8 +149,12 @@ class Store(Reading):
         document: Document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
         if kind == PODS:
             causes.raise_if_any(kind, name)
-            prepared = self.admission.pod_spec(encode_clean(obj.get("spec") or {}), name, restored=restore)
-            document["spec"] = prepared.spec
+            spec = encode_clean(obj.get("spec") or {})
+            if not restore:
+                spec = self._limits.pod_spec(namespace, spec, name)
+            prepared = self.admission.pod_spec(spec, name, restored=restore)
+            labels = metadata.get("labels") or {}
+            document["spec"] = prepared.spec if restore else merge_label_keys(prepared.spec, labels)
             document["status"] = obj["status"] if restore and obj.get("status") else prepared.status
             if len(obj) > 3:
                 document.update((key, value) for key, value in obj.items() if key not in _POD_HEAD)
@@ -153,6 +164,10 @@ class Store(Reading):
             default_kind(kind, document, self.admission, keep_status=restore)
             check_kind(kind, document, causes, self.admission)
             causes.raise_if_any(kind, name)
+            if kind == CLAIMS and not restore:
+                self._limits.check_claim(document, name)
+        if not restore:
+            self._quotas.admit(kind, document)
         item = self.commit(table, document, None, dry_run=dry_run)
         self._settle_later()
         return item
@@ -229,13 +244,13 @@ class Store(Reading):
                 raise ApiError.bad_request(f"{field}: must be {value}, got {found!r}")
         before = old.document()
         metadata = changed_metadata(kind, old, before["metadata"], document["metadata"], subresource)
-        if subresource == "status" and kind.group_resource in STATUS_KINDS:
+        if subresource == "status" and kind.group_resource in self.status_kinds:
             after = {**before, "metadata": metadata}
             _take(after, document, "status")
         elif subresource == "" or (subresource == "resize" and kind == PODS):
             after = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
             after.update((key, value) for key, value in document.items() if key not in _HEAD)
-            if kind.group_resource in STATUS_KINDS:
+            if kind.group_resource in self.status_kinds:
                 _take(after, before, "status")
         else:
             raise ApiError(404, "NotFound", "the server could not find the requested resource")
@@ -257,6 +272,8 @@ class Store(Reading):
         if self._deletion.is_finished(kind, metadata):
             item = old if dry_run else self.remove(table, after, old)
         else:
+            if "spec" in changed:
+                self._quotas.admit(kind, after, old)
             item = self.commit(table, after, old, dry_run=dry_run)
         self._settle_later()
         return item
@@ -350,6 +367,7 @@ class Store(Reading):
         self._version = version
         table.record("ADDED" if old is None else "MODIFIED", item, old)
         self._deletion.index(item, old)
+        self._quotas.changed(item, old)
         return item
 
     def remove(self, table: Table, document: Document, old: Stored) -> Stored:
@@ -360,7 +378,36 @@ class Store(Reading):
         self._version = version
         table.record("DELETED", item, old)
         self._deletion.forget(item, old)
+        self._quotas.changed(None, old)
         return item
+
+    def load(self, items: Iterable[tuple[Kind, bytes]], resource_version: int) -> None:
+        """Replace everything by saved objects, with their versions. See :mod:`.snapshot_file`.
+
+        No history comes with them: watches begin at ``resource_version``. The generator of UIDs and names is moved
+        to where it has not been, so that a store of the same seed does not give out the same UIDs again.
+
+        Raises:
+            RuntimeError: when somebody watches this store already.
+        """
+        tables = [table for kind, table in self._tables.items() if kind == table.kind]
+        if any(table.watches for table in tables):
+            raise RuntimeError("a saved cluster can only be loaded into a store that nobody watches")
+        for table in tables:
+            table.reset(resource_version)
+        self._background.clear()
+        self._deletion, self._quotas = Deletion(self), Quotas(self)
+        for kind, raw in items:
+            metadata = msgspec.json.decode(decode_document(raw)["metadata"])
+            item = Stored(kind, raw, metadata, int(metadata["resourceVersion"]))
+            self.table(kind).objects[item.namespace, item.name] = item
+            self._deletion.index(item, None)
+            self._deletion.resume(item, metadata)
+        self._version = resource_version
+        for item in list(self.table(RESOURCE_QUOTAS).objects.values()):
+            self._quotas.changed(item, None)
+        self._random.seed(self._random.getrandbits(64) ^ (resource_version << 64))
+        self._settle_later()
 
     def defer(self, work: Callable[[], None]) -> None:
         """Queue background work: garbage collection, namespace removal."""

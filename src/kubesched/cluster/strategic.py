@@ -29,7 +29,7 @@ _BY_PARENT: Final[dict[tuple[str, ...], str | None]] = {
     ("spec", "resourceClaims"): "name",
     ("status", "resourceClaimStatuses"): "name",
     ("spec", "tolerations"): None,
-    ("spec", "taints"): "key",
+    ("spec", "taints"): None,
     ("status", "addresses"): "type",
     ("status", "volumesAttached"): None,
     ("spec", "podCIDRs"): "",

@@ -183,6 +183,15 @@ class Table:
             self._past[resource_version] = known
         return known
 
+    def reset(self, resource_version: int) -> None:
+        """Empty the table; what is put into it now counts as no newer than a version."""
+        self.objects.clear()
+        self._base += len(self._log) + 1
+        self._log.clear()
+        self._past.clear()
+        self._sorted = None
+        self._floor = resource_version
+
     def compact(self) -> None:
         """Forget the history, as a server does in time: older versions answer 410 from now on.
 

@@ -132,10 +132,13 @@ def _pod(owner: Manifest, name: str, *, labels: dict[str, str] | None = None, ge
 def _random_named(owner: Manifest, count: int, labels: dict[str, str] | None = None) -> list[Manifest]:
     prefix = f"{owner.name}-"
     seed = owner.data["metadata"]["uid"]
-    return [
-        _pod(owner, prefix[:58] + _digest(seed, str(index), length=5), labels=labels, generate=prefix)
-        for index in range(count)
-    ]
+    # Five letters collide among some thousand pods; a dict keeps the order and finds out.
+    suffixes: dict[str, None] = {}
+    attempt = 0
+    while len(suffixes) < count:
+        suffixes.setdefault(_digest(seed, str(attempt), length=5))
+        attempt += 1
+    return [_pod(owner, prefix[:58] + suffix, labels=labels, generate=prefix) for suffix in suffixes]
 
 
 # -- makers ------------------------------------------------------------------------------------------------

@@ -1,0 +1,484 @@
+"""A transport over HTTP: an API server, real or embedded, as :class:`kubesched.api.wire.Transport`.
+
+Objects travel as JSON bytes: a list is split into its items without decoding them, a watch is read line by line in
+batches. Needs the ``server`` extra (aiohttp). Callers: :class:`.port.ApiPort` and tests; rate limits are in
+:mod:`.metered`.
+
+    refused by the server      -> ApiError, with details["retryAfterSeconds"] when it said when to come back
+    not reached, cut off       -> OSError (ConnectionRefusedError when nobody listens)
+    429 or 5xx with Retry-After -> waited for and repeated, at most ``max_retries`` times
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import errno
+import io
+import logging
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+
+from kubesched.api.kinds import PODS, Kind
+from kubesched.api.wire import ApiError, Item, ListPage, WatchEvent
+
+from .kubeconfig import ClusterAccess
+
+__all__ = ["HttpTransport"]
+
+logger = logging.getLogger("kubesched.client")
+
+#: Seconds a request other than a watch may take.
+REQUEST_TIMEOUT: Final = 60.0
+#: Retries of one request (spec "Metrics, events and the API client" section 7.2).
+MAX_RETRIES: Final = 10
+#: Seconds before a read whose connection broke is tried again.
+RESET_DELAY: Final = 1.0
+TOKEN_SECONDS: Final = 60.0
+_LARGE: Final = 2**20  # beyond this aiohttp wants a file, to send it piece by piece
+_LINE_LIMIT: Final = 64 * 1024 * 1024
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str | None = ""
+    namespace: str | None = ""
+    uid: str | None = ""
+    resource_version: str | None = ""
+
+
+class _Object(msgspec.Struct):
+    kind: str | None = None
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class _ListMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str | None = ""
+    continue_: str | None = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_object = msgspec.json.Decoder(_Object).decode
+_list = msgspec.json.Decoder(_List).decode
+_event = msgspec.json.Decoder(_Event).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class HttpTransport:
+    """Requests to the API server at ``base_url``.
+
+    ``token`` or ``token_file`` (read again every minute) goes into every request. ``context`` is for HTTPS. A given
+    ``session`` is used and left open; otherwise one is made and closed by ``close``.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        session: aiohttp.ClientSession | None = None,
+        token: str | None = None,
+        token_file: Path | None = None,
+        context: ssl.SSLContext | None = None,
+        user_agent: str = "kubesched",
+        timeout: float = REQUEST_TIMEOUT,
+        max_retries: int = MAX_RETRIES,
+    ) -> None:
+        self._base = base_url.rstrip("/")
+        self._session = session
+        self._owns_session = session is None
+        self._token = token
+        self._token_file = token_file
+        self._token_read = float("-inf")
+        self._context = context
+        self._user_agent = user_agent
+        self._timeout = timeout
+        self._max_retries = max_retries
+
+    @classmethod
+    async def connect(cls, access: ClusterAccess, **options: Any) -> HttpTransport:
+        """A transport for what a kubeconfig describes; an exec plugin is run once for its token.
+
+        Raises:
+            KubeconfigError: when the exec plugin fails.
+        """
+        token = access.token
+        if token is None and access.exec_plugin is not None:
+            token = await access.exec_plugin.token()
+        return cls(access.url, token=token, token_file=access.token_file, context=access.ssl, **options)
+
+    async def close(self) -> None:
+        """Close the session, unless it was handed in."""
+        session, self._session = self._session, None
+        if session is not None and self._owns_session:
+            await session.close()
+
+    async def __aenter__(self) -> HttpTransport:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    # -- plumbing ----------------------------------------------------------------------------------------
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0, ssl=self._context if self._context is not None else True)
+            # Without automatic decompression and cookies: neither is used by API servers here.
+            self._session = aiohttp.ClientSession(
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18
+            )
+            self._owns_session = True
+        return self._session
+
+    def _headers(self, content_type: str) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": self._user_agent}
+        if content_type:
+            headers["Content-Type"] = content_type
+        if self._token_file is not None:
+            now = asyncio.get_running_loop().time()
+            if now - self._token_read > TOKEN_SECONDS:
+                self._token = self._token_file.read_text(encoding="utf-8").strip()
+                self._token_read = now
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        return headers
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        retry: bool = True,
+    ) -> bytes:
+        raw = None if body is None else _encode(body)
+        tries = 0
+        while True:
+            try:
+                return await self._once(method, path, query, raw, content_type)
+            except ApiError as error:
+                after = error.details.get("retryAfterSeconds")
+                known = isinstance(after, int | float) and (error.code == 429 or error.code >= 500)
+                if not known or not retry or tries >= self._max_retries or _is_too_large(error):
+                    raise
+                delay = float(after or 0)
+            except ConnectionResetError:
+                if method != "GET" or not retry or tries >= self._max_retries:
+                    raise
+                delay = RESET_DELAY
+            tries += 1
+            logger.debug("%s %s is repeated in %.1f s", method, path, delay)
+            await asyncio.sleep(delay)
+
+    async def _once(
+        self, method: str, path: str, query: Mapping[str, str] | None, raw: bytes | None, content_type: str
+    ) -> bytes:
+        try:
+            async with self._opened().request(
+                method,
+                self._base + path,
+                params=query,
+                data=io.BytesIO(raw) if raw is not None and len(raw) > _LARGE else raw,
+                headers=self._headers(content_type if raw is not None else ""),
+                timeout=aiohttp.ClientTimeout(total=self._timeout),
+            ) as response:
+                answer = await response.read()
+                if response.status >= 400:
+                    raise _refusal(response, answer)
+                return answer
+        except aiohttp.ClientError as error:
+            raise _network_error(error) from error
+
+    # -- Transport ---------------------------------------------------------------------------------------
+
+    async def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> ListPage:
+        query = _given(
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            limit=str(limit) if limit else "",
+            resourceVersion=resource_version,
+        )
+        if continue_token:
+            query["continue"] = continue_token
+        raw = await self._request("GET", _path(kind, namespace), query=query)
+        try:
+            found = _list(raw)
+            items = [_item(kind, bytes(item)) for item in found.items or ()]
+        except msgspec.DecodeError as error:
+            raise _unreadable(f"list of {kind}", error) from None
+        metadata = found.metadata
+        return ListPage(items, metadata.resource_version or "", metadata.continue_ or "", metadata.remaining_item_count)
+
+    async def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: float | None = None,
+    ) -> AsyncIterator[Sequence[WatchEvent]]:
+        """Changes after ``resource_version``, a batch per piece that arrives.
+
+        Raises:
+            ApiError: 410 when the version is too old, and whatever else the server reports, in the stream too.
+            OSError: when the connection cannot be had, or breaks.
+        """
+        query = _given(
+            watch="true",
+            allowWatchBookmarks="true",
+            resourceVersion=resource_version,
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            timeoutSeconds=str(max(1, int(timeout_seconds))) if timeout_seconds is not None else "",
+        )
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30.0)
+        try:
+            async with self._opened().get(
+                self._base + _path(kind, namespace), params=query, headers=self._headers(""), timeout=timeout
+            ) as response:
+                if response.status >= 400:
+                    raise _refusal(response, await response.read())
+                async for batch in _events(kind, response.content):
+                    yield batch
+        except aiohttp.ClientError as error:
+            raise _network_error(error) from error
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Item:
+        return self._read(kind, await self._request("GET", _path(kind, namespace, name)))
+
+    async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> Item:
+        if kind.namespaced and not namespace:
+            namespace = (obj.get("metadata") or {}).get("namespace") or "default"
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
+        query = {"dryRun": "All"} if dry_run else None
+        return self._read(kind, await self._request("POST", _path(kind, namespace), query=query, body=body))
+
+    async def update(
+        self, kind: Kind, namespace: str, name: str, obj: Mapping[str, Any], *, subresource: str = ""
+    ) -> Item:
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
+        return self._read(kind, await self._request("PUT", _path(kind, namespace, name, subresource), body=body))
+
+    async def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        patch_type: str = "application/strategic-merge-patch+json",
+        subresource: str = "",
+    ) -> Item:
+        path = _path(kind, namespace, name, subresource)
+        return self._read(kind, await self._request("PATCH", path, body=patch, content_type=patch_type))
+
+    async def delete(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        await self._request("DELETE", _path(kind, namespace, name), body=options if len(options) > 2 else None)
+
+    async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
+        metadata = {"name": name, "namespace": namespace, **({"uid": uid} if uid else {})}
+        target = {"kind": "Node", "name": node_name}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        await self._request("POST", _path(PODS, namespace, name, "binding"), body=body)
+
+    async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
+        """See :meth:`kubesched.api.wire.Transport.evict`; a budget's 429 is handed on, not waited out."""
+        metadata = {"name": name, "namespace": namespace}
+        body: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+        if grace_period_seconds is not None:
+            body["deleteOptions"] = {"gracePeriodSeconds": grace_period_seconds}
+        await self._request("POST", _path(PODS, namespace, name, "eviction"), body=body, retry=False)
+
+    @staticmethod
+    def _read(kind: Kind, raw: bytes) -> Item:
+        try:
+            return _item(kind, raw)
+        except msgspec.DecodeError as error:
+            raise _unreadable(str(kind), error) from None
+
+
+# -- reading ---------------------------------------------------------------------------------------------
+
+
+def _item(kind: Kind, raw: bytes) -> Item:
+    """An item from its bytes; a list's items lack kind and version on a real server and get them here."""
+    found = _object(raw)
+    if found.kind is None and len(raw) > 2:
+        raw = b'{"kind":"' + kind.kind.encode() + b'","apiVersion":"' + kind.api_version.encode() + b'",' + raw[1:]
+    metadata = found.metadata
+    version = metadata.resource_version or ""
+    return Item(
+        kind,
+        raw,
+        metadata.namespace or "",
+        metadata.name or "",
+        metadata.uid or "",
+        int(version) if version.isdigit() else 0,
+    )
+
+
+async def _events(kind: Kind, content: aiohttp.StreamReader) -> AsyncIterator[builtins.list[WatchEvent]]:
+    """The lines of a stream, in batches as they arrive. A last line cut short is dropped."""
+    rest: builtins.list[bytes] = []
+    held = 0
+    async for chunk in content.iter_any():
+        end = chunk.rfind(b"\n")
+        if end < 0:
+            rest.append(chunk)
+            held += len(chunk)
+            if held > _LINE_LIMIT:
+                raise ConnectionError(f"watch of {kind}: an event is longer than {_LINE_LIMIT} bytes")
+            continue
+        lines = b"".join((*rest, chunk[:end])).split(b"\n")
+        rest, held = [chunk[end + 1 :]], len(chunk) - end - 1
+        batch = []
+        for line in lines:
+            if not line:
+                continue
+            try:
+                event = _event(line)
+                if event.type == "ERROR":
+                    refusal = _status_error(bytes(event.object), 500)
+                    break
+                batch.append(WatchEvent(event.type, _item(kind, bytes(event.object))))
+            except msgspec.DecodeError as error:
+                raise _unreadable(f"watch of {kind}", error) from None
+        else:
+            if batch:
+                yield batch
+            continue
+        if batch:
+            yield batch
+        raise refusal
+
+
+def _unreadable(what: str, error: Exception) -> ApiError:
+    return ApiError(500, "InternalError", f"{what}: the server's answer cannot be read: {error}")
+
+
+def _status_error(raw: bytes, code: int) -> ApiError:
+    """The error in a Status; a body that is none is quoted."""
+    try:
+        status = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        status = None
+    if not isinstance(status, dict) or status.get("kind") != "Status":
+        text = raw[:256].decode("utf-8", "replace").strip() or "no message"
+        return ApiError(code, _REASONS.get(code, "Unknown"), f"the server answered {code}: {text}")
+    details = status.get("details")
+    return ApiError(
+        int(status.get("code") or code),
+        str(status.get("reason") or _REASONS.get(code, "Unknown")),
+        str(status.get("message") or f"the server answered {code}"),
+        details if isinstance(details, dict) else None,
+    )
+
+
+_REASONS: Final = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    409: "Conflict",
+    410: "Expired",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+def _refusal(response: aiohttp.ClientResponse, raw: bytes) -> ApiError:
+    error = _status_error(raw, response.status)
+    error.code = response.status
+    after = response.headers.get("Retry-After", "")
+    if after.isascii() and after.isdigit():
+        error.details["retryAfterSeconds"] = int(after)
+    else:
+        # Without the header there is no promise: only the header makes a request worth repeating as it is.
+        error.details.pop("retryAfterSeconds", None)
+    return error
+
+
+def _is_too_large(error: ApiError) -> bool:
+    """A version this server has not seen: waiting does not help, the reflector asks without one."""
+    causes = error.details.get("causes") or ()
+    return any(isinstance(cause, dict) and cause.get("reason") == "ResourceVersionTooLarge" for cause in causes)
+
+
+def _network_error(error: aiohttp.ClientError) -> OSError:
+    """A client error as the OSError that backoff rules look at."""
+    inner: BaseException = error
+    if isinstance(error, aiohttp.ClientConnectorError):
+        inner = error.os_error
+        if isinstance(inner, ConnectionRefusedError) or getattr(inner, "errno", None) == errno.ECONNREFUSED:
+            return ConnectionRefusedError(errno.ECONNREFUSED, str(error))
+    if isinstance(error, OSError) and not isinstance(error, aiohttp.ServerDisconnectedError):
+        return error
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
+        return ConnectionResetError(errno.ECONNRESET, str(error) or "the server closed the connection")
+    return ConnectionError(str(error) or repr(error))
+
+
+# -- paths -----------------------------------------------------------------------------------------------
+
+
+def _path(kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    parts = ["/apis", kind.group, kind.version] if kind.group else ["/api", kind.version]
+    if kind.namespaced and namespace:
+        parts += ["namespaces", quote(namespace, safe="")]
+    parts.append(kind.plural)
+    if name:
+        parts.append(quote(name, safe=""))
+    if subresource:
+        parts.append(subresource)
+    return "/".join(parts)
+
+
+def _given(**values: str) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value}

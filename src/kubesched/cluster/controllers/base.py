@@ -1,0 +1,104 @@
+"""What every controller is: a queue of keys, handlers that fill it, and one level-triggered ``reconcile``.
+
+A reconcile looks at the world as it is and moves it one step towards what is wanted; it never relies on having seen
+an event. When it raises, the key is tried again later. Caller: :mod:`.manager`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import ClassVar
+
+from ...api.kinds import PODS, Kind
+from ...api.wire import ApiError, Item
+from .context import Context, controller_of
+from .pods import is_ready
+from .watch_cache import Handler
+from .work_queue import WorkQueue
+
+__all__ = ["Controller", "WorkloadController"]
+
+_log = logging.getLogger("kubesched.controllers")
+
+
+class Controller:
+    """One control loop; one key at a time, in the order in which they came."""
+
+    name: ClassVar[str] = ""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.queue = WorkQueue()
+        self.reconciles = 0
+
+    def watch(self, kind: Kind, handler: Handler) -> None:
+        """Call a handler for every change of a kind; handlers only add keys."""
+        self.context.cache(kind).add_handler(handler)
+
+    def enqueue(self, old: Item | None, new: Item | None) -> None:
+        """The handler of the kind that is reconciled."""
+        item = new or old
+        if item is not None:
+            self.queue.add(item.key)
+
+    async def reconcile(self, key: str) -> None:
+        """Bring one object a step further. Raises what the transport raises: the key is then tried again."""
+        raise AssertionError("every controller says what it does")
+
+    async def run(self) -> None:
+        """Work until cancelled. A defect of ours is logged and the key tried again, as a refused request would be."""
+        queue = self.queue
+        while True:
+            key = await queue.get()
+            try:
+                self.reconciles += 1
+                await self.reconcile(key)
+            except ApiError as error:
+                # A conflict is ordinary life: somebody else wrote first.
+                if error.code != 409:
+                    self.context.note_problem(f"{self.name} {key}: {error}")
+                queue.failed(key)
+            except OSError as error:
+                self.context.note_problem(f"{self.name} {key}: {error}")
+                queue.failed(key)
+            except Exception as error:
+                _log.exception("controller %s: %s", self.name, key)
+                self.context.note_problem(f"{self.name} {key}: defect: {error!r}")
+                queue.failed(key)
+            else:
+                queue.succeeded(key)
+            finally:
+                queue.done()
+
+
+class WorkloadController(Controller):
+    """A controller of objects that own pods."""
+
+    kind: ClassVar[Kind]
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.cache = context.owned_cache(self.kind)
+        self.watch(self.kind, self.enqueue)
+        self.watch(PODS, self._pod_changed)
+
+    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+        """Look at the owner: at once when a pod goes, a little later when its status changed or it is new."""
+        item = new or old
+        if item is None:
+            return
+        pod = item.typed
+        reference = controller_of(pod.metadata)
+        if reference is None or reference.kind != self.kind.kind or reference.api_version != self.kind.api_version:
+            return
+        key = f"{item.namespace}/{reference.name}"
+        if new is None:
+            self.queue.add(key)
+        elif old is None:
+            self.queue.add_after(key, self.context.settings.batch_seconds)
+        else:
+            before, after = old.typed, new.typed
+            if before.metadata.deletion_timestamp != after.metadata.deletion_timestamp:
+                self.queue.add(key)
+            elif before.status.phase != after.status.phase or is_ready(before) != is_ready(after):
+                self.queue.add_after(key, self.context.settings.batch_seconds)

@@ -1,0 +1,190 @@
+"""What the controllers of one manager share: the transport, the clock, the caches, and writes that are noted at once.
+
+Caller: :mod:`.manager` makes one; every controller works through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from ...api.kinds import PODS, Kind
+from ...api.types import ObjectMeta, OwnerReference
+from ...api.wire import Item, Transport
+from ..times import Clock, timestamp
+from .watch_cache import WatchCache
+
+__all__ = ["BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]
+
+Data = dict[str, Any]
+
+MERGE_PATCH: Final = "application/merge-patch+json"
+#: Index of objects by the UID of their controller, of pods by node and of pods by namespace.
+BY_OWNER: Final = "owner"
+BY_NODE: Final = "node"
+BY_NAMESPACE: Final = "namespace"
+
+_WRITES_PER_TURN: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """Times in seconds and limits; the defaults are kube-controller-manager's where it has them.
+
+    Attributes:
+        batch_seconds: how long pods' status changes are collected before their owner is looked at.
+        burst: how many pods one look at a workload creates or deletes at most.
+        node_grace_seconds: how long a node may be silent before it is unreachable (--node-monitor-grace-period).
+        missing_node_seconds: how long pods stay bound to a node that does not exist before they are collected.
+        terminated_pods: how many finished pods are kept (--terminated-pod-gc-threshold); 0 keeps all.
+        provision_seconds: how long the hollow provisioner takes for a volume.
+        disruption_seconds: how long an eviction may take to show before the budget counts the pod as healthy again.
+    """
+
+    batch_seconds: float = 0.1
+    burst: int = 500
+    node_grace_seconds: float = 40.0
+    missing_node_seconds: float = 40.0
+    terminated_pods: int = 12_500
+    provision_seconds: float = 1.0
+    disruption_seconds: float = 120.0
+
+
+def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
+    """The owner reference marked as controller."""
+    for reference in metadata.owner_references:
+        if reference.controller:
+            return reference
+    return None
+
+
+def _owner_uid(item: Item) -> Iterable[str]:
+    if item.kind == PODS:
+        reference = controller_of(item.typed.metadata)
+        return () if reference is None else (reference.uid,)
+    references = item.data()["metadata"].get("ownerReferences") or ()
+    return tuple(reference.get("uid", "") for reference in references if reference.get("controller"))
+
+
+def _node_name(item: Item) -> Iterable[str]:
+    name = item.typed.spec.node_name
+    return (name,) if name else ()
+
+
+class Context:
+    """Shared by the controllers of one manager. ``rng`` is for choices the API leaves open."""
+
+    def __init__(self, client: Transport, clock: Clock, rng: Random, settings: ControllerSettings) -> None:
+        self.client = client
+        self.clock = clock
+        self.rng = rng
+        self.settings = settings
+        self.caches: dict[Kind, WatchCache] = {}
+        #: Problems met and survived, newest last; bounded.
+        self.problems: list[str] = []
+        self._doomed: set[str] = set()
+        self._writes = 0
+        self.pods = self.cache(PODS)
+        self.pods.add_index(BY_OWNER, _owner_uid)
+        self.pods.add_index(BY_NODE, _node_name)
+        self.pods.add_index(BY_NAMESPACE, lambda item: (item.namespace,))
+        self.pods.add_handler(self._pod_changed)
+
+    def cache(self, kind: Kind) -> WatchCache:
+        """The cache of a kind; asked for before the manager runs, it is kept from then on."""
+        cache = self.caches.get(kind)
+        if cache is None:
+            cache = self.caches[kind] = WatchCache(self.client, kind, self.note_problem)
+        return cache
+
+    def owned_cache(self, kind: Kind) -> WatchCache:
+        """The cache of a kind with an index by controlling owner."""
+        cache = self.cache(kind)
+        cache.add_index(BY_OWNER, _owner_uid)
+        return cache
+
+    def note_problem(self, text: str) -> None:
+        self.problems.append(text)
+        if len(self.problems) > 1000:
+            del self.problems[:500]
+
+    # -- time ------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        return self.clock.now()
+
+    def now_text(self) -> str:
+        return timestamp(self.clock.now())
+
+    # -- pods ------------------------------------------------------------------------------------------
+
+    def owned_pods(self, uid: str) -> list[Item]:
+        """The pods controlled by an object, also those that are going."""
+        return self.pods.indexed(BY_OWNER, uid)
+
+    def is_going(self, item: Item) -> bool:
+        """Whether a pod is being deleted, by anyone or by a request of ours that has not shown yet."""
+        return item.uid in self._doomed or item.typed.metadata.deletion_timestamp is not None
+
+    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+        if not self._doomed:
+            return
+        if new is None or new.typed.metadata.deletion_timestamp is not None:
+            self._doomed.discard((new or old).uid)  # type: ignore[union-attr]  # one of them is there
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any]) -> Item:
+        item = await self.client.create(kind, namespace, obj)
+        return await self._noted(item)
+
+    async def patch(self, item: Item, patch: Any, *, subresource: str = "", patch_type: str = MERGE_PATCH) -> Item:
+        """Change an object by a (merge) patch."""
+        changed = await self.client.patch(
+            item.kind, item.namespace, item.name, patch, patch_type=patch_type, subresource=subresource
+        )
+        return await self._noted(changed)
+
+    async def update(self, item: Item, data: Mapping[str, Any], *, subresource: str = "") -> Item:
+        """Replace an object; refused with 409 when it has changed since ``data`` was read."""
+        changed = await self.client.update(item.kind, item.namespace, item.name, data, subresource=subresource)
+        return await self._noted(changed)
+
+    async def write_status(self, item: Item, data: Data, status: Data) -> Item:
+        """Replace the status, if it is another one; 409 as :meth:`update`."""
+        status = {key: value for key, value in status.items() if value is not None}
+        if status == (data.get("status") or {}):
+            return item
+        return await self.update(item, {**data, "status": status}, subresource="status")
+
+    async def delete(self, item: Item, *, grace_period_seconds: int | None = None) -> None:
+        """Delete an object; gone already is fine."""
+        self._doomed.add(item.uid)
+        try:
+            await self.client.delete(
+                item.kind, item.namespace, item.name, uid=item.uid, grace_period_seconds=grace_period_seconds
+            )
+        except Exception as error:
+            self._doomed.discard(item.uid)
+            if getattr(error, "code", 0) not in (404, 409):
+                raise
+        else:
+            if item.kind != PODS:
+                self._doomed.discard(item.uid)
+        await self._breathe()
+
+    async def _noted(self, item: Item) -> Item:
+        cache = self.caches.get(item.kind)
+        if cache is not None:
+            cache.note(item)
+        await self._breathe()
+        return item
+
+    async def _breathe(self) -> None:
+        """Let others run now and then: in process, no write waits for anything."""
+        self._writes += 1
+        if self._writes % _WRITES_PER_TURN == 0:
+            await asyncio.sleep(0)

@@ -1,0 +1,281 @@
+"""Job: pods that run to their end, counted once each, plain or indexed, with a limit on failures.
+
+Pods carry the finalizer ``batch.kubernetes.io/job-tracking`` until they are counted, so that none is lost when
+it is deleted; ``status.uncountedTerminatedPods`` holds those being counted. Rules: upstream ``job_controller.go``.
+Left out: success and failure policies, per-index backoff, pod replacement policy. Counting is in :mod:`.job_status`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ...api.kinds import PODS
+from ...api.wire import ApiError, Item
+from ..times import parse_time
+from .base import WorkloadController
+from .context import Context, Data
+from .job_status import Count, completed_indexes, format_indexes
+from .kinds import JOBS
+from .pods import conditions_with, is_finished, is_ready, pod_body
+
+__all__ = ["COMPLETION_INDEX", "TRACKING", "Jobs"]
+
+TRACKING: Final = "batch.kubernetes.io/job-tracking"
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_FIRST_BACKOFF: Final = 10.0
+_LONGEST_BACKOFF: Final = 600.0
+
+
+def _finished_as(data: Data) -> str:
+    """``Complete`` or ``Failed`` when the job is over."""
+    for condition in (data.get("status") or {}).get("conditions") or ():
+        if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
+            return str(condition["type"])
+    return ""
+
+
+class Jobs(WorkloadController):
+    """Runs each job to completion."""
+
+    name = "job"
+    kind = JOBS
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._last_failure: dict[str, float] = {}
+
+    async def reconcile(self, key: str) -> None:
+        item = self.cache.get(key)
+        if item is None:
+            return
+        data = item.data()
+        pods = self.context.owned_pods(item.uid)
+        if "deletionTimestamp" in data["metadata"] or _finished_as(data):
+            await self._release(pods)
+            await self._expire(item, data)
+            return
+        count = Count(data, pods, self.context.is_going)
+        if count.newly_failed:
+            self._last_failure[item.uid] = self.context.now()
+        item = await self._count(item, data, count)
+        data = item.data()
+        failure: ApiError | None = None
+        over = await self._judge(item, data, count)
+        if not over:
+            try:
+                await self._manage(item, data, count)
+            except ApiError as error:
+                failure = error
+            await self._write_counts(item, count)
+        else:
+            await self._release(self.context.owned_pods(item.uid))
+            self._last_failure.pop(item.uid, None)
+        if failure is not None:
+            raise failure
+
+    # -- counting --------------------------------------------------------------------------------------
+
+    async def _count(self, item: Item, data: Data, count: Count) -> Item:
+        """Count finished pods: note them, let them go, add them to the totals."""
+        if not count.uncounted and not count.fresh:
+            return item
+        status = dict(data.get("status") or {})
+        status["uncountedTerminatedPods"] = count.uncounted_status()
+        item = await self.context.write_status(item, data, status)
+        for pod in count.to_release:
+            await self._release_pod(pod)
+        data = item.data()
+        status = dict(data.get("status") or {})
+        status.pop("uncountedTerminatedPods", None)
+        status.update(count.totals())
+        return await self.context.write_status(item, data, status)
+
+    async def _release(self, pods: list[Item]) -> None:
+        for pod in pods:
+            await self._release_pod(pod)
+
+    async def _release_pod(self, pod: Item) -> None:
+        finalizers = pod.typed.metadata.finalizers
+        if TRACKING not in finalizers:
+            return
+        left = [name for name in finalizers if name != TRACKING]
+        try:
+            await self.context.patch(pod, {"metadata": {"uid": pod.uid, "finalizers": left or None}})
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    # -- judging ---------------------------------------------------------------------------------------
+
+    async def _judge(self, item: Item, data: Data, count: Count) -> bool:
+        """Whether the job is over; if so its pods are stopped and the condition is written."""
+        spec = data["spec"]
+        deadline = spec.get("activeDeadlineSeconds")
+        begun = (data.get("status") or {}).get("startTime")
+        if count.failed > int(spec.get("backoffLimit", 6)):
+            await self._end(
+                item, count, "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+            )
+            return True
+        if deadline is not None and begun and not spec.get("suspend"):
+            left = parse_time(begun) + float(deadline) - self.context.now()
+            if left <= 0:
+                await self._end(
+                    item, count, "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
+                )
+                return True
+            self.queue.add_after(item.key, left)
+        completions = spec.get("completions")
+        done = not count.active and not count.going if completions is None else True
+        enough = count.succeeded > 0 if completions is None else count.succeeded >= int(completions)
+        if enough and done and (begun or count.succeeded):
+            await self._end(item, count, "Complete", "CompletionsReached", "Reached expected number of succeeded pods")
+            return True
+        return False
+
+    async def _end(self, item: Item, count: Count, type_: str, reason: str, message: str) -> None:
+        for pod in count.active:
+            await self.context.delete(pod)
+        data = item.data()
+        status, now = dict(data.get("status") or {}), self.context.now_text()
+        first = "SuccessCriteriaMet" if type_ == "Complete" else "FailureTarget"
+        conditions = conditions_with(status.get("conditions"), first, "True", reason, message, now)
+        status["conditions"] = conditions_with(conditions, type_, "True", reason, message, now)
+        status.pop("active", None)
+        status.pop("ready", None)
+        if type_ == "Failed":
+            status["failed"] = count.failed + len(count.active)
+        else:
+            status["completionTime"] = now
+        await self.context.write_status(item, data, status)
+
+    async def _expire(self, item: Item, data: Data) -> None:
+        """Delete a finished job after ``ttlSecondsAfterFinished``."""
+        ttl = data["spec"].get("ttlSecondsAfterFinished")
+        if ttl is None or "deletionTimestamp" in data["metadata"]:
+            return
+        ends = [
+            parse_time(condition["lastTransitionTime"])
+            for condition in (data.get("status") or {}).get("conditions") or ()
+            if condition.get("type") in ("Complete", "Failed") and condition.get("lastTransitionTime")
+        ]
+        left = max(ends, default=self.context.now()) + float(ttl) - self.context.now()
+        if left > 0:
+            self.queue.add_after(item.key, left)
+        else:
+            await self.context.delete(item)
+
+    # -- running ---------------------------------------------------------------------------------------
+
+    async def _manage(self, item: Item, data: Data, count: Count) -> None:
+        """As many pods as may run at once, and no more than are still wanted."""
+        spec = data["spec"]
+        if spec.get("suspend"):
+            for pod in count.active:
+                await self._drop(pod)
+            return
+        parallelism = int(spec.get("parallelism", 1))
+        completions = spec.get("completions")
+        if completions is None:
+            wanted = len(count.active) if count.succeeded else parallelism
+            wanted = min(wanted, parallelism)
+        else:
+            wanted = min(parallelism, max(0, int(completions) - count.succeeded))
+        surplus = len(count.active) - wanted
+        if surplus > 0:
+            ranked = sorted(count.active, key=lambda pod: (bool(pod.typed.spec.node_name), is_ready(pod.typed)))
+            for pod in ranked[:surplus]:
+                await self._drop(pod)
+            return
+        missing = min(-surplus, self.context.settings.burst)
+        if not missing:
+            return
+        wait = self._backoff(item, count)
+        if wait > 0:
+            self.queue.add_after(item.key, wait)
+            return
+        if missing < -surplus:
+            self.queue.add(item.key)
+        if spec.get("completionMode") == "Indexed":
+            taken = count.busy_indexes | completed_indexes(data)
+            free = (index for index in range(int(completions or 0)) if index not in taken)
+            for index, _ in zip(free, range(missing), strict=False):
+                await self._create(item, data, index)
+        else:
+            for _ in range(missing):
+                await self._create(item, data, None)
+
+    async def _drop(self, pod: Item) -> None:
+        """Stop a pod that is wanted no more; it counts neither as succeeded nor as failed."""
+        await self._release_pod(pod)
+        await self.context.delete(pod)
+
+    def _backoff(self, item: Item, count: Count) -> float:
+        """Seconds until the next pod may be made after failures: 10 s, doubling, at most 10 minutes."""
+        last = self._last_failure.get(item.uid)
+        if last is None or not count.failed:
+            return 0.0
+        delay = min(_FIRST_BACKOFF * 2.0 ** min(count.failed - 1, 30), _LONGEST_BACKOFF)
+        return last + delay - self.context.now()
+
+    async def _create(self, item: Item, data: Data, index: int | None) -> None:
+        labels = {
+            "batch.kubernetes.io/job-name": item.name,
+            "job-name": item.name,
+            "batch.kubernetes.io/controller-uid": item.uid,
+            "controller-uid": item.uid,
+        }
+        annotations: dict[str, str] = {}
+        generate = f"{item.name}-"
+        if index is not None:
+            labels[COMPLETION_INDEX] = annotations[COMPLETION_INDEX] = str(index)
+            generate = f"{item.name}-{index}-"
+        template = data["spec"].get("template") or {}
+        spec = template.get("spec") or {}
+        if "restartPolicy" not in spec:
+            spec = {**spec, "restartPolicy": "Never"}
+        body = pod_body(
+            item,
+            template,
+            generate=generate,
+            labels=labels,
+            annotations=annotations,
+            finalizers=[TRACKING],
+            spec=spec,
+        )
+        await self.context.create(PODS, item.namespace, body)
+
+    async def _write_counts(self, item: Item, count: Count) -> None:
+        """Active, ready and terminating as they are now; when the job began or was suspended."""
+        fresh = self.cache.get(item.key)
+        if fresh is None or fresh.uid != item.uid:
+            return
+        data = fresh.data()
+        status: dict[str, Any] = dict(data.get("status") or {})
+        now = self.context.now_text()
+        pods = [pod for pod in self.context.owned_pods(item.uid) if not is_finished(pod.typed)]
+        active = [pod for pod in pods if not self.context.is_going(pod)]
+        status["active"] = len(active) or None
+        status["ready"] = sum(is_ready(pod.typed) for pod in active)
+        status["terminating"] = len(pods) - len(active)
+        suspended = bool(data["spec"].get("suspend"))
+        was = any(
+            condition.get("type") == "Suspended" and condition.get("status") == "True"
+            for condition in status.get("conditions") or ()
+        )
+        if suspended and not was:
+            status["conditions"] = conditions_with(
+                status.get("conditions"), "Suspended", "True", "JobSuspended", "Job suspended", now
+            )
+            status.pop("startTime", None)
+        elif was and not suspended:
+            status["conditions"] = conditions_with(
+                status.get("conditions"), "Suspended", "False", "JobResumed", "Job resumed", now
+            )
+        if not suspended and "startTime" not in status:
+            status["startTime"] = now
+            if data["spec"].get("activeDeadlineSeconds") is not None:
+                self.queue.add_after(item.key, float(data["spec"]["activeDeadlineSeconds"]))
+        if data["spec"].get("completionMode") == "Indexed":
+            status["completedIndexes"] = format_indexes(completed_indexes(data) | count.fresh_indexes) or None
+        await self.context.write_status(fresh, data, status)

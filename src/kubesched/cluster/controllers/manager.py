@@ -1,0 +1,151 @@
+"""All controllers of a cluster in one place: started, stopped and asked together.
+
+    manager = ControllerManager(client, clock, rng)
+    task = asyncio.create_task(manager.run())
+
+Runs on any transport, in real or virtual time. Caller: simulations, tests and the command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from ...api.wire import Transport
+from ..times import Clock
+from .base import Controller
+from .budgets import Budgets
+from .context import Context, ControllerSettings
+from .daemon_sets import DaemonSets
+from .deployments import Deployments
+from .garbage import GarbageCollector
+from .jobs import Jobs
+from .node_lifecycle import NodeLifecycle
+from .pod_gc import PodGarbage
+from .replica_sets import ReplicaSets, ReplicationControllers
+from .stateful_sets import StatefulSets
+from .taint_eviction import TaintEviction
+from .volumes import Volumes
+
+__all__ = ["ALL", "ControllerManager", "ControllerStatistics"]
+
+#: Every controller, in the order in which they are told of changes.
+ALL: Final[tuple[type[Controller], ...]] = (
+    Deployments,
+    ReplicaSets,
+    ReplicationControllers,
+    StatefulSets,
+    DaemonSets,
+    Jobs,
+    Budgets,
+    Volumes,
+    NodeLifecycle,
+    TaintEviction,
+    PodGarbage,
+    GarbageCollector,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerStatistics:
+    """What one controller has done: looks at an object, retries, and what waits or cannot be helped."""
+
+    reconciles: int
+    retries: int
+    waiting: int
+    stuck: tuple[str, ...]
+
+
+class ControllerManager:
+    """The controllers of one cluster.
+
+    ``controllers`` picks some by class or name (``deployment``, ``replicaset``, …). ``rng`` decides what the API
+    leaves open, such as the zone of a new volume. ``settings`` holds times and limits.
+
+    Raises:
+        ValueError: for a name that is no controller's.
+    """
+
+    def __init__(
+        self,
+        client: Transport,
+        clock: Clock,
+        rng: Random,
+        controllers: Iterable[type[Controller] | str] = ALL,
+        *,
+        settings: ControllerSettings | None = None,
+    ) -> None:
+        self.context = Context(client, clock, rng, settings or ControllerSettings())
+        known = {controller.name: controller for controller in ALL}
+        self.controllers: list[Controller] = []
+        for wanted in controllers:
+            if isinstance(wanted, str) and wanted not in known:
+                raise ValueError(f"there is no controller {wanted!r}; there are {', '.join(known)}")
+            chosen = known[wanted] if isinstance(wanted, str) else wanted
+            self.controllers.append(chosen(self.context))
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work until :meth:`stop` or cancellation. Controllers start when every cache has been filled."""
+        tasks = [self._spawn(cache.run(), f"cache-{kind}") for kind, cache in self.context.caches.items()]
+        try:
+            await self._unless_stopped(self.wait_synced())
+            tasks += [self._spawn(one.run(), f"controller-{one.name}") for one in self.controllers]
+            await self._stopped.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for controller in self.controllers:
+                controller.queue.close()
+
+    def stop(self) -> None:
+        """Let :meth:`run` return."""
+        self._stopped.set()
+
+    async def wait_synced(self) -> None:
+        """Return when every cache has seen the whole cluster once."""
+        for cache in self.context.caches.values():
+            await cache.synced.wait()
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        waiting = [self._spawn(work, "controllers-sync"), self._spawn(self._stopped.wait(), "controllers-stop")]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+
+    @staticmethod
+    def _spawn(work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        return asyncio.get_running_loop().create_task(work, name=name)
+
+    # -- looking ---------------------------------------------------------------------------------------
+
+    def next_timer(self) -> float | None:
+        """When something may change next, on the event loop's clock; None when nothing will by itself.
+
+        Looks that will merely find all well (a heartbeat in time) and retries that keep failing do not count.
+        """
+        times = [time for one in self.controllers if (time := one.queue.next_timer()) is not None]
+        return min(times, default=None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be looked at now; timers may still be set."""
+        return not any(len(controller.queue) for controller in self.controllers)
+
+    @property
+    def problems(self) -> list[str]:
+        """Refused requests and the like, newest last; all are tried again."""
+        return self.context.problems
+
+    def statistics(self) -> dict[str, ControllerStatistics]:
+        """Counters by controller."""
+        return {
+            one.name: ControllerStatistics(one.reconciles, one.queue.retries, len(one.queue), tuple(one.queue.stuck))
+            for one in self.controllers
+        }

@@ -1,0 +1,194 @@
+"""Node lifecycle: silent nodes become NotReady, and taints follow from conditions and from ``spec.unschedulable``.
+
+A node with a Lease in ``kube-node-lease`` must renew it; ``node_grace_seconds`` after the last renewal its Ready
+condition becomes Unknown and its pods stop being ready. A node without a Lease is not watched over. A node is found
+the moment its grace ends, not at the next round of a monitor. Taints: upstream ``node_lifecycle_controller.go``.
+Next: :mod:`.taint_eviction` deletes the pods that do not tolerate them. Evictions are not rate limited by zone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from ...api.kinds import NODES
+from ...api.types import Node
+from ...api.wire import ApiError, Item
+from ..times import parse_time
+from .base import Controller
+from .context import BY_NODE, Context
+from .kinds import LEASES
+from .pods import is_finished, is_ready
+
+__all__ = ["LEASE_NAMESPACE", "NOT_READY", "UNREACHABLE", "UNSCHEDULABLE", "NodeLifecycle"]
+
+LEASE_NAMESPACE: Final = "kube-node-lease"
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+
+_NO_SCHEDULE: Final = {
+    ("Ready", "False"): NOT_READY,
+    ("Ready", "Unknown"): UNREACHABLE,
+    ("MemoryPressure", "True"): "node.kubernetes.io/memory-pressure",
+    ("DiskPressure", "True"): "node.kubernetes.io/disk-pressure",
+    ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
+    ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
+}
+_OURS: Final = frozenset({*_NO_SCHEDULE.values(), UNSCHEDULABLE})
+_SILENT: Final = "Kubelet stopped posting node status."
+#: A kubelet renews every 10 s; after this silence, or this part of the grace if that is shorter, it is late.
+_LATE_SECONDS: Final = 12.0
+_LATE_PART: Final = 0.3
+
+
+class _LeaseSpec(msgspec.Struct):
+    renewTime: str | None = None  # noqa: N815 - the wire's name
+
+
+class _Lease(msgspec.Struct):
+    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
+
+
+_lease = msgspec.json.Decoder(_Lease).decode
+
+
+class NodeLifecycle(Controller):
+    """Keeps Ready conditions and taints of nodes true."""
+
+    name = "nodelifecycle"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._nodes = context.cache(NODES)
+        self._leases = context.cache(LEASES)
+        self._watched: set[str] = set()
+        self.watch(NODES, self._node_changed)
+        self.watch(LEASES, self._lease_changed)
+
+    def _node_changed(self, old: Item | None, new: Item | None) -> None:
+        if new is None:
+            return
+        if old is not None:
+            before, after = old.typed, new.typed
+            if (before.spec, before.status.conditions) == (after.spec, after.status.conditions):
+                return
+        self.queue.add(new.name)
+
+    def _lease_changed(self, old: Item | None, new: Item | None) -> None:
+        """Only the first sign of a lease, or its end, needs a look; a renewal is seen when the grace would end."""
+        item = new or old
+        if item is None or item.namespace != LEASE_NAMESPACE:
+            return
+        if item.name not in self._watched or new is None:
+            self.queue.add(item.name)
+
+    async def reconcile(self, key: str) -> None:
+        item = self._nodes.get(key)
+        self._watched.discard(key)
+        if item is None:
+            return
+        silent = self._is_silent(item)
+        node: Node = item.typed
+        ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
+        if silent and (ready is None or ready.status != "Unknown"):
+            item = await self._mark_silent(item)
+        item = await self._taint(item)
+        node = item.typed
+        if any(one.type == "Ready" and one.status != "True" for one in node.status.conditions):
+            await self._mark_pods(item)
+
+    def _is_silent(self, item: Item) -> bool:
+        """Whether the node's grace is over; if it is not, when to look again."""
+        lease = self._leases.get(f"{LEASE_NAMESPACE}/{item.name}")
+        if lease is None:
+            return False
+        renewed = _lease(lease.raw).spec.renewTime
+        if not renewed:
+            return False
+        grace = self.context.settings.node_grace_seconds
+        silence = self.context.now() - parse_time(renewed)
+        if silence >= grace:
+            return True
+        self._watched.add(item.name)
+        # Late already: something is going to happen. In time: merely look again.
+        late = min(_LATE_SECONDS, grace * _LATE_PART)
+        if silence <= late:
+            self.queue.add_after(item.name, late - silence + 0.001, quiet=True)
+        else:
+            self.queue.add_after(item.name, grace - silence)
+        return False
+
+    async def _mark_silent(self, item: Item) -> Item:
+        now = self.context.now_text()
+        conditions = item.data().get("status", {}).get("conditions") or []
+        types = [one.get("type") for one in conditions if one.get("type") != "NetworkUnavailable"]
+        patch = [
+            {
+                "type": type_,
+                "status": "Unknown",
+                "reason": "NodeStatusUnknown",
+                "message": _SILENT,
+                "lastTransitionTime": now,
+            }
+            for type_ in dict.fromkeys(["Ready", *types])
+        ]
+        return await self.context.patch(
+            item,
+            {"status": {"conditions": patch}},
+            subresource="status",
+            patch_type="application/strategic-merge-patch+json",
+        )
+
+    # -- taints ----------------------------------------------------------------------------------------
+
+    async def _taint(self, item: Item) -> Item:
+        data = item.data()
+        node: Node = item.typed
+        wanted = {
+            (_NO_SCHEDULE[one.type, one.status], "NoSchedule")
+            for one in node.status.conditions
+            if (one.type, one.status) in _NO_SCHEDULE
+        }
+        if node.spec.unschedulable:
+            wanted.add((UNSCHEDULABLE, "NoSchedule"))
+        wanted |= {(key, "NoExecute") for key, _ in wanted if key in (NOT_READY, UNREACHABLE)}
+        taints: list[dict[str, Any]] = (data.get("spec") or {}).get("taints") or []
+        kept = [taint for taint in taints if (taint.get("key"), taint.get("effect")) in wanted or not _is_ours(taint)]
+        there = {(taint.get("key"), taint.get("effect")) for taint in kept}
+        added: list[dict[str, Any]] = [
+            {"key": key, "effect": effect, "timeAdded": self.context.now_text()}
+            for key, effect in sorted(wanted)
+            if (key, effect) not in there
+        ]
+        if not added and len(kept) == len(taints):
+            return item
+        patch = {
+            "metadata": {"resourceVersion": str(item.resource_version)},
+            "spec": {"taints": [*kept, *added] or None},
+        }
+        return await self.context.patch(item, patch)
+
+    async def _mark_pods(self, item: Item) -> None:
+        """Pods of a node that is not ready are not ready either."""
+        now = self.context.now_text()
+        condition = {"type": "Ready", "status": "False", "reason": "NodeNotReady", "lastTransitionTime": now}
+        for pod in self.context.pods.indexed(BY_NODE, item.name):
+            if is_finished(pod.typed) or not is_ready(pod.typed):
+                continue
+            try:
+                await self.context.patch(
+                    pod,
+                    {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}},
+                    subresource="status",
+                    patch_type="application/strategic-merge-patch+json",
+                )
+            except ApiError as error:
+                if error.code not in (404, 409):
+                    raise
+
+
+def _is_ours(taint: dict[str, Any]) -> bool:
+    key, effect = taint.get("key"), taint.get("effect")
+    return key in _OURS and (effect == "NoSchedule" or (effect == "NoExecute" and key in (NOT_READY, UNREACHABLE)))

@@ -1,0 +1,123 @@
+"""Collection of pods nobody else removes: on nodes that are gone, finished beyond a threshold, or unscheduled and going.
+
+Rules: upstream ``gc_controller.go``, driven by events and timers instead of a period.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...api.kinds import NODES, PODS
+from ...api.wire import ApiError, Item
+from .base import Controller
+from .context import BY_NODE, Context
+from .pods import is_finished
+
+__all__ = ["PodGarbage"]
+
+_FINISHED_KEY: Final = "finished"
+_NODE: Final = "node:"
+
+
+class PodGarbage(Controller):
+    """Keys are ``node:<name>`` and ``finished``."""
+
+    name = "podgc"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._nodes = context.cache(NODES)
+        self._missing: dict[str, float] = {}
+        self._finished: dict[str, None] = {}
+        self.watch(NODES, self._node_changed)
+        self.watch(PODS, self._pod_changed)
+
+    def _node_changed(self, old: Item | None, new: Item | None) -> None:
+        item = new or old
+        if item is None:
+            return
+        if new is None:
+            self.queue.add(_NODE + item.name)
+        else:
+            self._missing.pop(item.name, None)
+
+    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+        if new is None:
+            if old is not None:
+                self._finished.pop(old.key, None)
+            return
+        pod = new.typed
+        node = pod.spec.node_name
+        if node and self._nodes.get(node) is None and (old is None or not old.typed.spec.node_name):
+            self.queue.add(_NODE + node)
+        if is_finished(pod):
+            self._finished[new.key] = None
+            limit = self.context.settings.terminated_pods
+            if limit and len(self._finished) > limit:
+                self.queue.add(_FINISHED_KEY)
+        else:
+            self._finished.pop(new.key, None)
+
+    async def reconcile(self, key: str) -> None:
+        if key == _FINISHED_KEY:
+            await self._thin_out()
+        else:
+            await self._orphans(key.removeprefix(_NODE))
+
+    async def _orphans(self, node: str) -> None:
+        """Force away the pods of a node that has been gone for a while."""
+        pods = self.context.pods.indexed(BY_NODE, node)
+        if self._nodes.get(node) is not None or not pods:
+            self._missing.pop(node, None)
+            return
+        now = self.context.now()
+        left = self._missing.setdefault(node, now) + self.context.settings.missing_node_seconds - now
+        if left > 0:
+            self.queue.add_after(_NODE + node, left)
+            return
+        try:
+            await self.context.client.get(NODES, "", node)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+        else:
+            return
+        for pod in pods:
+            if not is_finished(pod.typed):
+                await self._fail(pod)
+            await self.context.delete(pod, grace_period_seconds=0)
+        self._missing.pop(node, None)
+
+    async def _fail(self, pod: Item) -> None:
+        """A pod that is collected ends as Failed, so that its owner counts it."""
+        status = {
+            "phase": "Failed",
+            "conditions": [
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "DeletionByPodGC",
+                    "message": "PodGC: node no longer exists",
+                    "lastTransitionTime": self.context.now_text(),
+                }
+            ],
+        }
+        try:
+            await self.context.patch(
+                pod,
+                {"metadata": {"uid": pod.uid}, "status": status},
+                subresource="status",
+                patch_type="application/strategic-merge-patch+json",
+            )
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+
+    async def _thin_out(self) -> None:
+        """Delete the oldest finished pods beyond the threshold."""
+        excess = len(self._finished) - self.context.settings.terminated_pods
+        found = [pod for key in self._finished if (pod := self.context.pods.get(key)) is not None]
+        found.sort(key=lambda pod: (pod.typed.metadata.creation_timestamp or "", pod.key))
+        for pod in found[: max(0, excess)]:
+            self._finished.pop(pod.key, None)
+            await self.context.delete(pod, grace_period_seconds=0)

@@ -1,0 +1,167 @@
+"""Questions about pods, and pods made from templates. Caller: the workload controllers and the budgets."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ...api.types import Pod, PodCondition
+from ...api.wire import Item
+from ..times import parse_time
+
+__all__ = [
+    "available_in",
+    "conditions_with",
+    "is_finished",
+    "is_ready",
+    "owner_reference",
+    "pod_body",
+    "ready_since",
+    "resolve_count",
+    "template_hash",
+]
+
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_FINISHED: Final = ("Succeeded", "Failed")
+
+
+def is_finished(pod: Pod) -> bool:
+    """Whether a pod has run to its end."""
+    return pod.status.phase in _FINISHED
+
+
+def _ready_condition(pod: Pod) -> PodCondition | None:
+    for condition in pod.status.conditions:
+        if condition.type == "Ready":
+            return condition
+    return None
+
+
+def is_ready(pod: Pod) -> bool:
+    """Whether a pod's Ready condition is True."""
+    condition = _ready_condition(pod)
+    return condition is not None and condition.status == "True"
+
+
+def ready_since(pod: Pod) -> float | None:
+    """Since when a pod has been ready, in seconds since the epoch; None when it is not."""
+    condition = _ready_condition(pod)
+    if condition is None or condition.status != "True":
+        return None
+    return parse_time(condition.last_transition_time) if condition.last_transition_time else 0.0
+
+
+def available_in(pod: Pod, min_ready_seconds: float, now: float) -> float | None:
+    """Seconds until a ready pod counts as available (0 when it does); None when it is not ready."""
+    since = ready_since(pod)
+    if since is None:
+        return None
+    return max(0.0, since + min_ready_seconds - now) if min_ready_seconds else 0.0
+
+
+def template_hash(template: Any, collisions: int = 0) -> str:
+    """A short name for a pod template; another one for each number of collisions."""
+    raw = msgspec.json.encode(template, order="deterministic") + str(collisions or "").encode()
+    number = int.from_bytes(hashlib.sha256(raw).digest(), "big")
+    text = ""
+    for _ in range(10):
+        number, index = divmod(number, len(_LETTERS))
+        text += _LETTERS[index]
+    return text
+
+
+def owner_reference(owner: Item) -> dict[str, Any]:
+    """The reference by which an owner controls what it makes."""
+    return {
+        "apiVersion": owner.kind.api_version,
+        "kind": owner.kind.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def pod_body(
+    owner: Item,
+    template: Mapping[str, Any],
+    *,
+    name: str = "",
+    generate: str = "",
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    finalizers: list[str] | None = None,
+    spec: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A pod of a template, controlled by ``owner``; ``spec`` replaces the template's."""
+    given = template.get("metadata") or {}
+    metadata: dict[str, Any] = {"ownerReferences": [owner_reference(owner)]}
+    if name:
+        metadata["name"] = name
+    else:
+        metadata["generateName"] = generate or f"{owner.name}-"
+    all_labels = {**(given.get("labels") or {}), **(labels or {})}
+    if all_labels:
+        metadata["labels"] = all_labels
+    all_annotations = {**(given.get("annotations") or {}), **(annotations or {})}
+    if all_annotations:
+        metadata["annotations"] = all_annotations
+    all_finalizers = [*(given.get("finalizers") or ()), *(finalizers or ())]
+    if all_finalizers:
+        metadata["finalizers"] = all_finalizers
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": spec if spec is not None else template.get("spec") or {},
+    }
+
+
+def resolve_count(value: Any, total: int, *, up: bool) -> int:
+    """A number, or a percentage of ``total`` rounded up or down. What cannot be read counts as 0."""
+    if isinstance(value, str):
+        text = value.strip()
+        if not (text.endswith("%") and text[:-1].isdigit()):
+            return int(text) if text.isdigit() else 0
+        hundredths = int(text[:-1]) * total
+        return -(-hundredths // 100) if up else hundredths // 100
+    return int(value or 0)
+
+
+def conditions_with(
+    conditions: list[dict[str, Any]] | None,
+    type_: str,
+    status: str,
+    reason: str,
+    message: str,
+    now: str,
+    *,
+    updated: bool = False,
+) -> list[dict[str, Any]]:
+    """A list of conditions with one set; its transition time moves only when its status changes.
+
+    ``updated`` keeps a ``lastUpdateTime`` too, which moves when reason or message change.
+    """
+    fresh: dict[str, Any] = {"type": type_, "status": status, "lastTransitionTime": now}
+    if updated:
+        fresh["lastUpdateTime"] = now
+    if reason:
+        fresh["reason"] = reason
+    if message:
+        fresh["message"] = message
+    result: list[dict[str, Any]] = []
+    found = False
+    for condition in conditions or ():
+        if condition.get("type") != type_:
+            result.append(condition)
+            continue
+        found = True
+        if condition.get("status") == status:
+            fresh["lastTransitionTime"] = condition.get("lastTransitionTime", now)
+            if updated and (condition.get("reason"), condition.get("message")) == (reason or None, message or None):
+                fresh["lastUpdateTime"] = condition.get("lastUpdateTime", now)
+        result.append(fresh)
+    return result if found else [*result, fresh]

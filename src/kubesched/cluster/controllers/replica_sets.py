@@ -1,0 +1,154 @@
+"""ReplicaSet and ReplicationController: as many pods of a template as wanted.
+
+Which pods go first when there are too many follows upstream's order (``ActivePodsWithRanks``). Orphans are not
+adopted: only pods that name the set as their controller count. Next: the scheduler places what is created here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...api.wire import ApiError, Item
+from .base import WorkloadController
+from .context import BY_OWNER, Context, Data
+from .kinds import REPLICA_SETS, REPLICATION_CONTROLLERS
+from .pods import available_in, conditions_with, is_finished, is_ready, pod_body, ready_since
+
+__all__ = ["DELETION_COST", "ReplicaSets", "ReplicationControllers", "deletion_order"]
+
+DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+_PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+def deletion_order(pods: list[Item], neighbours: Counter[str]) -> Callable[[Item], tuple[Any, ...]]:
+    """A sort key that puts the pods to lose first in front; ``neighbours`` counts related pods by node."""
+
+    def key(item: Item) -> tuple[Any, ...]:
+        pod = item.typed
+        cost = pod.metadata.annotations.get(DELETION_COST, "0")
+        since = ready_since(pod)
+        return (
+            bool(pod.spec.node_name),
+            _PHASES.get(pod.status.phase, 0),
+            is_ready(pod),
+            int(cost) if cost.lstrip("-").isdigit() else 0,
+            -neighbours[pod.spec.node_name] if pod.spec.node_name else 0,
+            -(since or 0.0),
+            _newest_first(pod.metadata.creation_timestamp or ""),
+            item.name,
+        )
+
+    return key
+
+
+def _newest_first(created: str) -> tuple[int, ...]:
+    """Timestamps compare as text; this turns the order round."""
+    return tuple(-ord(letter) for letter in created)
+
+
+class ReplicaSets(WorkloadController):
+    """Keeps ``spec.replicas`` active pods of each set."""
+
+    name = "replicaset"
+    kind = REPLICA_SETS
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._delete_first = deletion_order
+
+    async def reconcile(self, key: str) -> None:
+        item = self.cache.get(key)
+        if item is None:
+            return
+        data = item.data()
+        spec = data.get("spec") or {}
+        wanted = int(spec.get("replicas", 1))
+        failure: ApiError | None = None
+        if "deletionTimestamp" not in data["metadata"]:
+            active = self._active(item)
+            burst = self.context.settings.burst
+            if len(active) != wanted and abs(len(active) - wanted) > burst:
+                self.queue.add(key)  # the rest at the next look
+            if len(active) < wanted:
+                failure = await self._create(item, spec, min(wanted - len(active), burst))
+            elif len(active) > wanted:
+                active.sort(key=self._delete_first(active, self._neighbours(data, active)))
+                for pod in active[: min(len(active) - wanted, burst)]:
+                    await self.context.delete(pod)
+        current = self.cache.get(key)
+        if current is not None and current.uid == item.uid:
+            await self._write_status(current, failure)
+        if failure is not None:
+            raise failure
+
+    def _active(self, item: Item) -> list[Item]:
+        context = self.context
+        return [pod for pod in context.owned_pods(item.uid) if not is_finished(pod.typed) and not context.is_going(pod)]
+
+    def _neighbours(self, data: Data, active: list[Item]) -> Counter[str]:
+        """Active pods by node, of this set and of its siblings under one owner."""
+        counts = Counter(pod.typed.spec.node_name for pod in active)
+        for reference in data["metadata"].get("ownerReferences") or ():
+            if reference.get("controller"):
+                for sibling in self.cache.indexed(BY_OWNER, reference.get("uid", "")):
+                    if sibling.uid != data["metadata"]["uid"]:
+                        counts.update(pod.typed.spec.node_name for pod in self._active(sibling))
+        return counts
+
+    async def _create(self, item: Item, spec: Data, count: int) -> ApiError | None:
+        """Create pods until one is refused: the others would be too."""
+        body = pod_body(item, spec.get("template") or {}, generate=f"{item.name}-")
+        for _ in range(count):
+            try:
+                await self.context.create(self.context.pods.kind, item.namespace, body)
+            except ApiError as error:
+                return error
+        return None
+
+    async def _write_status(self, item: Item, failure: ApiError | None) -> None:
+        data = item.data()
+        spec, old = data.get("spec") or {}, data.get("status") or {}
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        min_ready = float(spec.get("minReadySeconds") or 0)
+        active, now = self._active(item), self.context.now()
+        ready = available = labelled = 0
+        wait = 0.0
+        for pod in active:
+            typed = pod.typed
+            labelled += labels.items() <= typed.metadata.labels.items()
+            left = available_in(typed, min_ready, now)
+            if left is not None:
+                ready += 1
+                available += left == 0
+                if left:
+                    wait = min(wait or left, left)
+        if wait:
+            self.queue.add_after(item.key, wait)
+        status: Data = {
+            "replicas": len(active),
+            "fullyLabeledReplicas": labelled,
+            "readyReplicas": ready,
+            "availableReplicas": available,
+        }
+        status = {name: count for name, count in status.items() if count or name == "replicas"}
+        if "generation" in data["metadata"]:
+            status["observedGeneration"] = data["metadata"]["generation"]
+        failed = [one for one in old.get("conditions") or () if one.get("type") == "ReplicaFailure"]
+        conditions = [one for one in old.get("conditions") or () if one.get("type") != "ReplicaFailure"]
+        if failure is not None:
+            # The first message stays: the next ones name other pods, and news of them would never end.
+            conditions += failed or conditions_with(
+                None, "ReplicaFailure", "True", "FailedCreate", failure.message, self.context.now_text()
+            )
+        if conditions:
+            status["conditions"] = conditions
+        await self.context.write_status(item, data, status)
+
+
+class ReplicationControllers(ReplicaSets):
+    """The same for the older kind."""
+
+    name = "replicationcontroller"
+    kind = REPLICATION_CONTROLLERS

@@ -1,0 +1,85 @@
+"""ControllerRevisions: the templates a StatefulSet or DaemonSet has had, so that pods can be told old from new.
+
+Stored as upstream stores them (``data.spec.template`` with ``$patch: replace``), so that an imported cluster's
+revisions are recognised. Caller: :mod:`.stateful_sets`, :mod:`.daemon_sets`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ...api.wire import Item
+from .context import BY_OWNER, Context, Data
+from .kinds import REVISIONS
+from .pods import owner_reference, template_hash
+
+__all__ = ["REVISION_LABEL", "Revisions", "revision_template"]
+
+REVISION_LABEL: Final = "controller-revision-hash"
+
+
+def revision_template(revision: Item) -> Data:
+    """The pod template that a revision keeps."""
+    template = ((revision.data().get("data") or {}).get("spec") or {}).get("template") or {}
+    return {name: value for name, value in template.items() if name != "$patch"}
+
+
+def _clean(template: Any) -> Data:
+    return {name: value for name, value in (template or {}).items() if name != "$patch" and value}
+
+
+class Revisions:
+    """The revisions of all objects of one controller."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._cache = context.owned_cache(REVISIONS)
+
+    def of(self, owner: Item) -> list[Item]:
+        """All revisions of an object, oldest first."""
+        return sorted(self._cache.indexed(BY_OWNER, owner.uid), key=lambda item: item.data().get("revision", 0))
+
+    async def current(self, owner: Item, data: Data, *, assumed: str = "") -> Item:
+        """The revision of the present template; made, or made the newest, when necessary.
+
+        ``assumed`` is the name to give it when there are no revisions at all: an import may lack them.
+        """
+        template = (data.get("spec") or {}).get("template") or {}
+        known = self.of(owner)
+        number = known[-1].data().get("revision", 0) if known else 0
+        for item in reversed(known):
+            if _clean(revision_template(item)) == _clean(template):
+                if item is not known[-1]:
+                    return await self._context.patch(item, {"revision": number + 1})
+                return item
+        name, collisions = "", 0
+        while not name or self._cache.get(f"{owner.namespace}/{name}") is not None:
+            name = (
+                assumed
+                if assumed and not known and not collisions
+                else f"{owner.name}-{template_hash(template, collisions)}"
+            )
+            collisions += 1
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        body: Data = {
+            "metadata": {
+                "name": name,
+                "labels": {**labels, REVISION_LABEL: self.label(owner, name)},
+                "ownerReferences": [owner_reference(owner)],
+            },
+            "data": {"spec": {"template": {"$patch": "replace", **template}}},
+            "revision": number + 1,
+        }
+        return await self._context.create(REVISIONS, owner.namespace, body)
+
+    @staticmethod
+    def label(owner: Item, name: str) -> str:
+        """What pods of a revision carry: a StatefulSet's the whole name, a DaemonSet's only the hash."""
+        return name if owner.kind.kind == "StatefulSet" else name.removeprefix(f"{owner.name}-")
+
+    async def forget_old(self, owner: Item, data: Data, in_use: set[str]) -> None:
+        """Delete revisions that nothing uses beyond the history limit."""
+        limit = int((data.get("spec") or {}).get("revisionHistoryLimit", 10))
+        unused = [item for item in self.of(owner) if item.name not in in_use]
+        for item in unused[: max(0, len(unused) - limit)]:
+            await self._context.delete(item)

@@ -1,0 +1,113 @@
+"""Taint eviction: pods leave nodes with NoExecute taints, at once or when their ``tolerationSeconds`` are over.
+
+Rules: upstream ``taint_eviction.go``. Pods go by ordinary deletion, so disruption budgets are not asked, and on a node
+that is silent they stay Terminating until it comes back or is removed.
+"""
+
+from __future__ import annotations
+
+from ...api.kinds import NODES, PODS
+from ...api.taints import NO_EXECUTE, tolerates
+from ...api.types import Node, Pod, Taint
+from ...api.wire import ApiError, Item
+from ..times import parse_time
+from .base import Controller
+from .context import BY_NODE, Context
+
+__all__ = ["TaintEviction", "toleration_seconds"]
+
+
+def toleration_seconds(pod: Pod, taints: list[Taint]) -> float | None:
+    """How long a pod may stay under NoExecute taints: 0 at once, None for ever."""
+    shortest: float | None = None
+    for taint in taints:
+        matching = [item for item in pod.spec.tolerations if tolerates(item, taint)]
+        if not matching:
+            return 0.0
+        for toleration in matching:
+            if toleration.toleration_seconds is not None:
+                seconds = max(0.0, float(toleration.toleration_seconds))
+                shortest = seconds if shortest is None else min(shortest, seconds)
+    return shortest
+
+
+class TaintEviction(Controller):
+    """Deletes pods that may not stay where they are. The key is a pod's."""
+
+    name = "taint-eviction"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._nodes = context.cache(NODES)
+        self._tainted: dict[str, list[Taint]] = {}
+        self.watch(NODES, self._node_changed)
+        self.watch(PODS, self._pod_changed)
+
+    def _node_changed(self, old: Item | None, new: Item | None) -> None:
+        item = new or old
+        if item is None:
+            return
+        taints = _no_execute(new.typed) if new is not None else []
+        if taints == self._tainted.get(item.name, []):
+            return
+        if taints:
+            self._tainted[item.name] = taints
+        else:
+            self._tainted.pop(item.name, None)
+        for pod in self.context.pods.indexed(BY_NODE, item.name):
+            self.queue.add(pod.key)
+
+    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+        if new is None:
+            return
+        pod: Pod = new.typed
+        if pod.spec.node_name not in self._tainted:
+            return
+        if old is not None and (old.typed.spec.node_name, old.typed.spec.tolerations) == (
+            pod.spec.node_name,
+            pod.spec.tolerations,
+        ):
+            return
+        self.queue.add(new.key)
+
+    async def reconcile(self, key: str) -> None:
+        item = self.context.pods.get(key)
+        if item is None or self.context.is_going(item):
+            return
+        pod: Pod = item.typed
+        taints = self._tainted.get(pod.spec.node_name)
+        if not taints:
+            return
+        seconds = toleration_seconds(pod, taints)
+        if seconds is None:
+            return
+        now = self.context.now()
+        begun = max((parse_time(taint.time_added) for taint in taints if taint.time_added), default=now)
+        # A taint without a date, or a pod that came later, counts from now: look again after the whole time.
+        left = (begun + seconds - now) if any(taint.time_added for taint in taints) else seconds
+        if left > 0:
+            self.queue.add_after(key, left)
+            return
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByTaintManager",
+            "message": "Taint manager: deleting due to NoExecute taint",
+            "lastTransitionTime": self.context.now_text(),
+        }
+        try:
+            item = await self.context.patch(
+                item,
+                {"metadata": {"uid": item.uid}, "status": {"conditions": [condition]}},
+                subresource="status",
+                patch_type="application/strategic-merge-patch+json",
+            )
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+            return
+        await self.context.delete(item)
+
+
+def _no_execute(node: Node) -> list[Taint]:
+    return [taint for taint in node.spec.taints if taint.effect == NO_EXECUTE]

@@ -1,0 +1,159 @@
+"""A local copy of one kind of object, kept current by list and watch, with indexes and handlers.
+
+All controllers of a manager share one cache per kind. A controller's own writes are noted at once, so it never
+acts on a world that lacks what it just did. Caller: :mod:`.context`; works on any transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, Final
+
+from ...api.kinds import Kind
+from ...api.wire import ApiError, Item, Transport
+
+__all__ = ["Handler", "WatchCache"]
+
+#: Called with the version before and after a change; None before a creation and after a removal.
+Handler = Callable[[Item | None, Item | None], None]
+
+_RETRY_SECONDS: Final = 1.0
+_NONE: Final[dict[str, Item]] = {}
+
+
+class WatchCache:
+    """The objects of one kind by key (``namespace/name``), in the order in which they came.
+
+    ``selector`` is a field selector. Versions are compared as numbers: a late copy never replaces a newer one.
+    """
+
+    def __init__(self, client: Transport, kind: Kind, problem: Callable[[str], None], selector: str = "") -> None:
+        self.kind = kind
+        self._client = client
+        self._problem = problem
+        self._selector = selector
+        self._objects: dict[str, Item] = {}
+        self._handlers: list[Handler] = []
+        self._indexers: dict[str, Callable[[Item], Iterable[str]]] = {}
+        self._indexes: dict[str, dict[str, dict[str, Item]]] = {}
+        self._seen = 0  # the newest version that the watch has shown
+        self.synced = asyncio.Event()
+
+    # -- asking ----------------------------------------------------------------------------------------
+
+    def get(self, key: str) -> Item | None:
+        return self._objects.get(key)
+
+    def values(self) -> list[Item]:
+        return list(self._objects.values())
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def indexed(self, index: str, value: str) -> list[Item]:
+        """The objects that an index files under a value."""
+        return list(self._indexes[index].get(value, _NONE).values())
+
+    def index_values(self, index: str) -> list[str]:
+        """All values an index has objects for."""
+        return list(self._indexes[index])
+
+    def add_index(self, name: str, values: Callable[[Item], Iterable[str]]) -> None:
+        """Keep an index; adding the same name again changes nothing. Only before the cache runs."""
+        if name not in self._indexers:
+            self._indexers[name] = values
+            self._indexes[name] = {}
+
+    def add_handler(self, handler: Handler) -> None:
+        """Be told of every change from now on."""
+        self._handlers.append(handler)
+
+    # -- changing --------------------------------------------------------------------------------------
+
+    def note(self, item: Item) -> None:
+        """Take in the answer of a write, unless the watch has shown it or something newer."""
+        if item.resource_version > self._seen:
+            self._store(item)
+
+    def _store(self, item: Item) -> None:
+        key = item.key
+        old = self._objects.get(key)
+        if old is not None and old.resource_version >= item.resource_version:
+            return
+        if old is not None and old.uid != item.uid:
+            self._remove(old)
+            old = None
+        self._objects[key] = item
+        for name, values in self._indexers.items():
+            index, fresh = self._indexes[name], tuple(values(item))
+            if old is not None:
+                stale = tuple(values(old))
+                if stale != fresh:
+                    self._unfile(index, stale, key)
+            for value in fresh:
+                index.setdefault(value, {})[key] = item
+        for handler in self._handlers:
+            handler(old, item)
+
+    def _remove(self, item: Item) -> None:
+        old = self._objects.pop(item.key, None)
+        if old is None:
+            return
+        for name, values in self._indexers.items():
+            self._unfile(self._indexes[name], values(old), item.key)
+        for handler in self._handlers:
+            handler(old, None)
+
+    @staticmethod
+    def _unfile(index: dict[str, dict[str, Item]], values: Iterable[str], key: str) -> None:
+        for value in values:
+            filed = index.get(value)
+            if filed is not None:
+                filed.pop(key, None)
+                if not filed:
+                    del index[value]
+
+    # -- watching --------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """List, then watch, until cancelled; start over when the version has expired or anything else fails."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                page = await self._client.list(self.kind, field_selector=self._selector)
+                self._replace(page.items, int(page.resource_version or 0))
+                self.synced.set()
+                while True:
+                    stream: AsyncIterator[Any] = self._client.watch(
+                        self.kind, resource_version=str(self._seen), field_selector=self._selector
+                    )
+                    begun, batches = loop.time(), 0
+                    async for batch in stream:
+                        batches += 1
+                        for event in batch:
+                            self._event(event.type, event.item)
+                    if not batches and loop.time() == begun:
+                        await asyncio.sleep(_RETRY_SECONDS)
+            except (ApiError, OSError) as error:
+                self._problem(f"watching {self.kind}: {error}")
+                if not (isinstance(error, ApiError) and error.code == 410):
+                    await asyncio.sleep(_RETRY_SECONDS)
+
+    def _event(self, type_: str, item: Item) -> None:
+        self._seen = max(self._seen, item.resource_version)
+        if type_ == "DELETED":
+            known = self._objects.get(item.key)
+            if known is not None and known.uid == item.uid:
+                self._remove(item)
+        elif type_ != "BOOKMARK":
+            self._store(item)
+
+    def _replace(self, items: list[Item], version: int) -> None:
+        self._seen = max(self._seen, version)
+        listed = {item.key: item.uid for item in items}
+        for known in list(self._objects.values()):
+            if listed.get(known.key) != known.uid and known.resource_version <= version:
+                self._remove(known)
+        for item in items:
+            self._store(item)

@@ -1,0 +1,104 @@
+"""Unknown fields and keys that came twice: warnings, or a refusal under ``fieldValidation=Strict``.
+
+Caller: the verb modules, with the body of a create, update or merging patch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ...api.wire import ApiError
+from .catalog import Resource
+from .schema import Type, root_type, types
+
+__all__ = ["check_fields"]
+
+_MOST: Final = 50
+_HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def check_fields(
+    resource: Resource, data: Any, duplicates: list[str], validation: str, *, patch: bool = False
+) -> list[str]:
+    """The warnings of a body; none when ``validation`` is Ignore.
+
+    Raises:
+        ApiError: 400 under Strict, listing what is wrong.
+    """
+    if validation == "Ignore":
+        return []
+    found = [f'duplicate field "{path}"' for path in duplicates]
+    if isinstance(data, dict):
+        found += [f'unknown field "{path}"' for path in unknown_fields(resource, data, patch=patch)]
+    if not found:
+        return []
+    del found[_MOST:]
+    if validation == "Strict":
+        kind, version = resource.kind.kind, resource.version
+        texts = ", ".join(found)
+        message = f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {texts}'
+        raise ApiError.bad_request(message)
+    return found
+
+
+def unknown_fields(resource: Resource, data: Mapping[str, Any], *, patch: bool = False) -> Iterator[str]:
+    """Dotted paths of fields the schema does not know."""
+    if resource.defined is not None:
+        if resource.defined.schema:
+            for key, value in data.items():
+                if key not in _HEAD:
+                    yield from _against_schema(resource.defined.schema, {key: value}, "")
+        return
+    root = root_type(resource.kind.group, resource.kind.kind)
+    if root is not None:
+        yield from _against_type(root, data, "", types(), patch)
+
+
+def _against_type(
+    type_: Type, data: Mapping[str, Any], path: str, known: Mapping[str, Type], patch: bool
+) -> Iterator[str]:
+    fields = type_.fields
+    for key, value in data.items():
+        field = fields.get(key)
+        if field is None:
+            if not (patch and key.startswith("$")):
+                yield f"{path}{key}"
+            continue
+        inner = known.get(field.type)
+        if inner is None or not value:
+            continue
+        if field.is_list:
+            if isinstance(value, list):
+                for index, item in enumerate(value):
+                    if isinstance(item, dict):
+                        yield from _against_type(inner, item, f"{path}{key}[{index}].", known, patch)
+        elif field.is_map:
+            if isinstance(value, dict):
+                for name, item in value.items():
+                    if isinstance(item, dict):
+                        yield from _against_type(inner, item, f"{path}{key}.{name}.", known, patch)
+        elif isinstance(value, dict):
+            yield from _against_type(inner, value, f"{path}{key}.", known, patch)
+
+
+def _against_schema(schema: Any, data: Any, path: str) -> Iterator[str]:
+    """Against the OpenAPI v3 schema of a definition."""
+    if not isinstance(schema, dict) or schema.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    if isinstance(data, dict):
+        properties, extra = schema.get("properties"), schema.get("additionalProperties")
+        if schema.get("x-kubernetes-embedded-resource"):
+            return
+        if not isinstance(properties, dict) and extra is None:
+            return
+        for key, value in data.items():
+            if isinstance(properties, dict) and key in properties:
+                yield from _against_schema(properties[key], value, f"{path}{key}.")
+            elif isinstance(extra, dict):
+                yield from _against_schema(extra, value, f"{path}{key}.")
+            elif extra is None or extra is False:
+                yield f"{path}{key}"
+    elif isinstance(data, list):
+        for index, item in enumerate(data):
+            yield from _against_schema(schema.get("items"), item, f"{path[:-1]}[{index}].")

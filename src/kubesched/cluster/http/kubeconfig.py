@@ -1,0 +1,49 @@
+"""A kubeconfig for ``kubectl`` and client libraries.
+
+Caller: the command line, once the server knows its port.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+__all__ = ["write_kubeconfig"]
+
+NAME = "kubesched"
+
+
+def write_kubeconfig(
+    path: str | Path, url: str, token: str | None = None, ca: str | Path | bytes | None = None
+) -> Path:
+    """Write a kubeconfig that points at ``url``; readable by its owner only.
+
+    ``ca`` is the certificate authority to trust: a file, or its PEM bytes. Without one an ``https`` address is
+    verified against the system's authorities. kubectl and Go clients send ``token`` to ``https`` addresses only.
+
+    Raises:
+        OSError: when the file cannot be written or the CA file not be read.
+    """
+    cluster: dict[str, Any] = {"server": url}
+    if ca is not None:
+        pem = ca if isinstance(ca, bytes) else Path(ca).read_bytes()
+        cluster["certificate-authority-data"] = base64.b64encode(pem).decode()
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": NAME, "cluster": cluster}],
+        "users": [{"name": NAME, "user": {"token": token} if token else {}}],
+        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": "default"}}],
+        "current-context": NAME,
+    }
+    place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        yaml.safe_dump(config, file, sort_keys=False)
+    place.chmod(0o600)
+    return place

@@ -1,0 +1,232 @@
+"""OpenAPI v2 and v3 documents, enough for ``kubectl explain``, client-side validation and option checks.
+
+Generated from the schema table and the stored definitions; kept until the catalog changes. Caller: :mod:`.dispatch`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ..objects import encode
+from .catalog import Catalog, Resource
+from .openapi_protobuf import encode_document
+from .schema import Field, Type, descriptions, root_type, types
+
+__all__ = ["OpenApi"]
+
+_V2: Final = "#/definitions/"
+_V3: Final = "#/components/schemas/"
+_SCALARS: Final[dict[str, dict[str, Any]]] = {
+    "str": {"type": "string"},
+    "int": {"type": "integer", "format": "int64"},
+    "num": {"type": "number", "format": "double"},
+    "bool": {"type": "boolean"},
+    "time": {"type": "string", "format": "date-time"},
+    "any": {"x-kubernetes-preserve-unknown-fields": True},
+}
+#: Free-form members that are a number or a text.
+_INT_OR_STRING: Final = frozenset({"minAvailable", "maxUnavailable", "maxSurge", "port", "targetPort"})
+_QUERY: Final[dict[str, tuple[str, ...]]] = {
+    "get": ("pretty",),
+    "post": ("pretty", "dryRun", "fieldManager", "fieldValidation"),
+    "put": ("pretty", "dryRun", "fieldManager", "fieldValidation"),
+    "patch": ("pretty", "dryRun", "fieldManager", "fieldValidation", "force"),
+    "delete": ("pretty", "dryRun", "gracePeriodSeconds", "propagationPolicy"),
+}
+_ACTIONS: Final = {"get": "get", "post": "post", "put": "put", "patch": "patch", "delete": "delete"}
+_PATCHES: Final = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
+
+
+class OpenApi:
+    """The documents of one server."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._cache: dict[str, bytes] = {}
+        self._generation = -1
+
+    def _kept(self, key: str) -> bytes | None:
+        if self._generation != self._catalog.generation:
+            self._cache.clear()
+            self._generation = self._catalog.generation
+        return self._cache.get(key)
+
+    def v2(self, *, protobuf: bool = False) -> bytes:
+        """The whole API as one Swagger document."""
+        key = "v2 protobuf" if protobuf else "v2"
+        raw = self._kept(key)
+        if raw is None:
+            document = self._v2_document()
+            raw = self._cache[key] = encode_document(document) if protobuf else encode(document)
+        return raw
+
+    def v3_index(self) -> bytes:
+        """Where the document of each group version is."""
+        paths = {}
+        for group, versions in self._catalog.groups().items():
+            for version in versions:
+                path = f"apis/{group}/{version}" if group else f"api/{version}"
+                raw = self.v3(path)
+                digest = hashlib.sha256(raw or b"").hexdigest()[:32].upper()
+                paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+        return encode({"paths": paths})
+
+    def v3(self, path: str) -> bytes | None:
+        """The document of ``api/v1`` or ``apis/GROUP/VERSION``; None for another path."""
+        raw = self._kept(f"v3 {path}")
+        if raw is None:
+            parts = path.strip("/").split("/")
+            if parts[0] == "api" and len(parts) == 2:
+                group, version = "", parts[1]
+            elif parts[0] == "apis" and len(parts) == 3:
+                group, version = parts[1], parts[2]
+            else:
+                return None
+            if not self._catalog.has_version(group, version):
+                return None
+            resources = self._catalog.groups()[group][version].values()
+            schemas, paths = _schemas(resources, _V3), _paths(resources, v3=True)
+            document = {
+                "openapi": "3.0.0",
+                "info": {"title": "Kubernetes (kubesched embedded cluster)", "version": "v1.36.0"},
+                "paths": paths,
+                "components": {"schemas": schemas},
+            }
+            raw = self._cache[f"v3 {path}"] = encode(document)
+        return raw
+
+    def _v2_document(self) -> dict[str, Any]:
+        resources = list(self._catalog.resources())
+        return {
+            "swagger": "2.0",
+            "info": {"title": "Kubernetes (kubesched embedded cluster)", "version": "v1.36.0"},
+            "paths": _paths(resources, v3=False),
+            "definitions": _schemas(resources, _V2),
+        }
+
+
+# -- schemas ---------------------------------------------------------------------------------------------
+
+
+def _schemas(resources: Iterable[Resource], ref: str) -> dict[str, Any]:
+    """The definitions some resources need."""
+    known, found = types(), dict[str, Any]()
+    todo: list[Type] = []
+    for resource in resources:
+        kind = resource.kind
+        gvk = {"group": kind.group, "version": resource.version, "kind": kind.kind}
+        if resource.defined is not None:
+            found[_custom_name(resource)] = _custom_schema(resource, gvk, ref)
+            todo.append(known["ObjectMeta"])
+            continue
+        root = root_type(kind.group, kind.kind)
+        if root is not None:
+            todo.append(root)
+            found[root.definition] = {**_schema(root, ref), "x-kubernetes-group-version-kind": [gvk]}
+    seen: set[str] = set()
+    while todo:
+        type_ = todo.pop()
+        if type_.name in seen:
+            continue
+        seen.add(type_.name)
+        found.setdefault(type_.definition, _schema(type_, ref))
+        todo += [known[field.type] for field in type_.fields.values() if field.type in known]
+    return dict(sorted(found.items()))
+
+
+def _schema(type_: Type, ref: str) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    words = descriptions()
+    text = words.get(type_.name) or f"{type_.name} of the Kubernetes API."
+    schema["description"] = text
+    required = [name for name, field in type_.fields.items() if field.required]
+    if required:
+        schema["required"] = required
+    schema["properties"] = {
+        name: _property(type_, name, field, ref, words.get(f"{type_.name}.{name}") or words.get(f"*.{name}", ""))
+        for name, field in type_.fields.items()
+    }
+    return schema
+
+
+def _property(type_: Type, name: str, field: Field, ref: str, description: str) -> dict[str, Any]:
+    inner = types().get(field.type)
+    if inner is not None:
+        value: dict[str, Any] = {"$ref": ref + inner.definition}
+    elif field.type == "any" and name in _INT_OR_STRING:
+        value = {"type": "string", "format": "int-or-string"}
+    else:
+        value = dict(_SCALARS[field.type])
+    if field.is_list:
+        value = {"type": "array", "items": value}
+    elif field.is_map:
+        value = {"type": "object", "additionalProperties": value}
+    elif "$ref" in value and ref == _V3:
+        value = {"allOf": [value]}
+    if description:
+        value["description"] = description
+    return value
+
+
+def _custom_name(resource: Resource) -> str:
+    return ".".join((*reversed(resource.kind.group.split(".")), resource.version, resource.kind.kind))
+
+
+def _custom_schema(resource: Resource, gvk: dict[str, str], ref: str) -> dict[str, Any]:
+    assert resource.defined is not None
+    schema: dict[str, Any] = dict(resource.defined.schema) or {
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
+    given = schema.get("properties")
+    properties = dict(given) if isinstance(given, dict) else {}
+    words = descriptions()
+    properties["apiVersion"] = {"type": "string", "description": words["*.apiVersion"]}
+    properties["kind"] = {"type": "string", "description": words["*.kind"]}
+    metadata = {"$ref": ref + types()["ObjectMeta"].definition}
+    properties["metadata"] = {"allOf": [metadata]} if ref == _V3 else metadata
+    return {**schema, "properties": properties, "x-kubernetes-group-version-kind": [gvk]}
+
+
+# -- paths -----------------------------------------------------------------------------------------------
+
+
+def _paths(resources: Iterable[Resource], *, v3: bool) -> dict[str, Any]:
+    """Collection and item paths with the options of each verb: clients look here for what is supported."""
+    paths: dict[str, Any] = {}
+    for resource in resources:
+        kind = resource.kind
+        prefix = f"/apis/{resource.api_version}" if kind.group else f"/api/{resource.version}"
+        middle = "/namespaces/{namespace}" if kind.namespaced else ""
+        collection = f"{prefix}{middle}/{kind.plural}"
+        gvk = {"group": kind.group, "version": resource.version, "kind": kind.kind}
+        paths[collection] = {verb: _operation(resource, verb, gvk, v3=v3, many=True) for verb in ("get", "post")}
+        paths[collection + "/{name}"] = {
+            verb: _operation(resource, verb, gvk, v3=v3, many=False) for verb in ("get", "put", "patch", "delete")
+        }
+    return paths
+
+
+def _operation(resource: Resource, verb: str, gvk: Mapping[str, str], *, v3: bool, many: bool) -> dict[str, Any]:
+    action = "list" if many and verb == "get" else _ACTIONS[verb]
+    kind = resource.kind
+    parameters: list[dict[str, Any]] = []
+    for name in _QUERY[verb]:
+        parameter: dict[str, Any] = {"name": name, "in": "query"}
+        parameter |= {"schema": {"type": "string"}} if v3 else {"type": "string"}
+        parameters.append(parameter)
+    operation: dict[str, Any] = {
+        "operationId": f"{action}{resource.version.capitalize()}{kind.kind}",
+        "parameters": parameters,
+        "responses": {"200": {"description": "OK"}},
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": dict(gvk),
+    }
+    if verb == "patch":
+        if v3:
+            operation["requestBody"] = {"content": {name: {"schema": {"type": "object"}} for name in _PATCHES}}
+        else:
+            operation["consumes"] = list(_PATCHES)
+    return operation

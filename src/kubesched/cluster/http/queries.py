@@ -1,0 +1,128 @@
+"""The query string of a request, read and checked as the API server checks its option objects.
+
+Caller: the verb modules. A wrong value is 400, a forbidden combination 422, in upstream's words.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import parse_qsl
+
+from ...api.wire import ApiError
+
+__all__ = ["Query"]
+
+_TRUE: Final = frozenset({"1", "t", "true", "True", "TRUE", "T"})
+_FALSE: Final = frozenset({"0", "f", "false", "False", "FALSE", "F", ""})
+_VALIDATIONS: Final = ("Ignore", "Strict", "Warn")
+MAX_MANAGER: Final = 128
+
+
+class Query:
+    """The parameters of one request; of a repeated one the first counts."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, text: str = "") -> None:
+        self._values: dict[str, str] = {}
+        if text:
+            try:
+                pairs = parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=256)
+            except ValueError as error:
+                raise ApiError.bad_request(f"the query cannot be read: {error}") from None
+            for key, value in pairs:
+                self._values.setdefault(key, value)
+
+    def text(self, name: str, default: str = "") -> str:
+        return self._values.get(name, default)
+
+    def has(self, name: str) -> bool:
+        return name in self._values
+
+    def flag(self, name: str) -> bool:
+        """A boolean, false when absent; anything but true or false is 400. A bare name means true."""
+        if name not in self._values:
+            return False
+        value = self._values[name]
+        if value in _TRUE or (not value and name == "watch"):
+            return True
+        if value in _FALSE:
+            return False
+        raise ApiError.bad_request(f'strconv.ParseBool: parsing "{value}": invalid syntax in parameter {name}')
+
+    def number(self, name: str) -> int | None:
+        """An integer, None when absent; anything else is 400."""
+        value = self._values.get(name, "")
+        if not value:
+            return None
+        if not (value.isascii() and value.lstrip("-").isdigit() and len(value) < 19 and value.count("-") <= 1):
+            raise ApiError.bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax in parameter {name}')
+        return int(value)
+
+    # -- options of several verbs ------------------------------------------------------------------------
+
+    def dry_run(self, options: str) -> bool:
+        """``dryRun=All``; ``options`` names the option kind in the error."""
+        value = self._values.get("dryRun", "")
+        if value not in ("", "All"):
+            raise _invalid(options, "dryRun", f'Unsupported value: "{value}": supported values: "All"')
+        return bool(value)
+
+    def field_validation(self, options: str) -> str:
+        value = self._values.get("fieldValidation", "")
+        if value and value not in _VALIDATIONS:
+            texts = ", ".join(f'"{item}"' for item in ("", *_VALIDATIONS))
+            raise _invalid(options, "fieldValidation", f'Unsupported value: "{value}": supported values: {texts}')
+        return value or "Warn"
+
+    def field_manager(self, options: str) -> str:
+        value = self._values.get("fieldManager", "")
+        if len(value) > MAX_MANAGER:
+            raise _invalid(options, "fieldManager", f"Too long: may not be more than {MAX_MANAGER} bytes")
+        if not value.isprintable():
+            raise _invalid(
+                options, "fieldManager", f"Invalid value: {value!r}: should only contain printable characters"
+            )
+        return value
+
+    def check_list(self, *, watch: bool) -> None:
+        """What may not be combined in a list or watch (upstream ``ValidateListOptions``)."""
+        match = self.text("resourceVersionMatch")
+        version, token = self.text("resourceVersion"), self.text("continue")
+        options = "ListOptions"
+        if self.has("sendInitialEvents"):
+            if not watch:
+                raise _invalid(options, "sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list")
+            if match != "NotOlderThan":
+                why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+                raise _invalid(options, "resourceVersionMatch", why)
+            return
+        if not match:
+            if token and version not in ("", "0"):
+                raise ApiError.bad_request("specifying resource version is not allowed when using continue")
+            return
+        if watch:
+            why = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            raise _invalid(options, "resourceVersionMatch", why)
+        if not version:
+            why = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+            raise _invalid(options, "resourceVersionMatch", why)
+        if token:
+            why = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
+            raise _invalid(options, "resourceVersionMatch", why)
+        if match not in ("Exact", "NotOlderThan"):
+            texts = '"", "Exact", "NotOlderThan"'
+            raise _invalid(options, "resourceVersionMatch", f'Unsupported value: "{match}": supported values: {texts}')
+        if match == "Exact" and version == "0":
+            why = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            raise _invalid(options, "resourceVersionMatch", why)
+
+
+def _invalid(options: str, field: str, message: str) -> ApiError:
+    reason = "FieldValueForbidden" if message.startswith("Forbidden") else "FieldValueNotSupported"
+    details = {
+        "group": "meta.k8s.io",
+        "kind": options,
+        "causes": [{"reason": reason, "message": message, "field": field}],
+    }
+    return ApiError(422, "Invalid", f'{options}.meta.k8s.io "" is invalid: {field}: {message}', details)

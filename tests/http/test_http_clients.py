@@ -1,0 +1,99 @@
+"""Two client libraries, as their users use them: list, watch, create, patch, delete, bind."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from http_thread import cluster
+from http_world import a_deployment, a_pod
+
+from kubesched.cluster.http import write_kubeconfig
+
+
+def _wait(condition: Any) -> None:
+    for _ in range(200):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it did not come about")
+
+
+def test_the_official_client(tmp_path: Path) -> None:
+    kubernetes = pytest.importorskip("kubernetes", reason="the official client is not installed")
+    with cluster(token="secret") as server:
+        path = write_kubeconfig(tmp_path / "config", server.url, token="secret")
+        with kubernetes.config.new_client_from_config(str(path)) as client:
+            core, apps = kubernetes.client.CoreV1Api(client), kubernetes.client.AppsV1Api(client)
+            assert [node.metadata.name for node in core.list_node().items] == ["n0", "n1"]
+            seen: list[tuple[str, str]] = []
+
+            def follow() -> None:
+                watch = kubernetes.watch.Watch()
+                for event in watch.stream(core.list_namespaced_pod, "default", timeout_seconds=10):
+                    seen.append((event["type"], event["object"].metadata.name))
+                    if event["type"] == "DELETED":
+                        watch.stop()
+
+            watcher = threading.Thread(target=follow)
+            watcher.start()
+            created = core.create_namespaced_pod("default", a_pod(labels={"a": "b"}))
+            assert created.status.phase == "Pending"
+            _wait(lambda: core.read_namespaced_pod("p", "default").status.phase == "Running")
+            patched = core.patch_namespaced_pod("p", "default", {"metadata": {"labels": {"c": "d"}}})
+            assert patched.metadata.labels == {"a": "b", "c": "d"}
+            page = core.list_namespaced_pod("default", limit=1, label_selector="c=d")
+            assert [item.metadata.name for item in page.items] == ["p"]
+            with pytest.raises(kubernetes.client.ApiException) as caught:
+                core.create_namespaced_pod("default", a_pod())
+            assert caught.value.status == 409
+            core.delete_namespaced_pod("p", "default", grace_period_seconds=0)
+            watcher.join(10)
+            assert (seen[0], seen[-1]) == (("ADDED", "p"), ("DELETED", "p"))
+            apps.create_namespaced_deployment("default", a_deployment(replicas=2))
+            assert apps.read_namespaced_deployment_scale("web", "default").spec.replicas == 2
+            apps.patch_namespaced_deployment_scale("web", "default", {"spec": {"replicas": 3}})
+            assert apps.read_namespaced_deployment("web", "default").spec.replicas == 3
+            review = kubernetes.client.V1SelfSubjectAccessReview(spec=kubernetes.client.V1SelfSubjectAccessReviewSpec())
+            answer = kubernetes.client.AuthorizationV1Api(client).create_self_subject_access_review(review)
+            assert answer.status.allowed is True
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_lightkube(tmp_path: Path) -> None:
+    lightkube = pytest.importorskip("lightkube", reason="lightkube is not installed")
+    core = pytest.importorskip("lightkube.resources.core_v1")
+    errors = pytest.importorskip("lightkube.core.exceptions")
+    with cluster() as server, contextlib.ExitStack() as resources:
+        path = write_kubeconfig(tmp_path / "config", server.url)
+        client = lightkube.Client(config=lightkube.KubeConfig.from_file(str(path)), field_manager="lightkube")
+        resources.callback(client.close)
+        assert [node.metadata.name for node in client.list(core.Node)] == ["n0", "n1"]
+        created = client.create(core.Pod.from_dict(a_pod(labels={"a": "b"})))
+        events = []
+        with contextlib.closing(client.watch(core.Pod, resource_version=created.metadata.resourceVersion)) as stream:
+            for operation, pod in stream:
+                events.append(operation)
+                if pod.status.phase == "Running":
+                    break
+        assert set(events) == {"MODIFIED"}
+        client.patch(core.Pod, "p", {"metadata": {"labels": {"c": "d"}}})
+        config = core.ConfigMap.from_dict(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "c", "namespace": "default"},
+                "data": {"a": "1"},
+            }
+        )
+        assert client.apply(config).data == {"a": "1"}
+        config.data = {"b": "2"}
+        assert client.apply(config).data == {"b": "2"}
+        client.delete(core.Pod, "p", grace_period=0)
+        with pytest.raises(errors.ApiError) as caught:
+            client.get(core.Pod, "p")
+        assert caught.value.status.code == 404

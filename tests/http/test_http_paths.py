@@ -1,0 +1,208 @@
+"""Paths, verbs, health, discovery and OpenAPI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from http_world import PODS, Api, a_definition, a_node, a_pod, run, served
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+REFUSED: list[tuple[str, str, str, int, str]] = [
+    ("a resource that does not exist", "GET", "/api/v1/frogs", 404, "NotFound"),
+    ("a group that does not exist", "GET", "/apis/frogs/v1/frogs", 404, "NotFound"),
+    ("a version that does not exist", "GET", "/apis/apps/v9/deployments", 404, "NotFound"),
+    ("a path outside the API", "GET", "/frogs", 404, "NotFound"),
+    ("a pod that does not exist", "GET", f"{PODS}/frog", 404, "NotFound"),
+    ("a subresource that does not exist", "GET", f"{PODS}/p/frog", 404, "NotFound"),
+    ("a path below a subresource", "GET", f"{PODS}/p/status/frog", 404, "NotFound"),
+    ("a node in a namespace", "GET", "/api/v1/namespaces/default/nodes", 404, "NotFound"),
+    ("a pod without its namespace", "GET", "/api/v1/pods/p", 404, "NotFound"),
+    ("an empty path segment", "GET", "/api/v1//pods", 404, "NotFound"),
+    ("PUT on a collection", "PUT", PODS, 405, "MethodNotAllowed"),
+    ("POST on an object", "POST", f"{PODS}/p", 405, "MethodNotAllowed"),
+    ("POST of pods for all namespaces", "POST", "/api/v1/pods", 405, "MethodNotAllowed"),
+    ("DELETE of a status", "DELETE", f"{PODS}/p/status", 405, "MethodNotAllowed"),
+    ("GET of a binding", "GET", f"{PODS}/p/binding", 405, "MethodNotAllowed"),
+    ("POST on the version", "POST", "/version", 405, "MethodNotAllowed"),
+    ("a log of a pod without a node", "GET", f"{PODS}/p/log", 400, "BadRequest"),
+    ("exec into a pod without a node", "POST", f"{PODS}/p/exec", 400, "BadRequest"),
+    ("GET of a review", "GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", 405, "MethodNotAllowed"),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "reason"), [case[1:] for case in REFUSED], ids=[c[0] for c in REFUSED]
+)
+def test_what_does_not_exist_is_refused_with_a_status(method: str, path: str, code: int, reason: str) -> None:
+    async def main() -> None:
+        async with served() as api:
+            await api.post(PODS, a_pod())
+            answer = await api(method, path)
+            assert (answer.status, answer.data["kind"], answer.data["code"]) == (code, "Status", code)
+            assert answer.reason == reason
+
+    run(main())
+
+
+def test_a_pod_on_a_node_has_no_log_because_it_is_hollow() -> None:
+    async def main() -> None:
+        async with served() as api:
+            await api.post(PODS, a_pod())
+            target = {"target": {"kind": "Node", "name": "n1"}}
+            assert (await api.post(f"{PODS}/p/binding", target)).status == 201
+            for subresource in ("log", "exec", "attach", "portforward"):
+                answer = await api.get(f"{PODS}/p/{subresource}")
+                assert (answer.status, answer.reason) == (501, "NotImplemented")
+
+    run(main())
+
+
+HEALTH = [
+    ("/healthz", {}, "ok"),
+    ("/livez", {}, "ok"),
+    ("/readyz", {}, "ok"),
+    ("/readyz/ping", {}, "ok"),
+    ("/livez", {"verbose": ""}, "[+]ping ok\n[+]store ok\nlivez check passed\n"),
+    ("/livez", {"verbose": "", "exclude": "store"}, "[+]ping ok\n[+]store excluded: ok\nlivez check passed\n"),
+]
+
+
+@pytest.mark.parametrize(("path", "query", "text"), HEALTH)
+def test_health(path: str, query: dict[str, str], text: str) -> None:
+    async def main() -> None:
+        async with served() as api:
+            answer = await api.get(path, **query)
+            assert (answer.status, answer.raw.decode()) == (200, text)
+
+    run(main())
+
+
+async def _documents(api: Api, *paths: str, **options: Any) -> list[Any]:
+    return [(await api.get(path, **options)).data for path in paths]
+
+
+def test_discovery_in_the_old_form() -> None:
+    async def main() -> None:
+        async with served() as api:
+            version, core, groups, group, apps = await _documents(
+                api, "/version", "/api", "/apis", "/apis/scheduling.k8s.io", "/apis/apps/v1"
+            )
+            assert version["major"] == "1"
+            assert version["minor"] == "36"
+            assert core["versions"] == ["v1"]
+            names = [item["name"] for item in groups["groups"]]
+            assert {"apps", "batch", "resource.k8s.io", "authorization.k8s.io"} <= set(names)
+            assert group["preferredVersion"]["version"] == "v1"
+            assert [item["version"] for item in group["versions"]] == ["v1", "v1alpha2"]
+            found = {item["name"]: item for item in apps["resources"]}
+            assert found["deployments"]["shortNames"] == ["deploy"]
+            assert found["deployments/scale"]["group"] == "autoscaling"
+            assert "watch" in found["deployments"]["verbs"]
+
+    run(main())
+
+
+def test_aggregated_discovery_says_the_same_and_names_its_type() -> None:
+    async def main() -> None:
+        async with served() as api:
+            for path in ("/api", "/apis"):
+                answer = await api.get(path, accept=AGGREGATED)
+                assert answer.headers["Content-Type"].endswith("as=APIGroupDiscoveryList")
+                for item in answer.data["items"]:
+                    for version in item["versions"]:
+                        group = item["metadata"].get("name", "")
+                        prefix = f"/apis/{group}" if group else "/api"
+                        plain = (await api.get(f"{prefix}/{version['version']}")).data
+                        want = {entry["name"] for entry in plain["resources"] if "/" not in entry["name"]}
+                        assert {entry["resource"] for entry in version["resources"]} == want
+
+    run(main())
+
+
+def test_openapi_v3_has_a_document_for_every_group_version_and_resolves_its_references() -> None:
+    async def main() -> None:
+        async with served() as api:
+            await api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", a_definition())
+            index = (await api.get("/openapi/v3")).data["paths"]
+            assert {"api/v1", "apis/apps/v1", "apis/example.com/v1"} <= set(index)
+            for entry in index.values():
+                document = (await api.get(entry["serverRelativeURL"].split("?")[0])).data
+                schemas = document["components"]["schemas"]
+                for ref in _references(document):
+                    assert ref.removeprefix("#/components/schemas/") in schemas
+            pods = (await api.get("/openapi/v3/api/v1")).data
+            kinds = pods["components"]["schemas"]["io.k8s.api.core.v1.Pod"]["x-kubernetes-group-version-kind"]
+            assert kinds == [{"group": "", "version": "v1", "kind": "Pod"}]
+            patch = pods["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
+            assert {"dryRun", "fieldValidation"} <= {item["name"] for item in patch["parameters"]}
+            spec = pods["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]["properties"]
+            assert all(spec[name].get("description") for name in ("tolerations", "affinity", "schedulerName"))
+
+    run(main())
+
+
+def test_openapi_v2_in_json_and_protobuf() -> None:
+    async def main() -> None:
+        async with served() as api:
+            document = (await api.get("/openapi/v2")).data
+            assert document["swagger"] == "2.0"
+            for ref in _references(document):
+                assert ref.removeprefix("#/definitions/") in document["definitions"]
+            protobuf = await api.get("/openapi/v2", accept="application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+            assert protobuf.status == 200
+            # Field 1 (swagger) is the text 2.0, and every definition is named in what follows.
+            assert protobuf.raw.startswith(b"\x0a\x032.0")
+            assert all(name.encode() in protobuf.raw for name in document["definitions"])
+
+    run(main())
+
+
+def _references(data: Any) -> list[str]:
+    if isinstance(data, dict):
+        found = [data["$ref"]] if isinstance(data.get("$ref"), str) else []
+        return found + [ref for value in data.values() for ref in _references(value)]
+    return [ref for value in data for ref in _references(value)] if isinstance(data, list) else []
+
+
+REVIEWS = [
+    ("selfsubjectaccessreviews", "SelfSubjectAccessReview", {"resourceAttributes": {"verb": "get"}}, "allowed", True),
+    ("subjectaccessreviews", "SubjectAccessReview", {"user": "u"}, "allowed", True),
+    ("selfsubjectrulesreviews", "SelfSubjectRulesReview", {"namespace": "default"}, "incomplete", False),
+]
+
+
+@pytest.mark.parametrize(("plural", "kind", "spec", "field", "value"), REVIEWS)
+def test_access_reviews_allow_everything(plural: str, kind: str, spec: Any, field: str, value: bool) -> None:
+    async def main() -> None:
+        async with served() as api:
+            answer = await api.post(f"/apis/authorization.k8s.io/v1/{plural}", {"kind": kind, "spec": spec})
+            assert answer.status == 201
+            assert answer.data["status"][field] is value
+            assert answer.data["spec"] == spec
+
+    run(main())
+
+
+def test_token_reviews_know_the_token_of_the_server() -> None:
+    async def main() -> None:
+        async with served(token="secret") as api:
+            headers = {"Authorization": "Bearer secret"}
+            path = "/apis/authentication.k8s.io/v1/tokenreviews"
+            for token, good in (("secret", True), ("other", None)):
+                answer = await api.post(path, {"spec": {"token": token}}, headers=headers)
+                assert answer.data["status"].get("authenticated") is good
+
+    run(main())
+
+
+@pytest.mark.parametrize("path", ["/api/v1/nodes/n1", "/api/v1/nodes", "/api/v1/watch/nodes"])
+def test_cluster_scoped_paths(path: str) -> None:
+    async def main() -> None:
+        async with served() as api:
+            assert (await api.post("/api/v1/nodes", a_node())).status == 201
+            answer = await api.get(path, **({"timeoutSeconds": 1} if "watch" in path else {}))
+            assert answer.status == 200
+            assert b'"n1"' in answer.raw
+
+    run(main())

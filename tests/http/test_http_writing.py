@@ -1,0 +1,409 @@
+"""Create, update, patch, delete, binding, eviction, bodies and their checks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from http_world import (
+    APPLY,
+    DEPLOYMENTS,
+    JSON_PATCH,
+    MERGE,
+    PODS,
+    STRATEGIC,
+    Api,
+    a_definition,
+    a_deployment,
+    a_node,
+    a_pod,
+    run,
+    served,
+)
+
+from kubesched.api import kinds
+
+PODS_KIND = kinds.PODS
+UNKNOWN = {**a_pod(), "spec": {"containers": [{"name": "c", "image": "i", "comand": ["x"]}], "frogs": 1}}
+VALIDATIONS: list[tuple[str, dict[str, Any], int, int]] = [
+    ("warned of by default", {}, 201, 2),
+    ("warned of when asked", {"fieldValidation": "Warn"}, 201, 2),
+    ("ignored", {"fieldValidation": "Ignore"}, 201, 0),
+    ("refused when strict", {"fieldValidation": "Strict"}, 400, 0),
+    ("an unknown wish", {"fieldValidation": "Frog"}, 422, 0),
+]
+
+
+@pytest.mark.parametrize(("query", "status", "warnings"), [c[1:] for c in VALIDATIONS], ids=[c[0] for c in VALIDATIONS])
+def test_unknown_fields(query: dict[str, Any], status: int, warnings: int) -> None:
+    async def main() -> None:
+        async with served() as api:
+            answer = await api.post(PODS, UNKNOWN, **query)
+            assert (answer.status, len(answer.warnings)) == (status, warnings)
+            if warnings:
+                assert answer.warnings[0] == '299 - "unknown field \\"spec.containers[0].comand\\""'
+            if query.get("fieldValidation") == "Strict":
+                assert 'strict decoding error: unknown field "spec.containers[0].comand"' in answer.message
+
+    run(main())
+
+
+BODIES: list[tuple[str, bytes, str, int, str]] = [
+    ("JSON cut short", b'{"kind": "Pod",\n "metadata": ', "application/json", 400, "json parse error"),
+    ("JSON with an error on line 2", b'{"kind": "Pod",\n  frog}', "application/json", 400, "line 2, column"),
+    ("nothing", b"", "application/json", 400, "empty"),
+    ("a list", b"[]", "application/json", 400, "object"),
+    ("a number", b"7", "application/json", 400, "object"),
+    ("another kind", b'{"kind":"Node","apiVersion":"v1"}', "application/json", 400, "cannot be handled as a Pod"),
+    ("metadata that is no object", b'{"metadata": 3}', "application/json", 400, "metadata"),
+    ("bad YAML", b"a: [1\nb: }", "application/yaml", 400, "yaml"),
+    ("YAML that grows", b"a: &a [x,x,x,x,x,x,x,x]\n" + b"".join(b"%c: &%c [%s]\n" % (98 + i, 98 + i, b",".join([b"*%c" % (97 + i)] * 9)) for i in range(8)), "application/yaml", 400, "too large"),
+    ("deep nesting", b"[" * 5000 + b"]" * 5000, "application/json", 400, ""),
+    ("a body that is too large", b'{"a":"' + b"x" * (3 * 1024 * 1024) + b'"}', "application/json", 413, "too large"),
+    ("another media type", b"<pod/>", "text/xml", 415, "media types"),
+    ("broken protobuf", b"k8s\0\x0a\x7f", "application/vnd.kubernetes.protobuf", 400, "protobuf"),
+    ("no protobuf at all", b"{}", "application/vnd.kubernetes.protobuf", 400, "magic"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("raw", "kind", "status", "text"), [case[1:] for case in BODIES], ids=[c[0] for c in BODIES])
+def test_bodies_that_cannot_be_read(raw: bytes, kind: str, status: int, text: str) -> None:
+    async def main() -> None:
+        async with served() as api:
+            answer = await api("POST", PODS, raw=raw, type=kind)
+            assert answer.status == status
+            assert text in answer.message
+
+    run(main())
+
+
+def test_yaml_bodies_and_keys_that_come_twice() -> None:
+    async def main() -> None:
+        async with served() as api:
+            text = b"apiVersion: v1\nkind: Pod\nmetadata: {name: y}\nspec:\n  containers: [{name: c, image: i}]\n  nodeSelector: {a: b, a: c}\n"
+            answer = await api("POST", PODS, raw=text, type="application/yaml")
+            assert answer.status == 201
+            assert answer.warnings == ['299 - "duplicate field \\"spec.nodeSelector.a\\""']
+            twice = b'{"metadata":{"name":"j","name":"k"},"spec":{"containers":[{"name":"c","image":"i"}]}}'
+            assert (await api("POST", PODS, raw=twice, type="application/json")).warnings == [
+                '299 - "duplicate field \\"metadata.name\\""'
+            ]
+            strict = await api("POST", PODS, raw=twice, type="application/json", fieldValidation="Strict")
+            assert strict.status == 400
+
+    run(main())
+
+
+def test_dry_runs_change_nothing() -> None:
+    async def main() -> None:
+        async with served() as api:
+            live = (await api.post(PODS, a_pod("a"))).data
+            live["metadata"]["labels"] = {"x": "y"}
+            before = api.store.resource_version
+            all_ = {"dryRun": "All"}
+            answers = [
+                await api.post(PODS, a_pod("b"), **all_),
+                await api.put(f"{PODS}/a", live, **all_),
+                await api.patch(f"{PODS}/a", {"metadata": {"labels": {"x": "y"}}}, **all_),
+                await api.apply(f"{PODS}/a", a_pod("a"), **all_),
+                await api.post(f"{PODS}/a/binding", {"target": {"name": "n"}}, **all_),
+                await api.post(f"{PODS}/a/eviction", {}, **all_),
+                await api.delete(f"{PODS}/a", **all_),
+                await api.delete(PODS, **all_),
+            ]
+            assert [answer.status for answer in answers] == [201, 200, 200, 200, 201, 201, 200, 200]
+            assert api.store.resource_version == before
+            assert (await api.post(PODS, a_pod("b"), dryRun="Some")).status == 422
+
+    run(main())
+
+
+def test_two_clients_race_for_one_object_and_one_is_told() -> None:
+    async def main() -> None:
+        async with served() as api:
+            body = (await api.post(DEPLOYMENTS, a_deployment())).data
+            bodies = [{**body, "spec": {**body["spec"], "replicas": replicas}} for replicas in (5, 6)]
+            answers = await asyncio.gather(*(api.put(f"{DEPLOYMENTS}/web", one) for one in bodies))
+            assert sorted(answer.status for answer in answers) == [200, 409]
+            loser = next(answer for answer in answers if answer.status == 409)
+            assert (loser.reason, loser.data["details"]["name"]) == ("Conflict", "web")
+
+    run(main())
+
+
+def test_created_twice() -> None:
+    async def main() -> None:
+        async with served() as api:
+            answers = await asyncio.gather(*(api.post(PODS, a_pod()) for _ in range(2)))
+            assert sorted(answer.status for answer in answers) == [201, 409]
+            assert {answer.reason for answer in answers if answer.status == 409} == {"AlreadyExists"}
+
+    run(main())
+
+
+PATCHES: list[tuple[str, Any, str, int, Any]] = [
+    ("merge", {"metadata": {"labels": {"a": "b"}}}, MERGE, 200, {"a": "b"}),
+    ("strategic", {"metadata": {"labels": {"a": "c"}}}, STRATEGIC, 200, {"a": "c"}),
+    ("json", [{"op": "add", "path": "/metadata/labels", "value": {"d": "e"}}], JSON_PATCH, 200, {"d": "e"}),
+    ("a failed test", [{"op": "test", "path": "/kind", "value": "Frog"}], JSON_PATCH, 422, None),
+    ("no list", {"op": "add"}, JSON_PATCH, 400, None),
+    ("no object", [1], MERGE, 400, None),
+    ("another name", {"metadata": {"name": "q"}}, MERGE, 400, None),
+    ("another type", {}, "application/json", 415, None),
+    ("too many operations", [{"op": "test", "path": "/kind", "value": "Pod"}] * 10_001, JSON_PATCH, 413, None),
+]
+
+
+@pytest.mark.parametrize(("body", "kind", "status", "labels"), [c[1:] for c in PATCHES], ids=[c[0] for c in PATCHES])
+def test_patches(body: Any, kind: str, status: int, labels: Any) -> None:
+    async def main() -> None:
+        async with served() as api:
+            await api.post(PODS, a_pod())
+            answer = await api.patch(f"{PODS}/p", body, type=kind)
+            assert answer.status == status, answer.raw
+            if labels is not None:
+                assert answer.data["metadata"]["labels"] == labels
+
+    run(main())
+
+
+def test_force_is_for_apply_only() -> None:
+    async def main() -> None:
+        async with served() as api:
+            await api.post(PODS, a_pod())
+            assert (await api.patch(f"{PODS}/p", {}, force="true")).status == 422
+
+    run(main())
+
+
+def test_binding_sets_the_node_once() -> None:
+    async def main() -> None:
+        async with served() as api:
+            pod = (await api.post(PODS, a_pod())).data
+            body = {"metadata": {"name": "p", "uid": pod["metadata"]["uid"]}, "target": {"kind": "Node", "name": "n"}}
+            wrong = {**body, "metadata": {"uid": "other"}}
+            assert (await api.post(f"{PODS}/p/binding", wrong)).status == 409
+            answer = await api.post(f"{PODS}/p/binding", body)
+            assert (answer.status, answer.data["status"]) == (201, "Success")
+            again = await api.post("/api/v1/namespaces/default/bindings", body)
+            assert (again.status, again.data["details"]["kind"]) == (409, "pods/binding")
+            assert (await api.get(f"{PODS}/p")).data["spec"]["nodeName"] == "n"
+            wrongs: list[Any] = [
+                {"target": 3},
+                {"target": {"kind": "Frog", "name": "x"}},
+                {"metadata": {"annotations": 3}},
+                [],
+            ]
+            for bad in wrongs:
+                assert 400 <= (await api.post(f"{PODS}/p/binding", bad)).status < 500
+
+    run(main())
+
+
+def test_eviction_asks_the_budget() -> None:
+    async def main() -> None:
+        async with served() as api:
+            await api.post(PODS, a_pod(labels={"a": "b"}))
+            await api.post(f"{PODS}/p/binding", {"target": {"name": "n"}})
+            await api.patch(f"{PODS}/p/status", {"status": {"phase": "Running"}})
+            budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+            spec = {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}
+            await api.post(budgets, {"metadata": {"name": "b"}, "spec": spec})
+            body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+            answer = await api.post(f"{PODS}/p/eviction", body)
+            assert (answer.status, answer.data["details"]["causes"][0]["reason"]) == (429, "DisruptionBudget")
+            await api.delete(f"{budgets}/b")
+            assert (await api.post(f"{PODS}/p/eviction", body)).status == 201
+            assert "deletionTimestamp" in (await api.get(f"{PODS}/p")).data["metadata"]
+
+    run(main())
+
+
+DELETIONS: list[tuple[str, dict[str, Any] | None, dict[str, Any], int]] = [
+    ("plain", None, {}, 200),
+    ("options in the body", {"kind": "DeleteOptions", "gracePeriodSeconds": 0}, {}, 200),
+    ("options in the query", None, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}, 200),
+    ("another UID", {"preconditions": {"uid": "x"}}, {}, 409),
+    ("another version", {"preconditions": {"resourceVersion": "1"}}, {}, 409),
+    ("an unknown policy", {"propagationPolicy": "Frog"}, {}, 422),
+    ("two policies", {"propagationPolicy": "Orphan", "orphanDependents": True}, {}, 422),
+    ("a grace period that is no number", {"gracePeriodSeconds": "x"}, {}, 400),
+    ("another kind of options", {"kind": "Pod"}, {}, 400),
+]
+
+
+@pytest.mark.parametrize(("body", "query", "status"), [c[1:] for c in DELETIONS], ids=[c[0] for c in DELETIONS])
+def test_delete(body: Any, query: dict[str, Any], status: int) -> None:
+    async def main() -> None:
+        async with served() as api:
+            await api.post(DEPLOYMENTS, a_deployment())
+            answer = await api("DELETE", f"{DEPLOYMENTS}/web", body, **query)
+            assert answer.status == status
+            if status == 200:
+                assert (answer.data["kind"], answer.data["details"]["kind"]) == ("Status", "deployments")
+                assert (await api.get(f"{DEPLOYMENTS}/web")).status == 404
+
+    run(main())
+
+
+def test_a_pod_on_a_node_lingers_and_one_without_goes() -> None:
+    async def main() -> None:
+        async with served() as api:
+            await api.post(PODS, a_pod("here"))
+            await api.post(PODS, a_pod("there"))
+            await api.post(f"{PODS}/there/binding", {"target": {"name": "n"}})
+            for name, lingers in (("here", False), ("there", True)):
+                answer = await api.delete(f"{PODS}/{name}")
+                assert (answer.data["kind"], "deletionTimestamp" in answer.data["metadata"]) == ("Pod", lingers)
+                assert (await api.get(f"{PODS}/{name}")).status == (200 if lingers else 404)
+
+    run(main())
+
+
+def test_delete_a_collection_by_its_labels() -> None:
+    async def main() -> None:
+        async with served() as api:
+            for name, label in (("a", "x"), ("b", "x"), ("c", "y")):
+                await api.post(PODS, a_pod(name, labels={"l": label}))
+            answer = await api.delete(PODS, labelSelector="l=x")
+            assert [item["metadata"]["name"] for item in answer.data["items"]] == ["a", "b"]
+            assert len((await api.get(PODS)).data["items"]) == 1
+
+    run(main())
+
+
+def test_statuses_are_written_through_their_subresource_only() -> None:
+    async def main() -> None:
+        async with served() as api:
+            await api.post("/api/v1/nodes", a_node())
+            status = {"status": {"phase": "Running"}}
+            node = (await api.patch("/api/v1/nodes/n1", status)).data
+            assert "phase" not in node["status"]
+            node["status"]["phase"] = "Running"
+            assert (await api.put("/api/v1/nodes/n1/status", node)).data["status"]["phase"] == "Running"
+
+    run(main())
+
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
+
+
+def _widget(name: str = "w", **more: Any) -> dict[str, Any]:
+    body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": 3}}
+    return {**body, **more}
+
+
+async def _define(api: Api, **version: Any) -> None:
+    assert (await api.post(DEFINITIONS, a_definition(**version))).status == 201
+
+
+def test_custom_resources_are_stored_and_served_as_soon_as_they_are_defined() -> None:
+    async def main() -> None:
+        async with served() as api:
+            assert (await api.get(WIDGETS)).status == 404
+            await _define(api, additionalPrinterColumns=[{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}])
+            conditions = (await api.get(f"{DEFINITIONS}/widgets.example.com")).data["status"]["conditions"]
+            assert {item["type"]: item["status"] for item in conditions}["Established"] == "True"
+            answer = await api.post(WIDGETS, _widget(status={"kept": True}))
+            assert (answer.status, answer.data["status"]) == (201, {"kept": True})
+            table = (await api.get(WIDGETS, accept="application/json;as=Table;v=v1;g=meta.k8s.io")).data
+            assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Size"]
+            assert table["rows"][0]["cells"] == ["w", 3]
+            other = (await api.get(WIDGETS.replace("/v1/", "/v1beta1/") + "/w")).data
+            assert other["apiVersion"] == "example.com/v1beta1"
+            assert (await api.patch(f"{WIDGETS}/w", {}, type=STRATEGIC)).status == 415
+            strict = await api.post(WIDGETS, _widget("x", spec={"sice": 1}), fieldValidation="Strict")
+            assert (strict.status, 'unknown field "spec.sice"' in strict.message) == (400, True)
+            await api.delete(f"{DEFINITIONS}/widgets.example.com")
+            assert (await api.get(WIDGETS)).status == 404
+            await _define(api)
+            assert (await api.get(WIDGETS)).data["items"] == []
+
+    run(main())
+
+
+def test_subresources_of_custom_resources() -> None:
+    async def main() -> None:
+        async with served() as api:
+            scale = {"specReplicasPath": ".spec.count", "statusReplicasPath": ".status.count"}
+            await _define(api, subresources={"status": {}, "scale": scale})
+            created = (await api.post(WIDGETS, _widget(status={"gone": True}))).data
+            assert "status" not in created
+            changed = await api.patch(f"{WIDGETS}/w/status", {"status": {"count": 2}, "spec": {"size": 9}})
+            assert (changed.data["status"], changed.data["spec"]) == ({"count": 2}, {"size": 3})
+            assert (await api.patch(f"{WIDGETS}/w", {"status": {"count": 9}})).data["status"] == {"count": 2}
+            assert (await api.patch(f"{WIDGETS}/w/scale", {"spec": {"replicas": 4}})).status == 200
+            found = (await api.get(f"{WIDGETS}/w/scale")).data
+            assert (found["spec"], found["status"]) == ({"replicas": 4}, {"replicas": 2})
+
+    run(main())
+
+
+BAD_DEFINITIONS: list[tuple[str, dict[str, Any], str]] = [
+    ("another name", {"metadata": {"name": "frogs.example.com"}}, "metadata.name"),
+    ("no group", {"spec": {**a_definition()["spec"], "group": ""}}, "spec.group"),
+    ("no versions", {"spec": {**a_definition()["spec"], "versions": []}}, "spec.versions"),
+    ("no scope", {"spec": {**a_definition()["spec"], "scope": "Frog"}}, "spec.scope"),
+    ("no spec", {"spec": 3}, "spec.group"),
+]
+
+
+@pytest.mark.parametrize(("change", "field"), [c[1:] for c in BAD_DEFINITIONS], ids=[c[0] for c in BAD_DEFINITIONS])
+def test_definitions_that_cannot_be_served(change: dict[str, Any], field: str) -> None:
+    async def main() -> None:
+        async with served() as api:
+            answer = await api.post(DEFINITIONS, {**a_definition(), **change})
+            assert answer.status == 422
+            assert field in [cause["field"] for cause in answer.data["details"]["causes"]]
+
+    run(main())
+
+
+def test_apply_needs_a_manager_and_the_object_it_names() -> None:
+    async def main() -> None:
+        async with served() as api:
+            for path, body, query, status in (
+                (f"{PODS}/p", a_pod(), {}, 422),
+                (f"{PODS}/p", a_pod("q"), {"fieldManager": "m"}, 400),
+                (f"{PODS}/p", {**a_pod(), "kind": "Frog"}, {"fieldManager": "m"}, 400),
+                (f"{PODS}/p", [], {"fieldManager": "m"}, 400),
+                (f"{PODS}/p", a_pod(), {"fieldManager": "m" * 200}, 422),
+                (f"{PODS}/p/status", a_pod(), {"fieldManager": "m"}, 404),
+            ):
+                answer = await api("PATCH", path, body, type=APPLY, **query)
+                assert answer.status == status, (path, body, answer.raw)
+
+    run(main())
+
+
+def test_defaults_that_clients_look_at() -> None:
+    async def main() -> None:
+        async with served() as api:
+            secret = {"metadata": {"name": "s"}, "stringData": {"a": "b"}, "data": {"c": "ZA=="}}
+            stored = (await api.post("/api/v1/namespaces/default/secrets", secret)).data
+            assert (stored["type"], stored["data"], "stringData" in stored) == (
+                "Opaque",
+                {"c": "ZA==", "a": "Yg=="},
+                False,
+            )
+            service = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
+            spec = (await api.post("/api/v1/namespaces/default/services", service)).data["spec"]
+            assert spec["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
+            assert (spec["type"], spec["sessionAffinity"]) == ("ClusterIP", "None")
+
+    run(main())
+
+
+def test_writes_over_http_and_in_process_see_each_other() -> None:
+    async def main() -> None:
+        async with served() as api:
+            watch = api.store.watch(PODS_KIND, resource_version=str(api.store.resource_version))
+            await api.post(PODS, a_pod())
+            assert [(event.type, event.item.name) for event in watch.drain()] == [("ADDED", "p")]
+            watch.close()
+            api.store.create(PODS_KIND, "default", a_pod("q"))
+            assert [item["metadata"]["name"] for item in (await api.get(PODS)).data["items"]] == ["p", "q"]
+
+    run(main())
