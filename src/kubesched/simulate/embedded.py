@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from kubesched.api.kinds import NODES, PODS
 from kubesched.api.types import Node, Pod
 from kubesched.cache.check import check_cache, compare_with_server
 from kubesched.client.port import ApiPort
+from kubesched.cluster.controllers import ControllerManager
 from kubesched.cluster.faults import Faults
 from kubesched.cluster.hollow import HollowKubelets
 from kubesched.cluster.inprocess import InProcessClient
@@ -34,7 +35,7 @@ class Embedded:
         store: the cluster's state; writing to it directly is what users of the API do.
         client: the in-process transport of everything that is not the scheduler.
         faults: what goes wrong between scheduler and store (nothing unless told).
-        scheduler, port, kubelets: the running parts.
+        scheduler, port, kubelets, controllers: the running parts; the last two are None when left out.
     """
 
     def __init__(
@@ -47,19 +48,30 @@ class Embedded:
         gates: FeatureGates = DEFAULT_GATES,
         kubelets: bool = True,
         event_queue_size: int = 1000,
+        on_bind: Callable[[str, str, str], None] | None = None,
+        believe_priority: bool = False,
+        controllers: bool = False,
+        kubelet_options: Mapping[str, Any] | None = None,
     ) -> None:
         """Build the parts; must be called in a running event loop.
+
+        ``on_bind`` is told (namespace, name, node) as soon as the store has taken a binding of the scheduler's.
+        ``believe_priority`` turns priority admission off: a pod's own ``spec.priority`` counts, as in upstream's
+        benchmark.
+
+        ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too; ``kubelet_options`` are
+        passed on to :class:`~kubesched.cluster.hollow.HollowKubelets`.
 
         Raises:
             ConfigError: when a profile cannot be built.
         """
         rng = random.Random(seed)
         self.clock = clock
-        self.store = Store(clock, random=random.Random(rng.getrandbits(64)))
+        self.store = Store(clock, random=random.Random(rng.getrandbits(64)), priority_admission=not believe_priority)
         self.faults = Faults(random.Random(rng.getrandbits(64)))
         self.client = InProcessClient(self.store)
         self.port = _QuietPort(
-            InProcessClient(self.store, faults=self.faults),
+            _SchedulerClient(self.store, self.faults, on_bind),
             clock=clock,
             rng=random.Random(rng.getrandbits(64)),
             event_queue_size=event_queue_size,
@@ -67,16 +79,26 @@ class Embedded:
         self.scheduler = Scheduler(
             config, registry, self.port, clock=clock, rng=random.Random(rng.getrandbits(64)), gates=gates
         )
-        self.kubelets = HollowKubelets(self.client, clock) if kubelets else None
+        self.kubelets = (
+            HollowKubelets(self.client, clock, rng=random.Random(rng.getrandbits(64)), **(kubelet_options or {}))
+            if kubelets
+            else None
+        )
+        self.controllers = (
+            ControllerManager(self.client, clock, random.Random(rng.getrandbits(64))) if controllers else None
+        )
         self._tasks: list[asyncio.Task[Any]] = []
 
-    async def start(self) -> None:
-        """Start everything; returns when the scheduler has seen what is in the store."""
+    async def start(self, *, scheduler: bool = True) -> None:
+        """Start everything (without the scheduler if told so); returns when it has seen what is in the store."""
         self._spawn(self.port.events.run(), "events")
         if self.kubelets is not None:
             self._spawn(self.kubelets.run(), "kubelets")
-        await self.scheduler.start()
-        self._spawn(self.scheduler.run(), "scheduler")
+        if self.controllers is not None:
+            self._spawn(self.controllers.run(), "controllers")
+        if scheduler:
+            await self.scheduler.start()
+            self._spawn(self.scheduler.run(), "scheduler")
 
     async def stop(self) -> None:
         """Stop everything and wait for it."""
@@ -103,8 +125,8 @@ class Embedded:
     @property
     def is_settled(self) -> bool:
         """Nothing will move any more by itself, except that unschedulable pods are tried again now and then."""
-        timers = self.kubelets.next_timer() if self.kubelets is not None else None
-        return self.scheduler.is_idle and timers is None
+        movers = (self.kubelets, self.controllers)
+        return self.scheduler.is_idle and all(one is None or one.next_timer() is None for one in movers)
 
     def check(self) -> list[str]:
         """What is wrong, when nothing is moving: cache against itself, against the store, and the queue."""
@@ -118,6 +140,19 @@ class Embedded:
         ]
         problems = check_cache(scheduler.cache) + scheduler.queue.check()
         return problems + compare_with_server(scheduler.cache, self.nodes(), visible, queued)
+
+
+class _SchedulerClient(InProcessClient):
+    """The scheduler's transport, which tells an onlooker of every binding."""
+
+    def __init__(self, store: Store, faults: Faults, on_bind: Callable[[str, str, str], None] | None) -> None:
+        super().__init__(store, faults=faults)
+        self._on_bind = on_bind
+
+    async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
+        await super().bind(namespace, name, uid, node_name)
+        if self._on_bind is not None:
+            self._on_bind(namespace, name, node_name)
 
 
 class _QuietPort(ApiPort):

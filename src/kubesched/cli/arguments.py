@@ -1,0 +1,240 @@
+"""The arguments of each command, apart from the commands so that help needs nothing heavy."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Final
+
+__all__ = ["SHAPES", "bench", "config", "conformance", "demo", "import_", "plugins", "simulate", "up", "version"]
+
+#: Workloads that come with kubesched, each a file in ``bench/``.
+SHAPES: Final = (
+    "basic",
+    "mixed",
+    "node-affinity",
+    "taints",
+    "churn",
+    "unschedulable",
+    "affinity",
+    "topology",
+    "topology-default",
+)
+
+
+def _count(text: str) -> int:
+    """A whole number, 0 or more."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative: {value}")
+    return value
+
+
+def _positive(text: str) -> int:
+    """A whole number, 1 or more."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1: {value}")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not (value >= 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"must be a number of seconds that is not negative: {text}")
+    return value
+
+
+def _zones(text: str) -> int:
+    """Zones are named by a letter."""
+    value = _count(text)
+    if value > 26:
+        raise argparse.ArgumentTypeError(f"must be at most 26: {value}")
+    return value
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError(f"must be between 0 and 65535: {value}")
+    return value
+
+
+def _speed(text: str) -> float:
+    value = float(text)
+    if not (value > 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"must be a positive number: {text}")
+    return value
+
+
+_zones.__name__ = _port.__name__ = "whole number"
+_speed.__name__ = "number"
+_count.__name__ = _positive.__name__ = "whole number"
+_seconds.__name__ = "number"
+
+
+def _plugin_modules(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--plugin-module",
+        metavar="MODULE",
+        action="append",
+        default=[],
+        help="load plugins from a module name or a .py file; may be given again. Without --config they are enabled "
+        "in the default profile, with --config the configuration decides",
+    )
+
+
+def _quiet(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no remarks on stderr")
+
+
+def simulate(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Schedule manifests on a simulated cluster. Deployments, StatefulSets, Jobs, DaemonSets, … are expanded to pods. The
+whole scheduler runs in virtual time until nothing moves; pods with the annotation kubesched.io/duration (30s, 2h)
+end after that time and free their place. The same input and seed give the same output, byte for byte."""
+    parser.epilog = """\
+example: kubesched simulate -f examples/web-shop --nodes 3
+JSON and YAML follow the schema of kubesched.simulate.result (apiVersion kubesched.io/v1alpha1).
+Exit code: 0 even when pods are pending; 1 when the input cannot be used or pods were refused."""
+    parser.add_argument(
+        "-f",
+        "--filename",
+        metavar="FILE|DIR",
+        action="append",
+        nargs="+",
+        required=True,
+        help="manifests: YAML or JSON files, or directories of them",
+    )
+    parser.add_argument("--nodes", metavar="N", type=_count, default=0, help="add so many hollow nodes")
+    parser.add_argument("--node-cpu", metavar="QUANTITY", default="8", help="cpu of a hollow node (default: 8)")
+    parser.add_argument(
+        "--node-memory", metavar="QUANTITY", default="32Gi", help="memory of a hollow node (default: 32Gi)"
+    )
+    parser.add_argument("--zones", metavar="N", type=_count, default=0, help="deal the hollow nodes over so many zones")
+    parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
+    _plugin_modules(parser)
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides ties (default: 0)")
+    parser.add_argument(
+        "--until", metavar="SECONDS", type=_seconds, default=86_400.0, help="virtual time at most (default: a day)"
+    )
+    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
+    parser.add_argument("--wide", action="store_true", help="list every pod and node, however many")
+    _quiet(parser)
+
+
+def conformance(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "Exit code: 0 when everything agrees, 1 on any difference or when there is nothing to compare."
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="golden files (*.jsonl.gz), or directories of them")
+    parser.add_argument("--area", default="", help="only this area, such as fit or taints")
+    parser.add_argument("--json", action="store_true", help="the result as JSON")
+    _quiet(parser)
+
+
+def bench(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Run a workload through the whole path in one process, in real time: create through the store, watch, queue, decide,
+bind, watch back, with events recorded. Python's garbage collector is told to leave alone what was set up before the
+measurement (gc.freeze), as the scheduler itself does after start-up; objects made while measuring are collected."""
+    parser.epilog = """\
+examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
+          kubesched bench performance-config.yaml --case SchedulingBasic --workload 500Nodes"""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a workload file in scheduler_perf's format")
+    parser.add_argument("--shape", choices=SHAPES, default="basic", help="a workload that comes along (default: basic)")
+    parser.add_argument("--case", metavar="NAME", help="the test case, when the file or shape has several")
+    parser.add_argument("--workload", metavar="NAME", help="the workload of the case, when it has several")
+    parser.add_argument("--nodes", metavar="N", type=_positive, help="nodes (parameter initNodes; shapes: 5000)")
+    parser.add_argument("--pods", metavar="P", type=_positive, help="pods measured (measurePods; shapes: 10000)")
+    parser.add_argument("--decisions", action="store_true", help="also measure decisions alone: pop, decide, assume")
+    parser.add_argument("--runs", metavar="R", type=_positive, default=3, help="how often (default: 3)")
+    parser.add_argument("--seed", metavar="S", type=int, default=0)
+    parser.add_argument("--profile-to", metavar="FILE", help="write a cProfile of the last run's measured part")
+    parser.add_argument("--json", action="store_true", help="the result as JSON")
+    _quiet(parser)
+
+
+def demo(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Show what kubesched does, in under a minute: a cluster of hollow nodes, workloads from ordinary manifests being
+placed in real time, a summary, a pending pod explained, and a ten-line plugin that changes the outcome."""
+    parser.add_argument("--nodes", metavar="N", type=_positive, default=1000, help="(default: 1000)")
+    parser.add_argument("--seed", metavar="S", type=int, default=1)
+    parser.add_argument("--fast", action="store_true", help="no pauses for reading")
+
+
+def up(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+An embedded cluster in one process: API server, scheduler, controllers and hollow nodes; kubectl works against it.
+It listens on loopback unless told otherwise, writes a kubeconfig, and runs until Ctrl-C."""
+    parser.epilog = """\
+examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
+          kubesched up --snapshot cluster.jsonl.gz --speed 60"""
+    parser.add_argument("--nodes", metavar="N", type=_count, default=0, help="create so many hollow nodes")
+    parser.add_argument("--node-template", metavar="FILE", help="a Node manifest the hollow nodes are made from")
+    parser.add_argument("--zones", metavar="N", type=_zones, default=0, help="deal the hollow nodes over so many zones")
+    parser.add_argument(
+        "-f", "--filename", metavar="FILE|DIR", action="append", nargs="+", default=[], help="manifests to create"
+    )
+    parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
+    _plugin_modules(parser)
+    parser.add_argument("--stages", metavar="FILE", action="append", default=[], help="stage rules for hollow pods")
+    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="(default: 127.0.0.1)")
+    parser.add_argument("--port", metavar="P", type=_port, default=0, help="0 takes a free one (default)")
+    parser.add_argument("--kubeconfig-out", metavar="F", default="kubesched.kubeconfig", help="(default: %(default)s)")
+    parser.add_argument(
+        "--token", metavar="TOKEN", nargs="?", const="", help="ask for a bearer token; a random one when none is given"
+    )
+    parser.add_argument(
+        "--tls", action="store_true", help="HTTPS, with certificates made on the spot if none are given"
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", help="server certificate (PEM)")
+    parser.add_argument("--tls-key", metavar="FILE", help="its key (PEM)")
+    parser.add_argument("--tls-ca", metavar="FILE", help="the authority to put into the kubeconfig (PEM)")
+    parser.add_argument("--no-scheduler", action="store_true", help="leave pods to another scheduler")
+    parser.add_argument(
+        "--no-controllers", action="store_true", help="no controllers: objects stay as they are written"
+    )
+    parser.add_argument(
+        "--speed", metavar="X", type=_speed, default=1.0, help="let time pass X times as fast (default: 1)"
+    )
+    parser.add_argument(
+        "--snapshot", metavar="FILE", help="start from this saved cluster if it exists; save to it at the end"
+    )
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides ties and names (default: 0)")
+    _quiet(parser)
+
+
+def import_(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Copy a real cluster into a file for kubesched up --snapshot: nodes, pods and what they refer to, from dumps
+(kubectl get … -o yaml or json) or from an API server. Secrets, and values that may hold some, stay behind."""
+    parser.epilog = """\
+examples: kubectl get nodes,pods,pvc,pv,deployments,replicasets -A -o yaml >dump.yaml; kubesched import dump.yaml -o c.jsonl.gz
+          kubesched import --kubeconfig ~/.kube/config -o cluster.jsonl.gz"""
+    parser.add_argument("paths", metavar="FILE|DIR", nargs="*", help="dumps, also gzipped")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="ask this cluster instead")
+    parser.add_argument("--context", metavar="NAME", help="the context of the kubeconfig (default: its current one)")
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="where to; .gz compresses")
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides the identifiers that are made up")
+    _quiet(parser)
+
+
+def config(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    check = actions.add_parser(
+        "check",
+        help="load and validate a file, and print the plugins in effect per profile",
+        description="Load and validate a KubeSchedulerConfiguration, and print the plugins in effect per profile.",
+    )
+    check.add_argument("file", metavar="FILE")
+    check.add_argument("--json", action="store_true", help="the plugins in effect as JSON")
+    _plugin_modules(check)
+
+
+def plugins(parser: argparse.ArgumentParser) -> None:
+    _plugin_modules(parser)
+    parser.add_argument("--json", action="store_true", help="the list as JSON")
+
+
+def version(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="as JSON")

@@ -1,0 +1,204 @@
+"""``kubesched bench``: see :func:`.arguments.bench`. The measuring is in :mod:`kubesched.simulate.perf`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from kubesched import __version__
+from kubesched.config import DEFAULT_GATES
+from kubesched.simulate.data import data_folder
+from kubesched.simulate.perf import Decisions, Run, Workload, load_workloads, measure_decisions, run_workload
+from kubesched.simulate.report import Line, columns
+
+from .console import print_lines, progress_bar, warn, write
+from .errors import CliError
+from .loading import load_registry
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    workload = _chosen(options)
+    operations = workload.operations()  # refuses what is wrong before anything runs
+    registry, _ = load_registry()
+    if not options.quiet:
+        for remark in _remarks(workload):
+            warn(remark)
+    runs: list[Run] = []
+    decisions: list[Decisions] = []
+    profiler = cProfile.Profile() if options.profile_to else None
+    for number in range(1, options.runs + 1):
+        with progress_bar(f"run {number} of {options.runs}: pods bound", quiet=options.quiet) as bar:
+            runs.append(
+                asyncio.run(
+                    run_workload(
+                        workload,
+                        registry,
+                        seed=options.seed,
+                        profiler=profiler if number == options.runs else None,
+                        on_progress=bar.update,
+                    )
+                )
+            )
+        if options.decisions:
+            decisions.append(asyncio.run(measure_decisions(workload, registry, seed=options.seed)))
+    if profiler is not None:
+        profiler.dump_stats(options.profile_to)
+    nodes = sum(getattr(op, "count", 0) for op in operations if op.opcode == "createNodes")
+    if options.json:
+        write(_as_json(workload, nodes, runs, decisions))
+    else:
+        print_lines(_as_table(workload, nodes, runs, decisions))
+    if profiler is not None and not options.quiet:
+        warn(f"profile of the last run's measured part: {options.profile_to} (python -m pstats {options.profile_to})")
+    return 0
+
+
+def _chosen(options: argparse.Namespace) -> Workload:
+    """The one workload that was asked for."""
+    path = Path(options.file) if options.file else data_folder("bench") / f"{options.shape}.yaml"
+    workloads = load_workloads(path)
+    found = [item for item in workloads if options.case in (None, item.case) and options.workload in (None, item.name)]
+    if len(found) != 1:
+        names = "\n  ".join(f"--case {item.case} --workload {item.name}" for item in found or workloads)
+        problem = f"{len(found)} workloads match" if found else "no such workload"
+        raise CliError(f"{path}: {problem}; choose one of\n  {names}")
+    params = {
+        name: value
+        for name, value in (("initNodes", options.nodes), ("measurePods", options.pods))
+        if value is not None
+    }
+    if not options.file:
+        params = {**_in_proportion(found[0], params), **params}
+    return found[0].with_params(**params) if params else found[0]
+
+
+def _in_proportion(workload: Workload, params: Mapping[str, int]) -> dict[str, int]:
+    """The other counts of a shape, made larger or smaller with the one that was given."""
+    scaled = {}
+    for given, ending in (("initNodes", "Nodes"), ("measurePods", "Pods")):
+        if given in params:
+            share = params[given] / int(workload.params[given])
+            names = [name for name in workload.params if name.endswith(ending) and name != given]
+            scaled.update({name: round(int(workload.params[name]) * share) for name in names})
+    return scaled
+
+
+def _remarks(workload: Workload) -> list[str]:
+    """What the file asks for and does not get."""
+    values = DEFAULT_GATES.values
+    ignored = [name for name, value in workload.feature_gates.items() if values.get(name, value) != value]
+    return [f"the feature gate {name} of {workload.title} is not applied" for name in ignored]
+
+
+def _machine() -> dict[str, Any]:
+    """Numbers without the machine they come from mean nothing."""
+    cpu = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                cpu = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass  # not Linux: the architecture must do
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count() or 0,
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "kubesched": __version__,
+    }
+
+
+def _summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Per section, over the runs: the best and the median."""
+    result = []
+    for sections in zip(*(item.sections for item in runs), strict=True):
+        values = {
+            "podsPerSecond": [item.pods_per_second for item in sections],
+            "latencyP50Ms": [item.latency_ms.p50 for item in sections],
+            "latencyP90Ms": [item.latency_ms.p90 for item in sections],
+            "latencyP99Ms": [item.latency_ms.p99 for item in sections],
+            "decisionP50Us": [item.decision_us.p50 for item in sections],
+            "decisionP99Us": [item.decision_us.p99 for item in sections],
+            "cpuUsPerPod": [item.cpu_us_per_pod for item in sections],
+        }
+        summary: dict[str, Any] = {"name": sections[0].name, "pods": sections[0].pods, "bound": sections[0].bound}
+        for name, each in values.items():
+            best = max(each) if name == "podsPerSecond" else min(each)
+            summary[name] = {"best": best, "median": round(median(each), 3)}
+        result.append(summary)
+    return result
+
+
+def _as_json(workload: Workload, nodes: int, runs: Sequence[Run], decisions: Sequence[Decisions]) -> str:
+    data = {
+        "apiVersion": "kubesched.io/v1alpha1",
+        "kind": "BenchmarkResult",
+        "case": workload.case,
+        "workload": workload.name,
+        "params": workload.params,
+        "nodes": nodes,
+        "machine": _machine(),
+        "summary": _summary(runs),
+        "runs": runs,
+        "decisions": decisions,
+    }
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
+
+
+def _as_table(workload: Workload, nodes: int, runs: Sequence[Run], decisions: Sequence[Decisions]) -> list[Line]:
+    machine = _machine()
+    lines = [
+        Line(f"{workload.title}: {nodes:,} nodes, {len(runs)} run{'s' if len(runs) > 1 else ''}", "title"),
+        Line(
+            f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, NumPy {machine['numpy']}", "dim"
+        ),
+        Line("create, watch, queue, decide, bind, watch back, events; gc.freeze after set-up", "dim"),
+    ]
+    units = {
+        "podsPerSecond": ("throughput", "pods/s", 0),
+        "latencyP50Ms": ("create to bound, p50", "ms", 1),
+        "latencyP90Ms": ("create to bound, p90", "ms", 1),
+        "latencyP99Ms": ("create to bound, p99", "ms", 1),
+        "decisionP50Us": ("decision, p50", "µs", 1),
+        "decisionP99Us": ("decision, p99", "µs", 1),
+        "cpuUsPerPod": ("CPU per pod", "µs", 0),
+    }
+    for summary in _summary(runs):
+        lines += [
+            Line(""),
+            Line(f"{summary['name'] or 'measured'}: {summary['bound']:,} of {summary['pods']:,} pods bound"),
+        ]
+        rows = [
+            (label, f"{summary[name]['best']:,.{digits}f}", f"{summary[name]['median']:,.{digits}f}", unit)
+            for name, (label, unit, digits) in units.items()
+        ]
+        table = columns(("", "BEST", "MEDIAN", ""), rows, right=(1, 2))
+        lines += [Line(table[0], "dim"), *(Line(text) for text in table[1:])]
+    lines += [Line(""), Line(f"peak memory of the process: {max(item.peak_rss_mib for item in runs):,.0f} MiB")]
+    dropped = sum(item.events_dropped for item in runs)
+    recorded = sum(item.events_recorded for item in runs)
+    lines.append(Line(f"events recorded: {recorded:,}, dropped: {dropped:,}"))
+    if decisions:
+        rate, p50, p99 = (
+            median([item.per_second for item in decisions]),
+            median([item.decision_us.p50 for item in decisions]),
+            median([item.decision_us.p99 for item in decisions]),
+        )
+        lines.append(
+            Line(f"decisions alone (pop, decide, assume): {rate:,.0f}/s, p50 {p50:.1f} µs, p99 {p99:.1f} µs (medians)")
+        )
+    return lines

@@ -1,0 +1,36 @@
+"""One message per mistake, never a traceback: which exceptions are the user's to mend, and how they read.
+
+Caller: :mod:`.main`. The rooms' exceptions are looked up only when something has gone wrong, so that this module
+costs nothing to import.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CliError", "describe"]
+
+
+class CliError(Exception):
+    """Something the user can mend; the text is all that is printed. ``code`` is the exit code."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def describe(error: Exception) -> str | None:
+    """The message for a mistake of the user's, None for a defect of ours."""
+    from kubesched.api.wire import ApiError  # noqa: PLC0415 - see above
+    from kubesched.cluster.manifests import ManifestError  # noqa: PLC0415
+    from kubesched.config import ConfigError  # noqa: PLC0415
+    from kubesched.framework.registry import PluginError  # noqa: PLC0415
+
+    if isinstance(error, ConfigError):
+        return error.user_message
+    from kubesched.simulate.perf.workloads import WorkloadError  # noqa: PLC0415
+
+    if isinstance(error, ManifestError | PluginError | ApiError | WorkloadError):
+        return str(error)
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+        return f"{error.filename}: {reason}" if error.filename else reason
+    return None

@@ -1,0 +1,83 @@
+"""``kubesched import``: a real cluster into a file that ``kubesched up --snapshot`` and simulations start from.
+
+From ``kubectl get … -o yaml|json`` dumps, or straight from an API server by kubeconfig. Secrets and their
+values stay behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+from kubesched.api.kinds import Kind
+from kubesched.api.wire import ApiError, Transport
+from kubesched.cluster.dump_import import IMPORTED_KINDS, Import, import_dump, import_manifests
+from kubesched.cluster.manifests import Manifest, Manifests
+from kubesched.cluster.snapshot_file import save
+from kubesched.cluster.store import Store
+from kubesched.framework.clock import RealClock
+
+from .console import progress_bar, warn, write
+from .errors import CliError
+
+__all__ = ["run"]
+
+_PAGE = 500
+
+
+def run(options: argparse.Namespace) -> int:
+    if bool(options.paths) == (options.kubeconfig is not None):
+        raise CliError("give either dumps (files or directories) or --kubeconfig FILE", code=2)
+    found = import_dump(options.paths) if options.paths else asyncio.run(_from_server(options))
+    for warning in found.warnings:
+        warn(warning)
+    store = Store(RealClock(), random=random.Random(options.seed), auto_namespaces=True)
+    for refused in found.store_in(store):
+        warn(refused)
+    count = save(store, options.output)
+    if not options.quiet:
+        left_out = ", ".join(f"{number} {name}" for name, number in sorted(found.left_out.items()))
+        write(f"saved {count} objects to {options.output}" + (f"; left out: {left_out}\n" if left_out else "\n"))
+    return 0
+
+
+async def _from_server(options: argparse.Namespace) -> Import:
+    """List every kind that is worth having; a kind the server does not know is passed over."""
+    # Only here: the HTTP client is an extra.
+    from kubesched.client.http import HttpTransport  # noqa: PLC0415
+    from kubesched.client.kubeconfig import KubeconfigError, load_kubeconfig  # noqa: PLC0415
+
+    found = Manifests()
+    try:
+        access = load_kubeconfig(options.kubeconfig, context=options.context)
+        transport = await HttpTransport.connect(access)
+    except KubeconfigError as error:
+        raise CliError(str(error)) from None
+    async with transport:
+        with progress_bar("reading", quiet=options.quiet) as bar:
+            for number, kind in enumerate(IMPORTED_KINDS, 1):
+                try:
+                    found.objects += [
+                        Manifest(kind, {**data, "apiVersion": kind.api_version, "kind": kind.kind}, options.kubeconfig)
+                        async for data in _list(transport, kind)
+                    ]
+                except ApiError as error:
+                    if error.code != 404:
+                        raise
+                bar.update(number, len(IMPORTED_KINDS))
+    return import_manifests([found])
+
+
+async def _list(transport: Transport, kind: Kind) -> AsyncIterator[dict[str, Any]]:
+    """Every object of a kind, page by page."""
+    token = ""
+    while True:
+        page = await transport.list(kind, limit=_PAGE, continue_token=token)
+        for item in page.items:
+            yield item.data()
+        token = page.continue_token
+        if not token:
+            return

@@ -1,0 +1,87 @@
+"""``kubesched``: the arguments of every command, and what every command has in common.
+
+A command ``x`` is a function in :mod:`.arguments` and a module ``x_command`` with ``run``; here is only the table of
+them. The modules are imported when they run, so that ``--help`` and ``--version`` are quick. Exit codes: 0 done, 1 it could
+not be done (or a check failed), 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Final
+
+from kubesched import __version__
+
+from . import arguments
+from .errors import CliError, describe
+
+__all__ = ["build_parser", "main"]
+
+_ABOUT: Final = """\
+The Kubernetes scheduler in Python: simulate a cluster from manifests, see where pods go and why some do not,
+measure, and check decisions against recorded ones."""
+
+#: Name, what it does in a line, its arguments.
+_COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]], ...]] = (
+    ("demo", "a cluster, pods being placed, a pending pod explained; under a minute", arguments.demo),
+    ("simulate", "schedule manifests on a simulated cluster, and say what is pending and why", arguments.simulate),
+    ("up", "an embedded cluster that kubectl can talk to, until Ctrl-C", arguments.up),
+    ("import", "copy a real cluster into a file to start from", arguments.import_),
+    ("bench", "measure throughput, latencies and memory of the whole path", arguments.bench),
+    ("conformance", "replay decisions recorded from Kubernetes and compare", arguments.conformance),
+    ("config", "check a KubeSchedulerConfiguration and show the plugins in effect", arguments.config),
+    ("plugins", "list the plugins there are and the extension points they extend", arguments.plugins),
+    ("version", "show the version and what it runs on", arguments.version),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands; the parsed arguments name the command's module."""
+    parser = argparse.ArgumentParser(prog="kubesched", description=_ABOUT)
+    parser.add_argument("--version", action="version", version=f"kubesched {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
+    for name, about, add_arguments in _COMMANDS:
+        formatter = argparse.RawDescriptionHelpFormatter
+        command = commands.add_parser(name, help=about, description=about, formatter_class=formatter)
+        add_arguments(command)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code is returned, except for usage errors, which raise SystemExit(2) as argparse does."""
+    options = build_parser().parse_args(argv)
+    try:
+        code: int = import_module(f"kubesched.cli.{options.command}_command").run(options)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except BrokenPipeError:
+        # Whoever read our output has gone (head, less); nobody is left to tell. Python must not try to flush again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except CliError as error:
+        return _fail(str(error), error.code)
+    except Exception as error:
+        message = describe(error)
+        if message is None:
+            if os.environ.get("KUBESCHED_DEBUG"):
+                raise
+            text = f"internal error: {type(error).__name__}: {error}"
+            message = f"{text}\nThis is a defect of kubesched; set KUBESCHED_DEBUG=1 to see where it happened."
+        return _fail(message, 1)
+    return code
+
+
+def _fail(message: str, code: int) -> int:
+    with contextlib.suppress(BrokenPipeError):
+        print(f"kubesched: {message}", file=sys.stderr, flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""``kubesched plugins``: every plugin there is, where it comes from, and the points it extends."""
+
+from __future__ import annotations
+
+import argparse
+
+import msgspec
+
+from kubesched.config import default_config
+from kubesched.framework.points import POINTS
+from kubesched.plugins import IN_TREE
+from kubesched.simulate.report import Line, columns
+
+from .console import print_lines, write
+from .loading import load_registry
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    registry, own = load_registry(options.plugin_module)
+    in_tree = {plugin.name for plugin in IN_TREE}  # type: ignore[attr-defined]
+    default = {name for profile in default_config().profiles for name in profile.plugins.enabled_names()}
+    rows = []
+    for name, extended in sorted(registry.capabilities().items()):
+        source = "in-tree" if name in in_tree else "module" if name in own else "entry point"
+        points = [point.key for point in POINTS if point.key in extended]
+        rows.append((name, source, "yes" if name in default else "no", points))
+    if options.json:
+        data = [
+            {"name": name, "source": source, "default": enabled == "yes", "points": points}
+            for name, source, enabled, points in rows
+        ]
+        write(msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n")
+        return 0
+    table = columns(
+        ("PLUGIN", "SOURCE", "DEFAULT", "EXTENSION POINTS"), [(*row[:3], ", ".join(row[3])) for row in rows]
+    )
+    print_lines([Line(table[0], "dim"), *(Line(text) for text in table[1:])])
+    return 0

@@ -1,0 +1,49 @@
+"""``kubesched simulate``: see :func:`.arguments.simulate`."""
+
+from __future__ import annotations
+
+import argparse
+
+from kubesched.cluster.manifests import load_manifests
+from kubesched.cluster.nodes import node_template
+from kubesched.simulate.report import render_json, render_table, render_yaml
+from kubesched.simulate.simulation import run_simulation
+
+from .console import print_lines, progress_bar, warn, write
+from .errors import CliError
+from .loading import load_configuration, load_registry
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    registry, own = load_registry(options.plugin_module)
+    config, remarks = load_configuration(options.config, registry, own)
+    paths = [path for group in options.filename for path in group]
+    manifests = load_manifests(paths)
+    if not manifests.objects:
+        raise CliError(f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)")
+    with progress_bar("pods bound", quiet=options.quiet) as bar:
+        result = run_simulation(
+            manifests,
+            registry=registry,
+            nodes=options.nodes,
+            node_template=node_template(cpu=options.node_cpu, memory=options.node_memory),
+            zones=[f"zone-{number}" for number in range(1, options.zones + 1)],
+            config=config,
+            seed=options.seed,
+            until=options.until,
+            on_progress=bar.update,
+        )
+    if not options.quiet:
+        for remark in (*remarks, *result.warnings):
+            warn(remark)
+    if options.output == "table":
+        print_lines(render_table(result, wide=options.wide))
+    else:
+        write(render_json(result) if options.output == "json" else render_yaml(result))
+    if result.refused:
+        first = result.refused[0]
+        pods = "1 pod was" if result.totals.refused == 1 else f"{result.totals.refused:,} pods were"
+        raise CliError(f"{pods} refused; the first: {first.source}: {first.message}")
+    return 0

@@ -1,0 +1,219 @@
+"""Manifests into a store: what is expanded, in which order objects are created, and what was refused.
+
+Caller: :mod:`.simulation` and the demonstration. An export of a live cluster is taken as it is: a workload whose
+pods are in the export makes no pods of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from kubesched.api.decode import DecodeError, from_builtins
+from kubesched.api.kinds import NAMESPACES, NODES, PODS
+from kubesched.api.selectors import required_node_affinity
+from kubesched.api.taints import first_untolerated
+from kubesched.api.types import Node, Pod
+from kubesched.api.wire import ApiError
+from kubesched.cluster.manifests import Manifest, ManifestError, Manifests, load_manifests, parse_manifests
+from kubesched.cluster.nodes import make_nodes
+from kubesched.cluster.store import Store
+from kubesched.cluster.workloads import expand_workloads
+
+from .result import Refusal
+
+__all__ = ["Intake", "Source", "gather", "in_order", "store_objects"]
+
+#: Loaded manifests, or paths of files and directories, or objects as plain data; also mixed.
+Source: TypeAlias = Manifests | Iterable[str | os.PathLike[str] | Mapping[str, Any] | Manifest]
+
+_ORDER: Final = {
+    "namespaces": 0,
+    "priorityclasses.scheduling.k8s.io": 1,
+    "runtimeclasses.node.k8s.io": 1,
+    "storageclasses.storage.k8s.io": 1,
+    "nodes": 2,
+    "pods": 9,
+}
+#: What a fresh cluster brings along; a manifest that says so again is not a mistake.
+_BUILT_IN: Final = frozenset(
+    (
+        *(("namespaces", name) for name in ("default", "kube-node-lease", "kube-public", "kube-system")),
+        *(("priorityclasses.scheduling.k8s.io", name) for name in ("system-cluster-critical", "system-node-critical")),
+    )
+)
+
+
+@dataclass(slots=True)
+class Intake:
+    """Everything to be stored, pods of workloads included, in the order of creation."""
+
+    objects: list[Manifest] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def gather(
+    source: Source,
+    *,
+    nodes: int = 0,
+    node_template: Mapping[str, Any] | None = None,
+    zones: Sequence[str] = (),
+) -> Intake:
+    """Load and expand; ``nodes`` hollow nodes are added to those of the manifests.
+
+    Raises:
+        ManifestError: for what cannot be read or used.
+    """
+    loaded = _load(source)
+    objects = [
+        Manifest(NODES, data, "hollow nodes") for data in make_nodes(nodes, node_template, zones=zones)
+    ] + loaded.objects
+    names = [item.name for item in objects if item.kind == NODES]
+    typed = [from_builtins(item.data, Node) for item in objects if item.kind == NODES]
+    made_already = _controllers(objects)
+    intake = Intake(warnings=list(loaded.warnings))
+    for item in objects:
+        metadata = item.data["metadata"]
+        if metadata.get("uid") in made_already or _controller(metadata) is not None:
+            intake.objects.append(item)
+            continue
+        try:
+            intake.objects += _expand(item, names, typed, intake.warnings)
+        except (TypeError, ValueError, AttributeError, KeyError) as error:
+            if isinstance(error, ManifestError):
+                raise
+            raise ManifestError(_misshapen(item, error)) from error
+    intake.objects = in_order(intake.objects)
+    return intake
+
+
+def in_order(objects: Iterable[Manifest]) -> list[Manifest]:
+    """Objects in an order of creation in which nothing is missed: namespaces first, pods last."""
+    return sorted(objects, key=lambda item: _ORDER.get(item.kind.group_resource, 5))
+
+
+def _expand(item: Manifest, names: Sequence[str], nodes: Sequence[Node], warnings: list[str]) -> list[Manifest]:
+    """An object and the pods it makes."""
+    expanded = expand_workloads([item], node_names=names)
+    warnings += expanded.warnings
+    made = expanded.objects
+    if item.kind.group_resource == "daemonsets.apps":
+        return [made[0], *(pod for pod, node in zip(made[1:], nodes, strict=True) if _daemon_runs_on(pod, node))]
+    if item.kind.group_resource == "jobs.batch":
+        _note_completions(item, len(made) - 1, warnings)
+    return made
+
+
+def _misshapen(item: Manifest, error: Exception) -> str:
+    """What is wrong with a workload that cannot be expanded; workloads are not checked field by field when loaded."""
+    what = f"{item.source}: {item.kind.kind} {item.name}"
+    template = (item.data.get("spec") or {}).get("template")
+    try:
+        from_builtins(template, Pod)
+    except DecodeError as found:
+        message, _, path = str(found).partition(" - at `$")
+        return f"{what}: spec.template{path.removesuffix('`')}: {message[:1].lower()}{message[1:]}"
+    return f"{what}: a field of its spec has the wrong type: {error}"
+
+
+def _load(source: Source) -> Manifests:
+    if isinstance(source, Manifests):
+        return source
+    result = Manifests()
+    paths: list[str | Path] = []
+    for index, item in enumerate(source):
+        if isinstance(item, Manifest):
+            result.objects.append(item)
+        elif isinstance(item, Mapping):
+            found = parse_manifests(msgspec.json.encode(item).decode(), f"object {index}")
+            result.objects += found.objects
+            result.warnings += found.warnings
+        else:
+            paths.append(os.fspath(item))
+    if paths:
+        found = load_manifests(paths)
+        result.objects += found.objects
+        result.warnings += found.warnings
+    return result
+
+
+def _controller(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    references = metadata.get("ownerReferences")
+    for reference in references if isinstance(references, list) else ():
+        if isinstance(reference, Mapping) and reference.get("controller"):
+            controller: Mapping[str, Any] = reference
+            return controller
+    return None
+
+
+def _controllers(objects: Iterable[Manifest]) -> set[str]:
+    """UIDs of what has dependents among the objects."""
+    owners = (_controller(item.data["metadata"]) for item in objects)
+    return {owner.get("uid", "") for owner in owners if owner is not None}
+
+
+def _daemon_runs_on(manifest: Manifest, node: Node) -> bool:
+    """Whether the DaemonSet controller would make a pod for this node: affinity and taints, nothing else."""
+    pod = from_builtins(manifest.data, Pod)
+    affinity = required_node_affinity(pod.spec)
+    return affinity.matches(node.labels, node.name) and (
+        first_untolerated(node.spec.taints, pod.spec.tolerations) is None
+    )
+
+
+def _note_completions(job: Manifest, made: int, warnings: list[str]) -> None:
+    wanted = (job.data.get("spec") or {}).get("completions")
+    if isinstance(wanted, int) and wanted > made > 0:
+        warnings.append(
+            f"{job.source}: Job {job.name}: only the {made} of its {wanted} pods that may run at once are simulated"
+        )
+
+
+# -- storing -----------------------------------------------------------------------------------------------
+
+
+def store_objects(store: Store, objects: Iterable[Manifest]) -> list[Refusal]:
+    """Create the objects; pods that the cluster refuses are returned, grouped by place and message.
+
+    Namespaces that are used but not defined are made. A pod that brings a UID or a status comes from a live
+    cluster and keeps both.
+
+    Raises:
+        ManifestError: when anything but a pod is refused.
+    """
+    refused: dict[tuple[str, str, str], list[str]] = {}
+    for item in objects:
+        if item.kind.namespaced:
+            _ensure_namespace(store, item)
+        is_pod = item.kind == PODS
+        restore = not is_pod or bool(item.data.get("status")) or bool(item.data["metadata"].get("uid"))
+        try:
+            store.create(item.kind, item.namespace, item.data, restore=restore)
+        except ApiError as error:
+            if (item.kind.group_resource, item.name) in _BUILT_IN and error.code == 409:
+                continue
+            if not is_pod:
+                raise ManifestError(f"{item.source}: {item.kind.kind} {item.name} was refused: {error}") from None
+            owner = _controller(item.data["metadata"])
+            workload = f"{owner['kind']}/{owner['name']}" if owner is not None else ""
+            name = item.name or item.data["metadata"].get("generateName", "")
+            # One message for all pods of a workload: the name is in the list.
+            text = str(error).replace(f'"{name}"', '"…"') if owner is not None else str(error)
+            refused.setdefault((item.source, workload, text), []).append(f"{item.namespace}/{name}")
+    return [
+        Refusal(workload=workload, message=message, source=source, count=len(pods), pods=sorted(pods))
+        for (source, workload, message), pods in refused.items()
+    ]
+
+
+def _ensure_namespace(store: Store, item: Manifest) -> None:
+    if ("", item.namespace) not in store.table(NAMESPACES).objects:
+        try:
+            store.create(NAMESPACES, "", {"metadata": {"name": item.namespace}})
+        except ApiError as error:
+            raise ManifestError(f"{item.source}: namespace {item.namespace}: {error}") from None

@@ -1,0 +1,182 @@
+"""Why pods are pending: every pod without a node is looked at once more, and like ones are told together.
+
+The verdicts come from the scheduler's own search over its cache as it stands, so they are what its next attempt
+would say. Caller: :mod:`.simulation` and the demonstration; what would help is worked out in :mod:`.hints`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from kubesched.api.kinds import kind_of
+from kubesched.api.types import Pod
+from kubesched.api.wire import ApiError
+from kubesched.cache import NodeList
+from kubesched.cluster.store import Store
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.status import Code, Status
+from kubesched.scheduler.diagnosis import FitError
+from kubesched.scheduler.search import NoNodesError
+
+from .embedded import Embedded
+from .hints import hints_for
+from .result import Pending, PendingReason, Reason
+
+__all__ = ["Workloads", "explain_pending"]
+
+#: How many node names are given as examples of a reason.
+EXAMPLES: Final = 5
+
+
+class Workloads:
+    """Pod to the workload a person would name: ``Deployment/web`` rather than its ReplicaSet."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[tuple[str, str, str], str] = {}
+
+    def of(self, pod: Pod) -> str:
+        for owner in pod.metadata.owner_references:
+            if owner.controller:
+                key = (pod.namespace, owner.kind, owner.name)
+                if key not in self._known:
+                    self._known[key] = self._above(*key)
+                return self._known[key]
+        return ""
+
+    def _above(self, namespace: str, kind: str, name: str) -> str:
+        version = {"ReplicaSet": "apps/v1", "Job": "batch/v1"}.get(kind)
+        table = kind_of(version, kind) if version is not None else None
+        if table is not None:
+            try:
+                metadata = self._store.get(table, namespace, name).section("metadata")
+            except ApiError:
+                metadata = {}
+            for owner in metadata.get("ownerReferences") or ():
+                if owner.get("controller"):
+                    return f"{owner['kind']}/{owner['name']}"
+        return f"{kind}/{name}"
+
+
+@dataclass(slots=True)
+class _Finding:
+    """What one look at a pod found."""
+
+    reason: PendingReason
+    message: str
+    reasons: list[Reason] = field(default_factory=list)
+    gates: list[str] = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)
+
+
+def explain_pending(
+    embedded: Embedded, pods: Iterable[Pod], on_progress: Callable[[int], None] = lambda done: None
+) -> list[Pending]:
+    """Group ``pods`` (none of them has a node) by workload and by why they wait, largest group first."""
+    workloads = Workloads(embedded.store)
+    findings: dict[bytes, _Finding] = {}
+    groups: dict[tuple[str, ...], tuple[_Finding, Pod, list[str]]] = {}
+    for done, pod in enumerate(pods, 1):
+        workload = workloads.of(pod)
+        alike = msgspec.json.encode((pod.namespace, workload, pod.metadata.labels, pod.spec, _wish(pod)))
+        finding = findings.get(alike)
+        if finding is None:
+            finding = findings[alike] = _look(embedded, pod)
+        key = (pod.namespace, workload or pod.name, pod.spec.scheduler_name, finding.reason, finding.message)
+        groups.setdefault(key, (finding, pod, []))[2].append(pod.key)
+        on_progress(done)
+    told = [
+        Pending(
+            reason=finding.reason,
+            workload=workloads.of(pod),
+            message=finding.message,
+            count=len(keys),
+            pods=sorted(keys),
+            reasons=finding.reasons,
+            gates=finding.gates,
+            scheduler_name=pod.spec.scheduler_name,
+            hints=finding.hints,
+        )
+        for finding, pod, keys in groups.values()
+    ]
+    return sorted(told, key=lambda group: (-group.count, group.pods[0]))
+
+
+def _wish(pod: Pod) -> tuple[str, bool]:
+    return pod.status.nominated_node_name, pod.metadata.deletion_timestamp is not None
+
+
+def _look(embedded: Embedded, pod: Pod) -> _Finding:
+    """Why this pod has no node, as things stand."""
+    scheduler = embedded.scheduler
+    if pod.metadata.deletion_timestamp is not None:
+        return _Finding("Deleting", "the pod is being deleted")
+    framework = scheduler.frameworks.get(pod.spec.scheduler_name)
+    if framework is None:
+        known = ", ".join(scheduler.frameworks)
+        text = f'no profile is named "{pod.spec.scheduler_name}" (there is {known}); another scheduler would take it'
+        return _Finding("UnknownScheduler", text)
+    info = PodInfo(pod)
+    for plugin in framework.pre_enqueue_plugins().values():
+        status = plugin(info)
+        if status is not None:
+            gates = [gate.name for gate in pod.spec.scheduling_gates]
+            return _Finding("SchedulingGated", status.message(), gates=gates, hints=_gate_hint(gates))
+    search = scheduler.searches[pod.spec.scheduler_name]
+    try:
+        evaluation = search.evaluate(CycleState(), info)
+    except FitError as error:
+        return _Finding(
+            "Unschedulable", str(error), reasons_of(error), hints=hints_for(search, _all_nodes(embedded), info)
+        )
+    except NoNodesError as error:
+        return _Finding("NoNodes", str(error), hints=["add nodes: Node manifests, or hollow ones with --nodes"])
+    except PluginFailedError as error:
+        return _Finding("SchedulerError", str(error))
+    last = next((item for item in pod.status.conditions if item.type == "PodScheduled" and item.message), None)
+    fits = len(evaluation.feasible)
+    text = last.message if last is not None else "its turn had not come when the simulation ended"
+    return _Finding("Waiting", f"{text} (nodes that fit now: {fits})")
+
+
+def _all_nodes(embedded: Embedded) -> NodeList:
+    table = embedded.scheduler.cache.table
+    return NodeList(table, table.order())
+
+
+def _gate_hint(gates: list[str]) -> list[str]:
+    if not gates:
+        return []
+    return [f"it is scheduled once the gate{'s' if len(gates) > 1 else ''} {', '.join(gates)} is removed from the pod"]
+
+
+def reasons_of(error: FitError) -> list[Reason]:
+    """The reasons of a failed attempt with their nodes, most nodes first."""
+    statuses = error.diagnosis.statuses
+    found: dict[tuple[str, str, bool], list[str]] = {}
+
+    def add(status: Status, names: list[str]) -> None:
+        for text in status.reasons():
+            key = (text, status.plugin, status.code is Code.UNSCHEDULABLE)
+            found.setdefault(key, []).extend(names)
+
+    for status, names in statuses.groups():
+        add(status, names)
+    result = [
+        Reason(text=text, plugin=plugin, nodes=len(names), examples=sorted(names)[:EXAMPLES], preemptable=preemptable)
+        for (text, plugin, preemptable), names in found.items()
+    ]
+    left = error.all_nodes - len(statuses)
+    if left > 0:
+        absent = statuses.absent
+        result += [
+            Reason(text=text, plugin=absent.plugin, nodes=left, examples=[], preemptable=False)
+            for text in absent.reasons()
+        ]
+    return sorted(result, key=lambda reason: (-reason.nodes, reason.text, reason.plugin))

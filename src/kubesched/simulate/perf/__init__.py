@@ -1,0 +1,21 @@
+"""The benchmark: workloads in scheduler_perf's format, run in real time through the whole path of one process.
+
+:mod:`.workloads` reads a file, :mod:`.execute` carries out its operations, :mod:`.measure` holds the stopwatch and
+:mod:`.decisions` measures deciding alone. Caller: ``kubesched bench``.
+"""
+
+from .decisions import measure_decisions
+from .execute import run_workload
+from .measure import Decisions, Run, Section
+from .workloads import Workload, WorkloadError, load_workloads
+
+__all__ = [
+    "Decisions",
+    "Run",
+    "Section",
+    "Workload",
+    "WorkloadError",
+    "load_workloads",
+    "measure_decisions",
+    "run_workload",
+]

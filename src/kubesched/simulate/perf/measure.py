@@ -1,0 +1,152 @@
+"""The stopwatch: what is measured of a run, and how samples become numbers.
+
+Times are real. A section is what lies between the start and the end of a collection; its CPU time includes
+everything the process did, the creating of pods and the recording of events as well. Caller: :mod:`.execute`.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from kubesched.scheduler.search import Search
+
+__all__ = [
+    "Decisions",
+    "Percentiles",
+    "Run",
+    "Section",
+    "SectionTimer",
+    "StopwatchSearch",
+    "peak_rss_mib",
+    "percentile",
+]
+
+_MEBI: Final = 1 << 20
+
+
+class _Struct(msgspec.Struct, frozen=True, rename="camel"):
+    pass
+
+
+class Percentiles(_Struct, frozen=True, kw_only=True):
+    """Of a set of samples; 0 when there are none."""
+
+    p50: float
+    p90: float
+    p99: float
+
+    @classmethod
+    def of(cls, samples: Sequence[float], factor: float = 1.0) -> Percentiles:
+        ordered = sorted(samples)
+        p50, p90, p99 = (round(percentile(ordered, share) * factor, 3) for share in (50, 90, 99))
+        return cls(p50=p50, p90=p90, p99=p99)
+
+
+def percentile(ordered: Sequence[float], share: int) -> float:
+    """The nearest-rank percentile of ascending samples; 0 of none."""
+    if not ordered:
+        return 0.0
+    return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
+
+
+class Section(_Struct, frozen=True, kw_only=True):
+    """One measured part of a run. ``seconds`` is from its start to its last binding."""
+
+    name: str
+    #: Pods created in the section's namespaces, and how many of them were bound.
+    pods: int
+    bound: int
+    seconds: float
+    pods_per_second: float
+    #: From the create call to the binding stored.
+    latency_ms: Percentiles
+    #: The search for a node alone.
+    decision_us: Percentiles
+    cpu_us_per_pod: float
+
+
+class Run(_Struct, frozen=True, kw_only=True):
+    """One run of a workload on a fresh cluster. The peak memory is the whole process's, so far."""
+
+    sections: list[Section]
+    setup_seconds: float
+    peak_rss_mib: float
+    events_recorded: int
+    events_dropped: int
+
+
+class Decisions(_Struct, frozen=True, kw_only=True):
+    """Decisions alone: pop, decide, assume, without any API."""
+
+    decisions: int
+    unschedulable: int
+    per_second: float
+    decision_us: Percentiles
+
+
+def peak_rss_mib() -> float:
+    """The most memory this process ever had, in MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / _MEBI if sys.platform == "darwin" else peak / 1024, 1)
+
+
+class StopwatchSearch:
+    """A search whose ``find`` is timed; everything else is passed on."""
+
+    def __init__(self, search: Search, samples: list[float]) -> None:
+        self._search = search
+        self._samples = samples
+
+    @classmethod
+    def around(cls, search: Search, samples: list[float]) -> Search:
+        return cast("Search", cls(search, samples))
+
+    def find(self, *args: Any, **options: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return self._search.find(*args, **options)
+        finally:
+            self._samples.append(time.perf_counter() - start)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._search, name)
+
+
+class SectionTimer:
+    """Measures one section: from being made until :meth:`finish`."""
+
+    def __init__(self, name: str, decisions: list[float]) -> None:
+        self.name = name
+        self.created: dict[str, float] = {}
+        self.bound: dict[str, float] = {}
+        self._decisions = decisions
+        self._first_decision = len(decisions)
+        # What was set up until now lives on: looking through it again and again would only cost time.
+        gc.collect()
+        gc.freeze()
+        self._cpu = time.process_time()
+        self._start = time.perf_counter()
+
+    def finish(self) -> Section:
+        cpu = time.process_time() - self._cpu
+        gc.unfreeze()
+        end = max(self.bound.values(), default=time.perf_counter())
+        seconds = max(end - self._start, 1e-9)
+        latencies = [at - self.created[key] for key, at in self.bound.items()]
+        return Section(
+            name=self.name,
+            pods=len(self.created),
+            bound=len(self.bound),
+            seconds=round(seconds, 6),
+            pods_per_second=round(len(self.bound) / seconds, 1),
+            latency_ms=Percentiles.of(latencies, 1e3),
+            decision_us=Percentiles.of(self._decisions[self._first_decision :], 1e6),
+            cpu_us_per_pod=round(1e6 * cpu / max(1, len(self.created)), 1),
+        )

@@ -1,0 +1,271 @@
+"""A simulation's result as text: aligned columns for people, JSON and YAML for programs.
+
+Nothing here writes anywhere; the command line prints the lines, in colour when somebody looks. Columns are never
+cut, so the table can be piped through grep. The schema of JSON and YAML is in :mod:`.result`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+import yaml
+
+from .hints import format_amount
+from .result import NodeUse, Pending, Placement, Reason, Refusal, ResourceUse, Result
+
+__all__ = ["Line", "Style", "columns", "pending_lines", "render_json", "render_table", "render_yaml", "usage_histogram"]
+
+Style = Literal["", "title", "dim", "good", "warn", "bad"]
+
+#: Up to so many pods and nodes are listed one by one; beyond, workloads and a histogram.
+MOST_PODS: Final = 40
+MOST_NODES: Final = 20
+#: Names shown of a group of pending pods.
+_MOST_NAMES: Final = 3
+_BAR: Final = 40
+
+
+class Line(NamedTuple):
+    """One line of output and how it looks on a terminal."""
+
+    text: str
+    style: Style = ""
+
+
+def render_json(result: Result) -> str:
+    """The result as indented JSON, with a newline at the end."""
+    return msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n"
+
+
+def render_yaml(result: Result) -> str:
+    """The result as YAML, keys in the order of the schema."""
+    text: str = yaml.dump(
+        msgspec.to_builtins(result), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=2**20
+    )
+    return text
+
+
+def columns(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
+    """Aligned columns, two blanks apart, nothing cut; ``right`` are the columns that hold numbers."""
+    table = [list(head), *(list(row) for row in rows)]
+    widths = [max(len(row[index]) for row in table) for index in range(len(head))]
+    return [
+        "  ".join(
+            cell.rjust(width) if index in right else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in table
+    ]
+
+
+def render_table(result: Result, *, wide: bool = False) -> list[Line]:
+    """The result for people. ``wide`` lists every pod and node however many there are."""
+    return [
+        *_summary(result),
+        *_placements(result.placements, wide),
+        *_nodes(result.nodes, wide),
+        *_cluster(result.resources, result.totals.nodes),
+        *pending_lines(result.pending),
+        *_refused(result.refused),
+    ]
+
+
+def _title(text: str) -> list[Line]:
+    return [Line(""), Line(text, "title")]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> list[Line]:
+    lines = columns(head, rows, right=right)
+    return [Line(lines[0], "dim"), *(Line(text) for text in lines[1:])]
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
+def seconds(value: float) -> str:
+    """A duration for people: ``45s``, ``2h 5m``."""
+    whole = round(value)
+    if whole < 120:
+        return f"{value:.3g}s"
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}h {minutes}m" if hours else f"{minutes}m {whole % 60}s"
+
+
+_ENDINGS: Final = {
+    "settled": "nothing moves any more",
+    "until": "the time given is over",
+    "noProgress": "pods are tried again and again without success",
+}
+
+
+def _summary(result: Result) -> list[Line]:
+    totals = result.totals
+    parts = [f"{totals.placed:,} placed"]
+    if totals.succeeded:
+        parts.append(f"{totals.succeeded:,} of them succeeded")
+    if totals.failed:
+        parts.append(f"{totals.failed:,} failed")
+    parts.append(f"{totals.pending:,} pending")
+    if totals.gated:
+        parts.append(f"{totals.gated:,} of them gated")
+    if totals.refused:
+        parts.append(f"{totals.refused:,} refused")
+    if totals.removed:
+        parts.append(f"{totals.removed:,} removed")
+    text = f"{_plural(totals.nodes, 'node')}, {_plural(totals.pods, 'pod')}: {', '.join(parts)}"
+    end = f"after {seconds(result.virtual_seconds)} of virtual time {_ENDINGS[result.stopped]} (seed {result.seed})"
+    return [Line(text, "warn" if totals.pending or totals.refused else "good"), Line(end, "dim")]
+
+
+# -- placed ------------------------------------------------------------------------------------------------
+
+
+def _placements(placements: Sequence[Placement], wide: bool) -> list[Line]:
+    if not placements:
+        return []
+    lines = _title("Placed")
+    if wide or len(placements) <= MOST_PODS:
+        head = ("NAMESPACE", "POD", "NODE", "PHASE", "BOUND AT")
+        rows = [
+            (item.namespace, item.name, item.node, item.phase, "-" if item.bound_at is None else seconds(item.bound_at))
+            for item in placements
+        ]
+        return lines + _table(head, rows, right=(4,))
+    grouped: dict[tuple[str, str], list[Placement]] = {}
+    for item in placements:
+        grouped.setdefault((item.namespace, item.workload or "(bare pods)"), []).append(item)
+    rows = [
+        (namespace, workload, f"{len(items):,}", f"{len({item.node for item in items}):,}", _phases(items))
+        for (namespace, workload), items in sorted(grouped.items())
+    ]
+    lines += _table(("NAMESPACE", "WORKLOAD", "PODS", "NODES", "PHASES"), rows, right=(2, 3))
+    return [*lines, Line(f"({len(placements):,} pods by workload; --wide lists each of them)", "dim")]
+
+
+def _phases(items: Iterable[Placement]) -> str:
+    return ", ".join(f"{count:,} {phase}" for phase, count in sorted(Counter(item.phase for item in items).items()))
+
+
+# -- nodes -------------------------------------------------------------------------------------------------
+
+
+def _percent(use: ResourceUse) -> str:
+    return f"{100 * use.requested / use.allocatable:.0f}%" if use.allocatable else "-"
+
+
+def _cell(use: ResourceUse | None) -> str:
+    if use is None:
+        return "-"
+    requested, allocatable = format_amount(use.name, use.requested), format_amount(use.name, use.allocatable)
+    return f"{requested}/{allocatable} {_percent(use)}"
+
+
+def _nodes(nodes: Sequence[NodeUse], wide: bool) -> list[Line]:
+    if not nodes:
+        return []
+    lines = _title("Nodes (requested/allocatable)")
+    if not wide and len(nodes) > MOST_NODES:
+        lines += usage_histogram(nodes)
+        return [*lines, Line(f"({len(nodes):,} nodes by how full they are; --wide lists each of them)", "dim")]
+    names = list(dict.fromkeys(use.name for node in nodes for use in node.resources))
+    # Storage nobody asks for is not worth a column.
+    names = [
+        name
+        for name in names
+        if name != "ephemeral-storage"
+        or any(use.requested for node in nodes for use in node.resources if use.name == name)
+    ]
+    rows = []
+    for node in nodes:
+        by_name = {use.name: use for use in node.resources}
+        rows.append((node.name, node.zone or "-", *(_cell(by_name.get(name)) for name in names)))
+    return lines + _table(("NODE", "ZONE", *(name.upper() for name in names)), rows, right=range(2, 2 + len(names)))
+
+
+def usage_histogram(nodes: Sequence[NodeUse]) -> list[Line]:
+    """How many nodes are how full, by the scarcer of cpu and memory, in steps of ten percent."""
+    counts = [0] * 11
+    for node in nodes:
+        shares = [
+            use.requested / use.allocatable
+            for use in node.resources
+            if use.name in ("cpu", "memory") and use.allocatable
+        ]
+        counts[min(10, int(max(shares, default=0.0) * 10))] += 1
+    most = max(counts)
+    lines = []
+    for step, count in enumerate(counts):
+        label = "     100%" if step == 10 else f"{step * 10:>3}-{step * 10 + 10:>3} %"
+        bar = "#" * (0 if not count else max(1, round(_BAR * count / most)))
+        lines.append(Line(f"{label:>9}  {count:>6,}  {bar}".rstrip()))
+    return lines
+
+
+def _cluster(resources: Sequence[ResourceUse], nodes: int) -> list[Line]:
+    if not nodes:
+        return []
+    rows = []
+    for use in resources:
+        if use.name == "ephemeral-storage" and not use.peak:
+            continue
+        amounts = [format_amount(use.name, amount) for amount in (use.requested, use.allocatable, use.peak or 0)]
+        rows.append((use.name, *amounts[:2], _percent(use), amounts[2]))
+    return _title("Cluster") + _table(
+        ("RESOURCE", "REQUESTED", "ALLOCATABLE", "SHARE", "PEAK"), rows, right=range(1, 5)
+    )
+
+
+# -- pending -----------------------------------------------------------------------------------------------
+
+
+def pending_lines(pending: Sequence[Pending]) -> list[Line]:
+    """Who waits, why, and what would help."""
+    if not pending:
+        return []
+    lines = _title("Pending")
+    for index, group in enumerate(pending):
+        if index:
+            lines.append(Line(""))
+        lines += _pending_group(group)
+    return lines
+
+
+def _pending_group(group: Pending) -> list[Line]:
+    who = group.pods[0] if group.count == 1 else f"{group.count:,} pods"
+    if group.count > 1 and group.workload:
+        who += f" of {group.workload} in {group.pods[0].split('/', 1)[0]}"
+    lines = [Line(f"{who}: {group.reason}", "warn")]
+    if group.count > 1:
+        lines.append(Line(f"  {_names(group.pods, group.count, _MOST_NAMES)}", "dim"))
+    lines.append(Line(f"  {group.message}"))
+    lines += [Line(f"    {_reason(reason)}") for reason in group.reasons]
+    lines += [Line(f"  what would help: {hint}", "good") for hint in group.hints]
+    return lines
+
+
+def _reason(reason: Reason) -> str:
+    text = f"{_plural(reason.nodes, 'node')}: {reason.text}"
+    if reason.plugin:
+        text += f" [{reason.plugin}]"
+    if reason.examples:
+        text += f": {_names(reason.examples, reason.nodes, _MOST_NAMES)}"
+    return text
+
+
+def _names(names: Sequence[str], count: int, most: int) -> str:
+    shown = ", ".join(names[:most])
+    return shown if count <= most else f"{shown} and {count - most:,} more"
+
+
+def _refused(refused: Sequence[Refusal]) -> list[Line]:
+    if not refused:
+        return []
+    lines = _title("Refused by the API server")
+    for item in refused:
+        who = f"{item.count:,} pods of {item.workload}" if item.workload and item.count > 1 else item.pods[0]
+        lines += [Line(f"{item.source}: {who}", "bad"), Line(f"  {item.message}")]
+    return lines

@@ -1,0 +1,157 @@
+"""What a simulation found: the typed result, which is also the schema of the JSON and YAML output.
+
+Field names are camelCase on the wire. Lists are sorted (by namespace, name, or size where said), nothing depends
+on the time or machine of the run, so equal input and seed give equal bytes. Amounts of cpu are in millicores,
+of memory and storage in bytes, of everything else in units; times are virtual seconds since the start.
+
+The schema is versioned by ``apiVersion``: within ``kubesched.io/v1alpha1`` fields are only ever added.
+Written by :mod:`.simulation`, rendered by :mod:`.report`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+__all__ = [
+    "NodeUse",
+    "Pending",
+    "PendingReason",
+    "Placement",
+    "Reason",
+    "Refusal",
+    "ResourceUse",
+    "Result",
+    "Stopped",
+    "Totals",
+]
+
+#: ``settled``: nothing will move any more. ``until``: the time given was over. ``noProgress``: pods are being tried
+#: again and again and nothing comes of it (a plugin that fails, for example).
+Stopped = Literal["settled", "until", "noProgress"]
+
+#: Why pods have no node. ``Unschedulable``: no node fits. ``SchedulingGated``: held back by a PreEnqueue plugin, most
+#: often by scheduling gates. ``UnknownScheduler``: schedulerName is no profile's. ``NoNodes``: the cluster is empty.
+#: ``SchedulerError``: a plugin failed. ``Deleting``: being deleted. ``Waiting``: nodes fit, but the pod was turned down
+#: later (Reserve, Permit, binding) or the simulation ended before its turn.
+PendingReason = Literal[
+    "Unschedulable", "SchedulingGated", "UnknownScheduler", "NoNodes", "SchedulerError", "Deleting", "Waiting"
+]
+
+
+class _Struct(msgspec.Struct, frozen=True, rename="camel"):
+    pass
+
+
+class Totals(_Struct, frozen=True, kw_only=True):
+    """Pods by what became of them, at the end."""
+
+    nodes: int
+    #: Pods the cluster took: placed + pending.
+    pods: int
+    #: With a node, finished ones included.
+    placed: int
+    succeeded: int
+    failed: int
+    #: Without a node, for whatever reason.
+    pending: int
+    #: Of these: held back before scheduling.
+    gated: int
+    #: Pods the cluster did not take.
+    refused: int
+    #: Pods that were there and are gone (preempted or deleted).
+    removed: int
+    #: Scheduling attempts made.
+    attempts: int
+
+
+class ResourceUse(_Struct, frozen=True, kw_only=True):
+    """One resource: what there is and what pods ask for."""
+
+    name: str
+    allocatable: int
+    #: At the end.
+    requested: int
+    #: The most that was ever requested at once; only given for the whole cluster.
+    peak: int | None = None
+
+
+class Placement(_Struct, frozen=True, kw_only=True):
+    """A pod with a node. ``workload`` is ``Kind/name`` of what made it, empty for a bare pod."""
+
+    namespace: str
+    name: str
+    workload: str
+    node: str
+    phase: str
+    #: When it was bound; None for a pod that came with a node.
+    bound_at: float | None
+
+
+class NodeUse(_Struct, frozen=True, kw_only=True):
+    """A node: cpu, memory, ephemeral-storage, pods and extended resources, in this order."""
+
+    name: str
+    zone: str
+    resources: list[ResourceUse]
+
+
+class Reason(_Struct, frozen=True, kw_only=True):
+    """One reason against some nodes. ``examples`` are the first few of the ``nodes`` nodes, by name.
+
+    ``preemptable``: removing pods from these nodes could help (code Unschedulable, not …AndUnresolvable).
+    """
+
+    text: str
+    plugin: str
+    nodes: int
+    examples: list[str]
+    preemptable: bool
+
+
+class Pending(_Struct, frozen=True, kw_only=True):
+    """Pods without a node for the same reasons; the largest group comes first.
+
+    ``message`` is what the pod's PodScheduled condition would say. ``hints`` say what would help; each was tried
+    against the cluster as it stands at the end.
+    """
+
+    reason: PendingReason
+    workload: str
+    message: str
+    count: int
+    #: ``namespace/name``, sorted.
+    pods: list[str]
+    reasons: list[Reason] = []
+    gates: list[str] = []
+    scheduler_name: str = ""
+    hints: list[str] = []
+
+
+class Refusal(_Struct, frozen=True, kw_only=True):
+    """Pods that the cluster did not take, by manifest and message. ``source`` says file, document and line."""
+
+    workload: str
+    message: str
+    source: str
+    count: int
+    pods: list[str]
+
+
+class Result(_Struct, frozen=True, kw_only=True):
+    """A whole simulation."""
+
+    api_version: str = "kubesched.io/v1alpha1"
+    kind: str = "SimulationResult"
+    seed: int
+    stopped: Stopped
+    virtual_seconds: float
+    totals: Totals
+    #: The whole cluster.
+    resources: list[ResourceUse]
+    nodes: list[NodeUse]
+    placements: list[Placement]
+    pending: list[Pending]
+    refused: list[Refusal]
+    warnings: list[str]

@@ -1,0 +1,288 @@
+"""Run the whole scheduler over the embedded cluster in virtual time until nothing moves, and say what became of it.
+
+    manifests ──intake──▶ store ──▶ scheduler + hollow kubelets, virtual time ──▶ Result (──pending──▶ why not)
+
+Callers: ``kubesched simulate``, and programs by :func:`simulate`. Rendering is in :mod:`.report`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kubesched.api.kinds import PODS
+from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
+from kubesched.api.requests import PODS as POD_COUNT
+from kubesched.api.types import Pod
+from kubesched.cluster.manifests import Manifest
+from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, default_config
+from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.registry import Registry
+
+from .embedded import Embedded
+from .intake import Source, gather, store_objects
+from .pending import Workloads, explain_pending
+from .result import NodeUse, Placement, Refusal, ResourceUse, Result, Stopped, Totals
+from .virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
+
+__all__ = ["DEFAULT_UNTIL", "Progress", "node_uses", "run_simulation", "simulate"]
+
+#: A day of virtual time is enough unless told otherwise.
+DEFAULT_UNTIL: Final = 86_400.0
+#: So many virtual seconds of fruitless attempts, with no pod's end in sight, are taken for "no progress".
+_FRUITLESS: Final = 120.0
+_ZONE: Final = "topology.kubernetes.io/zone"
+
+#: Told (pods bound so far, pods to be bound).
+Progress = Callable[[int, int], None]
+
+
+async def simulate(
+    manifests: Source,
+    *,
+    registry: Registry,
+    nodes: int = 0,
+    node_template: Mapping[str, Any] | None = None,
+    zones: Sequence[str] = (),
+    config: KubeSchedulerConfiguration | None = None,
+    gates: FeatureGates = DEFAULT_GATES,
+    seed: int = 0,
+    until: float = DEFAULT_UNTIL,
+    on_progress: Progress = lambda done, total: None,
+) -> Result:
+    """Simulate a cluster.
+
+    Await it on a :class:`~.virtual_time.VirtualTimeLoop` (``run_virtual(simulate(…))``); on an ordinary event
+    loop it works too, but then a pod's hour is an hour.
+
+    ``manifests`` are paths, plain objects or loaded manifests; workloads are expanded. ``registry`` holds the
+    plugins (``kubesched.plugins.in_tree_registry()`` and whatever was added). ``nodes`` hollow nodes of
+    ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``until`` bounds the virtual time
+    in seconds.
+
+    Raises:
+        ManifestError: when a manifest cannot be used, or an object other than a pod is refused.
+        ConfigError: when a profile cannot be built.
+    """
+    loop = asyncio.get_running_loop()
+    intake = gather(manifests, nodes=nodes, node_template=node_template, zones=zones)
+    run = _Run(loop, on_progress)
+    embedded = Embedded(
+        config if config is not None else default_config(gates=gates),
+        registry,
+        clock=VirtualClock(loop),
+        seed=seed,
+        gates=gates,
+        on_bind=run.bound,
+    )
+    # What runs already is there when the scheduler starts; pods to be placed then come in the order of the manifests.
+    new = [item for item in intake.objects if _is_new(item)]
+    refused = store_objects(embedded.store, [item for item in intake.objects if not _is_new(item)])
+    await embedded.start()
+    try:
+        refused += store_objects(embedded.store, new)
+        pods = embedded.pods()
+        before = {pod.uid for pod in pods}
+        run.total = sum(1 for pod in pods if not pod.spec.node_name)
+        stopped = await run.until_settled(embedded, until)
+        return _result(embedded, run, seed, stopped, before, refused, intake.warnings)
+    finally:
+        await embedded.stop()
+
+
+def run_simulation(manifests: Source, *, registry: Registry, **options: Any) -> Result:
+    """:func:`simulate` in virtual time, to the end. Must not be called inside a running event loop."""
+    return run_virtual(simulate(manifests, registry=registry, **options))
+
+
+def _is_new(item: Manifest) -> bool:
+    """Whether it is a pod that has no node yet."""
+    return item.kind == PODS and not (item.data.get("spec") or {}).get("nodeName")
+
+
+class _Run:
+    """Watches one simulation: bindings, peaks, and whether anything still moves."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_progress: Progress) -> None:
+        self._loop = loop
+        self._start = loop.time()
+        self._on_progress = on_progress
+        self._last_bound = self._start
+        self.total = 0
+        #: ``namespace/name`` to virtual seconds since the start.
+        self.bound_at: dict[str, float] = {}
+        self.peak: dict[str, int] = {}
+
+    def bound(self, namespace: str, name: str, node: str) -> None:
+        self._last_bound = self._loop.time()
+        self.bound_at[f"{namespace}/{name}"] = self.now
+        self._on_progress(len(self.bound_at), self.total)
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return round(self._loop.time() - self._start, 6)
+
+    async def until_settled(self, embedded: Embedded, until: float) -> Stopped:
+        end = self._start + until
+        while True:
+            await self._quiet()
+            self._measure(embedded)
+            if embedded.is_settled:
+                return "settled"
+            now = self._loop.time()
+            if now >= end:
+                return "until"
+            if self._is_fruitless(embedded, now):
+                return "noProgress"
+            await asyncio.sleep(min(end, max(self._next(embedded), now)) - now)
+
+    async def _quiet(self) -> None:
+        """Let everything that can happen now happen."""
+        if isinstance(self._loop, VirtualTimeLoop):
+            await self._loop.idle()
+        else:
+            await asyncio.sleep(0.01)
+
+    def _next(self, embedded: Embedded) -> float:
+        """When something will happen next; the queue's ticks count only while there is something to move."""
+        if not isinstance(self._loop, VirtualTimeLoop):
+            return self._loop.time() + 0.01
+        now = self._loop.time()
+        if embedded.scheduler.is_idle and embedded.kubelets is not None:
+            due = embedded.kubelets.next_timer()
+            retry = embedded.scheduler.queue.next_timer()
+            if retry is not None:
+                retry += now - embedded.clock.now()
+            soonest = min((when for when in (due, retry) if when is not None), default=now)
+            if soonest > now:
+                return soonest
+        when = self._loop.next_timer()
+        return when if when is not None else now + 0.01
+
+    def _is_fruitless(self, embedded: Embedded, now: float) -> bool:
+        """Pods go round between backoff and failure, and no pod is going to end and change that."""
+        kubelets = embedded.kubelets
+        quiet = kubelets is None or kubelets.next_timer() is None
+        waiting = any(True for _ in embedded.scheduler.backends.waiting_pods)
+        if not quiet or waiting or embedded.scheduler.cycle.busy:
+            self._last_bound = now
+        return now - self._last_bound > _FRUITLESS
+
+    def _measure(self, embedded: Embedded) -> None:
+        table = embedded.scheduler.cache.table
+        rows = table.order()
+        for name, index in table.resource_index.items():
+            requested = int(table.requested[index, rows].sum())
+            if requested > self.peak.get(name, 0):
+                self.peak[name] = requested
+
+
+def _result(
+    embedded: Embedded,
+    run: _Run,
+    seed: int,
+    stopped: Stopped,
+    before: set[str],
+    refused: list[Refusal],
+    warnings: list[str],
+) -> Result:
+    pods = embedded.pods()
+    placed = [pod for pod in pods if pod.spec.node_name]
+    waiting = [pod for pod in pods if not pod.spec.node_name]
+    pending = explain_pending(embedded, waiting)
+    infos = _infos(embedded)
+    names = _resource_names(infos)
+    attempts = embedded.scheduler.metrics.schedule_attempts_total
+    totals = Totals(
+        nodes=len(infos),
+        pods=len(pods),
+        placed=len(placed),
+        succeeded=sum(pod.status.phase == "Succeeded" for pod in placed),
+        failed=sum(pod.status.phase == "Failed" for pod in placed),
+        pending=len(waiting),
+        gated=sum(group.count for group in pending if group.reason == "SchedulingGated"),
+        refused=sum(item.count for item in refused),
+        removed=len(before - {pod.uid for pod in pods}),
+        attempts=int(sum(child.value for child in attempts.children.values())),
+    )
+    return Result(
+        seed=seed,
+        stopped=stopped,
+        virtual_seconds=run.now,
+        totals=totals,
+        resources=_cluster_use(infos, names, run.peak),
+        nodes=[_node_use(info, names) for info in infos],
+        placements=_placements(embedded, run, placed),
+        pending=pending,
+        refused=refused,
+        warnings=[*warnings, *(embedded.kubelets.problems if embedded.kubelets is not None else ())],
+    )
+
+
+def _placements(embedded: Embedded, run: _Run, placed: list[Pod]) -> list[Placement]:
+    workloads = Workloads(embedded.store)
+    found = [
+        Placement(
+            namespace=pod.namespace,
+            name=pod.name,
+            workload=workloads.of(pod),
+            node=pod.spec.node_name,
+            phase=pod.status.phase,
+            bound_at=run.bound_at.get(pod.key),
+        )
+        for pod in placed
+    ]
+    return sorted(found, key=lambda item: (item.namespace, item.name))
+
+
+# -- resources ---------------------------------------------------------------------------------------------
+
+
+def _infos(embedded: Embedded) -> list[NodeInfo]:
+    table = embedded.scheduler.cache.table
+    return sorted((table.info(row) for row in table.order().tolist()), key=lambda info: info.name)
+
+
+def node_uses(embedded: Embedded) -> list[NodeUse]:
+    """Every node by name, with what is requested of it, as the scheduler accounts it now."""
+    infos = _infos(embedded)
+    names = _resource_names(infos)
+    return [_node_use(info, names) for info in infos]
+
+
+def _resource_names(infos: list[NodeInfo]) -> list[str]:
+    """cpu, memory, pods, then what else some node has, by name."""
+    extra = {name for info in infos for name, amount in info.allocatable.scalars.items() if amount}
+    extra |= {name for info in infos for name, amount in info.requested.scalars.items() if amount}
+    storage = [EPHEMERAL_STORAGE] if any(info.allocatable.ephemeral_storage for info in infos) else []
+    return [CPU, MEMORY, *storage, POD_COUNT, *sorted(extra)]
+
+
+def _requested(info: NodeInfo, name: str) -> int:
+    return len(info.pods) if name == POD_COUNT else info.requested.get(name)
+
+
+def _node_use(info: NodeInfo, names: list[str]) -> NodeUse:
+    return NodeUse(
+        name=info.name,
+        zone=info.labels.get(_ZONE, ""),
+        resources=[
+            ResourceUse(name=name, allocatable=info.allocatable.get(name), requested=_requested(info, name))
+            for name in names
+            if name in (CPU, MEMORY, POD_COUNT) or info.allocatable.get(name) or info.requested.get(name)
+        ],
+    )
+
+
+def _cluster_use(infos: list[NodeInfo], names: list[str], peak: Mapping[str, int]) -> list[ResourceUse]:
+    return [
+        ResourceUse(
+            name=name,
+            allocatable=sum(info.allocatable.get(name) for info in infos),
+            requested=sum(_requested(info, name) for info in infos),
+            peak=peak.get(name, 0),
+        )
+        for name in names
+    ]

@@ -1,0 +1,244 @@
+"""The other commands: conformance, bench, demo, config check, plugins; and every file in ``examples/`` and ``bench/``."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from cli_kit import BENCH, EXAMPLES, GOLDEN, run
+
+from kubesched.cli.arguments import SHAPES
+from kubesched.simulate.perf.workloads import load_workloads
+
+# -- conformance -----------------------------------------------------------------------------------------------
+
+
+def test_conformance_counts_per_area(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run(capsys, "conformance", GOLDEN / "nodename.jsonl.gz", GOLDEN / "unschedulable.jsonl.gz")
+    assert ran.code == 0
+    assert ran.out == (
+        "AREA           PASSED  TOTAL\nnodename          250    250\nunschedulable     250    250\nall               500    500\n"
+    )
+
+
+def test_area_picks_one_file_of_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    data = json.loads(run(capsys, "conformance", GOLDEN, "--area", "declaredfeatures", "--json").out)
+    assert [(area["area"], area["passed"], area["failures"]) for area in data["areas"]] == [
+        ("declaredfeatures", 100, [])
+    ]
+
+
+def test_a_sabotaged_golden_file_fails_and_says_where(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with gzip.open(GOLDEN / "nodename.jsonl.gz", "rt") as lines:
+        vectors = [json.loads(next(lines)) for _ in range(5)]
+    broken = next(vector for vector in vectors if vector["expected"].get("pods"))
+    broken["expected"]["pods"][0]["outcome"] = "error"
+    with gzip.open(tmp_path / "nodename.jsonl.gz", "wt") as out:
+        out.writelines(json.dumps(vector) + "\n" for vector in vectors)
+    ran = run(capsys, "conformance", tmp_path)
+    assert ran.code == 1
+    assert f"nodename: {broken['name']}" in ran.out
+    assert "outcome: expected" in ran.out
+    assert "nodename       4      5" in ran.out
+    data = json.loads(run(capsys, "conformance", tmp_path, "--json").out)
+    assert (data["passed"], data["total"]) == (4, 5)
+
+
+@pytest.mark.parametrize(
+    ("content", "argv", "message"),
+    [
+        (None, ["."], "no golden files"),
+        (None, ["gone"], "gone: no such file or directory"),
+        (b"not gzip", ["."], "not a gzipped file of JSON lines"),
+        (gzip.compress(b"[1]\n", mtime=0), ["."], "line 1 is not a JSON object"),
+        (gzip.compress(b"{}\n", mtime=0), ["."], "not a golden vector"),
+        (gzip.compress(b"", mtime=0), [".", "--area", "fit"], "no golden file of area fit"),
+    ],
+)
+def test_conformance_with_nothing_to_compare_is_a_failure(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes | None,
+    argv: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        (tmp_path / "odd.jsonl.gz").write_bytes(content)
+    ran = run(capsys, "conformance", *argv)
+    assert ran.code == 1
+    assert message in ran.err
+    assert "internal error" not in ran.err
+
+
+def test_an_empty_golden_file_is_a_failure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "odd.jsonl.gz").write_bytes(gzip.compress(b"", mtime=0))
+    ran = run(capsys, "conformance", tmp_path)
+    assert ran.code == 1
+    assert "nothing was compared" in ran.out
+
+
+# -- bench -----------------------------------------------------------------------------------------------------
+
+
+def _cases() -> list[tuple[str, str]]:
+    return [(shape, item.case) for shape in SHAPES for item in load_workloads(BENCH / f"{shape}.yaml")]
+
+
+@pytest.mark.parametrize(("shape", "case"), _cases())
+def test_every_shape_runs_small(capsys: pytest.CaptureFixture[str], shape: str, case: str) -> None:
+    options = "--nodes 40 --pods 12 --runs 2 --decisions --json"
+    argv = ["bench", "--shape", shape, "--case", case, *options.split()]
+    ran = run(capsys, *argv)
+    assert (ran.code, ran.err) == (0, "")
+    data = json.loads(ran.out)
+    assert (data["apiVersion"], data["kind"], len(data["runs"]), len(data["decisions"])) == (
+        "kubesched.io/v1alpha1",
+        "BenchmarkResult",
+        2,
+        2,
+    )
+    [summary] = data["summary"]
+    assert (summary["pods"], summary["bound"]) == (12, 12)
+    assert summary["podsPerSecond"]["best"] >= summary["podsPerSecond"]["median"] > 0
+    assert summary["latencyP99Ms"]["best"] >= summary["latencyP50Ms"]["best"] > 0
+    assert data["decisions"][0]["decisions"] == 12
+    assert data["runs"][0]["peakRssMib"] > 0
+    assert data["runs"][0]["eventsRecorded"] >= 12
+
+
+def test_the_bench_table_and_a_profile(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    profile = tmp_path / "bench.prof"
+    ran = run(capsys, "bench", "--nodes", "5", "--pods", "10", "--runs", "1", "--profile-to", profile)
+    assert ran.code == 0
+    for text in ("Basic/default: 5 nodes, 1 run", "throughput", "create to bound, p99", "CPU per pod", "peak memory"):
+        assert text in ran.out
+    assert profile.stat().st_size > 0
+    assert str(profile) in ran.err
+
+
+def test_the_shapes_are_the_files_in_bench() -> None:
+    assert {path.stem for path in BENCH.glob("*.yaml")} == set(SHAPES)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["gone.yaml"], "gone.yaml: No such file or directory"),
+        (
+            [BENCH / "basic.yaml", "--case", "Other"],
+            "no such workload; choose one of\n  --case Basic --workload default",
+        ),
+        ([EXAMPLES / "nodes" / "nodes.yaml"], "not valid YAML"),
+        ([EXAMPLES / "config" / "packing.yaml"], "not a workload file"),
+    ],
+)
+def test_bench_says_what_is_wrong(capsys: pytest.CaptureFixture[str], argv: list[object], message: str) -> None:
+    ran = run(capsys, "bench", *argv)
+    assert ran.code == 1
+    assert message in ran.err
+
+
+# -- demo ------------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_tells_its_story_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run(capsys, "demo", "--nodes", "60", "--fast")
+    assert (ran.code, ran.err) == (0, "")
+    for text in (
+        "60 nodes in 3 zones",
+        "pods/s",
+        "2. Where the pods went",
+        "Deployment/frontend",
+        "default/too-large: Unschedulable",
+        "what would help: memory: asks for 512Gi",
+        "what would help: tolerate the taint spot=true:NoSchedule",
+        "default/waits-for-quota: SchedulingGated",
+        "class ZoneMaintenance(Plugin):",
+        "node(s) were in a zone under maintenance",
+        "kubesched --help",
+    ):
+        assert text in ran.out, text
+    rows = {
+        line.split()[0]: line.split() for line in ran.out.splitlines() if line.strip().startswith(("without", "with "))
+    }
+    assert int(rows["without"][4].replace(",", "")) > 0
+    assert rows["with"][4] == "0"
+
+
+# -- config and plugins ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", sorted((EXAMPLES / "config").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_example_configuration_is_valid(capsys: pytest.CaptureFixture[str], path: Path) -> None:
+    ran = run(capsys, "config", "check", path, "--plugin-module", EXAMPLES / "plugins" / "gpu_last.py")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"{path} is valid\n\nprofile default-scheduler\n")
+
+
+def test_config_check_shows_what_is_in_effect(capsys: pytest.CaptureFixture[str]) -> None:
+    path = EXAMPLES / "config" / "gpu-last.yaml"
+    ran = run(capsys, "config", "check", path, "--json", "--plugin-module", EXAMPLES / "plugins" / "gpu_last.py")
+    score = json.loads(ran.out)["profiles"]["default-scheduler"]["score"]
+    assert {"name": "GpuLast", "weight": 5} in score
+    missing = run(capsys, "config", "check", path)
+    assert missing.code == 1
+    assert "no plugin is named GpuLast; load its module with --plugin-module" in missing.err
+
+
+def test_plugins_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run(capsys, "plugins", "--plugin-module", EXAMPLES / "plugins" / "zone_maintenance.py")
+    assert any(line.split() == ["SchedulingGates", "in-tree", "yes", "preEnqueue"] for line in ran.out.splitlines())
+    assert any(line.split() == ["ZoneMaintenance", "module", "no", "filter"] for line in ran.out.splitlines())
+    data = json.loads(run(capsys, "plugins", "--json").out)
+    assert {"name": "NodeName", "source": "in-tree", "default": True, "points": ["filter"]} in data
+
+
+# -- examples --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("folder", "placed", "pending"), [("web-shop", 26, 0), ("gpu-batch", 5, 0), ("gates-and-taints", 1, 3)]
+)
+def test_every_folder_of_examples_runs(
+    capsys: pytest.CaptureFixture[str], folder: str, placed: int, pending: int
+) -> None:
+    ran = run(capsys, "simulate", "-f", EXAMPLES / folder, EXAMPLES / "nodes", "-o", "json")
+    assert (ran.code, ran.err) == (0, "")
+    totals = json.loads(ran.out)["totals"]
+    assert (totals["placed"], totals["pending"]) == (placed, pending)
+
+
+def test_the_plain_example_plugin_keeps_a_zone_free(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["simulate", "-f", EXAMPLES / "web-shop", EXAMPLES / "nodes", "-o", "json"]
+    ran = run(capsys, *argv, "--plugin-module", EXAMPLES / "plugins" / "zone_maintenance.py")
+    result = json.loads(ran.out)
+    assert not any(item["node"].endswith("-c") for item in result["placements"])
+    assert any(item["node"].endswith("-c") for item in json.loads(run(capsys, *argv).out)["placements"])
+
+
+def test_the_column_example_plugin_changes_the_choice(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: x}]}\n---\n"
+        "apiVersion: v1\nkind: Node\nmetadata: {name: small}\nstatus: {allocatable: {cpu: 1, memory: 1Gi, pods: 9}}\n---\n"
+        "apiVersion: v1\nkind: Node\nmetadata: {name: gpu}\n"
+        "status: {allocatable: {cpu: 64, memory: 512Gi, pods: 9, nvidia.com/gpu: 8}}\n"
+    )
+    argv = ["simulate", "-f", tmp_path, "-o", "json"]
+    assert json.loads(run(capsys, *argv).out)["placements"][0]["node"] == "gpu"
+    plugin = [
+        "--plugin-module",
+        EXAMPLES / "plugins" / "gpu_last.py",
+        "--config",
+        EXAMPLES / "config" / "gpu-last.yaml",
+    ]
+    assert json.loads(run(capsys, *argv, *plugin).out)["placements"][0]["node"] == "small"
+
+
+def test_a_plugin_that_no_profile_enables_is_remarked_on(capsys: pytest.CaptureFixture[str]) -> None:
+    plugin = ["--plugin-module", EXAMPLES / "plugins" / "gpu_last.py", "--config", EXAMPLES / "config" / "packing.yaml"]
+    ran = run(capsys, "simulate", "-f", EXAMPLES / "nodes", "-o", "json", *plugin)
+    assert "plugin GpuLast was loaded, but no profile of" in ran.err

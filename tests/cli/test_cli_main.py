@@ -1,0 +1,153 @@
+"""What all commands have in common: help, exit codes, no traceback, interruption, pipes, colour."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+from cli_kit import EXAMPLES, run, spawn
+
+from kubesched.cli.main import build_parser
+
+COMMANDS = ("demo", "simulate", "bench", "conformance", "config", "plugins", "version")
+
+
+def test_help_names_every_command_and_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from kubesched.cli.main import build_parser; build_parser().format_help(); "
+        "print(sorted({'numpy', 'rich', 'yaml', 'msgspec'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    text = build_parser().format_help()
+    assert all(name in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_and_a_module(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    ran = run(capsys, command, "--help")
+    assert ran.code == 0
+    assert ran.out.startswith(f"usage: kubesched {command}")
+    assert callable(import_module(f"kubesched.cli.{command}_command").run)
+
+
+def test_version_is_said_in_both_ways(capsys: pytest.CaptureFixture[str]) -> None:
+    from kubesched import __version__
+
+    assert run(capsys, "--version").out == f"kubesched {__version__}\n"
+    assert f'"kubesched":"{__version__}"' in run(capsys, "version", "--json").out
+    assert "kubernetes  1.36" in run(capsys, "version").out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["frobnicate"], "invalid choice: 'frobnicate'"),
+        (["simulate"], "the following arguments are required: -f/--filename"),
+        (["simulate", "-f", "x", "--nodes", "-1"], "argument --nodes: must not be negative: -1"),
+        (["simulate", "-f", "x", "--nodes", "many"], "argument --nodes: invalid whole number value: 'many'"),
+        (["simulate", "-f", "x", "--until", "nan"], "argument --until: must be a number of seconds"),
+        (["simulate", "-f", "x", "-o", "xml"], "invalid choice: 'xml'"),
+        (["bench", "--runs", "0"], "argument --runs: must be at least 1: 0"),
+        (["bench", "--shape", "odd"], "invalid choice: 'odd'"),
+        (["config"], "the following arguments are required: ACTION"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(capsys: pytest.CaptureFixture[str], argv: list[str], message: str) -> None:
+    ran = run(capsys, *argv)
+    assert ran.code == 2
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_an_interrupt_is_exit_code_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kubesched.cli.version_command.run", interrupted)
+    ran = run(capsys, "version")
+    assert (ran.code, ran.err) == (130, "kubesched: interrupted\n")
+
+
+def test_ctrl_c_in_the_middle_of_a_run_ends_cleanly() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "kubesched.cli", "demo", "--nodes", "3000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    while "scheduler starts" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "interrupted" in err
+
+
+def test_a_defect_of_ours_is_one_message_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(options: object) -> int:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr("kubesched.cli.version_command.run", broken)
+    monkeypatch.delenv("KUBESCHED_DEBUG", raising=False)
+    ran = run(capsys, "version")
+    assert ran.code == 1
+    assert ran.err.startswith("kubesched: internal error: ZeroDivisionError: oh\n")
+    monkeypatch.setenv("KUBESCHED_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        run(capsys, "version")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kubesched.cli", "simulate", "-f", str(EXAMPLES / "web-shop"), "--nodes", "3"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=30) == 0
+    process.stderr.close()
+
+
+def test_piped_output_has_no_colour_even_when_asked_for_elsewhere() -> None:
+    ran = spawn(
+        "simulate", "-f", EXAMPLES / "gates-and-taints", EXAMPLES / "nodes", FORCE_COLOR="1", TERM="xterm-256color"
+    )
+    assert ran.code == 0
+    assert "\x1b" not in ran.out + ran.err
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs pseudo-terminals")
+def test_on_a_terminal_there_is_colour_and_a_progress_bar_that_goes_away() -> None:
+    master, slave = os.openpty()
+    argv = [sys.executable, "-m", "kubesched.cli", "simulate", "-f", str(EXAMPLES / "web-shop"), "--nodes", "3"]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
+    environment.pop("NO_COLOR", None)
+    process = subprocess.Popen(argv, stdout=slave, stderr=slave, env=environment)
+    os.close(slave)
+    seen = b""
+    while True:
+        try:
+            chunk = os.read(master, 65536)
+        except OSError:  # Linux says so when the other side is closed
+            break
+        if not chunk:
+            break
+        seen += chunk
+    os.close(master)
+    assert process.wait(timeout=30) == 0
+    assert b"\x1b[" in seen
+    assert b"pods bound" in seen

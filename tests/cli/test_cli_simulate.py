@@ -1,0 +1,314 @@
+"""``kubesched simulate``: the table as a golden text, stable JSON, and what bad input is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from cli_kit import EXAMPLES, run, spawn
+
+CLUSTER = """
+apiVersion: v1
+kind: Node
+metadata: {name: blue, labels: {topology.kubernetes.io/zone: z1, disk: ssd}}
+status: {allocatable: {cpu: "2", memory: 4Gi, pods: "10"}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: red, labels: {topology.kubernetes.io/zone: z2}}
+spec: {taints: [{key: team, value: red, effect: NoSchedule}]}
+status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10", example.com/fpga: "1"}}
+"""
+PODS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: on-blue, namespace: demo}
+spec:
+  nodeSelector: {disk: ssd}
+  containers: [{name: c, image: i, resources: {requests: {cpu: 1500m, memory: 1Gi}}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: on-red, namespace: demo, annotations: {kubesched.io/duration: 5m}}
+spec:
+  tolerations: [{key: team, operator: Exists}]
+  containers: [{name: c, image: i, resources: {limits: {example.com/fpga: 1}}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: no-room, namespace: demo}
+spec:
+  containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gated, namespace: demo}
+spec:
+  schedulingGates: [{name: example.com/wait}]
+  containers: [{name: c, image: i}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: elsewhere, namespace: demo}
+spec:
+  schedulerName: other-scheduler
+  containers: [{name: c, image: i}]
+"""
+GOLDEN_TABLE = """\
+2 nodes, 5 pods: 2 placed, 1 of them succeeded, 3 pending, 1 of them gated
+after 5m 1s of virtual time nothing moves any more (seed 0)
+
+Placed
+NAMESPACE  POD      NODE  PHASE      BOUND AT
+demo       on-blue  blue  Running          0s
+demo       on-red   red   Succeeded        0s
+
+Nodes (requested/allocatable)
+NODE  ZONE          CPU       MEMORY      PODS  EXAMPLE.COM/FPGA
+blue  z1    1500m/2 75%  1Gi/4Gi 25%  1/10 10%                 -
+red   z2         0/4 0%     0/8Gi 0%   0/10 0%            0/1 0%
+
+Cluster
+RESOURCE          REQUESTED  ALLOCATABLE  SHARE   PEAK
+cpu                   1500m            6    25%  1500m
+memory                  1Gi         12Gi     8%    1Gi
+pods                      1           20     5%      2
+example.com/fpga          0            1     0%      1
+
+Pending
+demo/elsewhere: UnknownScheduler
+  no profile is named "other-scheduler" (there is default-scheduler); another scheduler would take it
+
+demo/gated: SchedulingGated
+  waiting for scheduling gates: [example.com/wait]
+  what would help: it is scheduled once the gate example.com/wait is removed from the pod
+
+demo/no-room: Unschedulable
+  0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s).
+    1 node: Insufficient cpu [NodeResourcesFit]: blue
+    1 node: node(s) had untolerated taint(s) [TaintToleration]: red
+  what would help: tolerate the taint team=red:NoSchedule: 1 node would fit
+  what would help: cpu: asks for 1, the most that is free on one node is 500m (blue)
+  what would help: free room: 1 node would fit if other pods made way
+"""
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> Path:
+    (tmp_path / "a-cluster.yaml").write_text(CLUSTER)
+    (tmp_path / "b-pods.yaml").write_text(PODS)
+    return tmp_path
+
+
+def test_the_table_is_the_golden_text(capsys: pytest.CaptureFixture[str], manifests: Path) -> None:
+    ran = run(capsys, "simulate", "-f", manifests)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == GOLDEN_TABLE
+
+
+def test_json_and_yaml_say_the_same_and_follow_the_schema(capsys: pytest.CaptureFixture[str], manifests: Path) -> None:
+    from kubesched.api.decode import from_builtins
+    from kubesched.simulate import Result
+
+    as_json = json.loads(run(capsys, "simulate", "-f", manifests, "-o", "json").out)
+    as_yaml = yaml.safe_load(run(capsys, "simulate", "-f", manifests, "-o", "yaml").out)
+    assert as_json == as_yaml
+    assert (as_json["apiVersion"], as_json["kind"]) == ("kubesched.io/v1alpha1", "SimulationResult")
+    result = from_builtins(as_json, Result)
+    assert (result.totals.placed, result.totals.pending, result.stopped) == (2, 3, "settled")
+    assert [use.name for use in result.resources] == ["cpu", "memory", "pods", "example.com/fpga"]
+
+
+def test_same_seed_same_bytes_whatever_the_hash_seed() -> None:
+    argv = (
+        "simulate",
+        "-f",
+        EXAMPLES / "web-shop",
+        EXAMPLES / "gpu-batch",
+        EXAMPLES / "gates-and-taints",
+        EXAMPLES / "nodes",
+    )
+    first, second = (spawn(*argv, "--nodes", "20", "-o", "json", PYTHONHASHSEED=seed) for seed in ("1", "2"))
+    assert first.code == 0
+    assert first.out == second.out
+    assert first.out != spawn(*argv, "--nodes", "20", "-o", "json", "--seed", "7").out
+
+
+def test_time_ends_where_until_says(capsys: pytest.CaptureFixture[str], manifests: Path) -> None:
+    result = json.loads(run(capsys, "simulate", "-f", manifests, "--until", "100", "-o", "json").out)
+    assert (result["stopped"], result["virtualSeconds"]) == ("until", 100)
+    assert result["totals"]["succeeded"] == 0
+
+
+def test_many_pods_are_told_by_workload_and_wide_lists_them_all(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ("simulate", "-f", EXAMPLES / "web-shop", "--nodes", "40")
+    brief = run(capsys, *argv).out
+    rows = [line.split() for line in brief.splitlines()]
+    assert ["shop", "DaemonSet/log-agent", "40", "40", "40", "Running"] in rows
+    assert "(61 pods by workload; --wide lists each of them)" in brief
+    wide = run(capsys, *argv, "--wide").out
+    assert "shop       cache-0 " in wide
+    assert "hollow-00039" in wide
+
+
+def test_remarks_go_to_stderr_and_quiet_stops_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: t}\n---" + PODS)
+    loud = run(capsys, "simulate", "-f", tmp_path, "--nodes", "1", "-o", "json")
+    assert "left out: example.com/v1 Thing is not known here" in loud.err
+    assert "Thing" in json.loads(loud.out)["warnings"][0]
+    assert run(capsys, "simulate", "-f", tmp_path, "--nodes", "1", "-o", "json", "--quiet").err == ""
+
+
+# -- bad input -------------------------------------------------------------------------------------------------
+
+_POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: x}]}\n"
+_DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: w}\nspec: "
+_CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+_UNKNOWN_PLUGIN = _CONFIG + "profiles: [{schedulerName: s, plugins: {filter: {enabled: [{name: NodeResourceFit}]}}}]\n"
+
+BAD_MANIFESTS = {
+    "malformed YAML": ("kind: Pod\nmetadata: {name: a\n", "bad.yaml: document 1, line 3: not valid YAML: "),
+    "no object": ("just text\n", "bad.yaml: document 1, line 1: expected an object with apiVersion and kind"),
+    "no kind": ("apiVersion: v1\nmetadata: {name: a}\n", "kind is missing; write for example `kind: Pod`"),
+    "no name": ("apiVersion: v1\nkind: Pod\nmetadata: {}\n", "metadata.name is missing; give the Pod a name"),
+    "wrong type": (
+        _POD.replace("[{name: c, image: x}]", "nope"),
+        "line 4: spec.containers: expected `array`, got `str`",
+    ),
+    "key twice": ("apiVersion: v1\nkind: Pod\nkind: Pod\n", "line 3: key 'kind' is given twice"),
+    "duplicate name": (_POD + "---\n" + _POD, "document 2, line 6: Pod default/a was defined already in "),
+    "negative request": (
+        _POD.replace("image: x", 'image: x, resources: {requests: {cpu: "-1"}}'),
+        "1 pod was refused; the first: ",
+    ),
+    "not a quantity": (
+        _POD.replace("image: x", "image: x, resources: {requests: {cpu: lots}}"),
+        "quantities must match the regular expression",
+    ),
+    "negative node": (
+        'apiVersion: v1\nkind: Node\nmetadata: {name: n}\nstatus: {allocatable: {cpu: "-4"}}\n',
+        'Node n was refused: Node "n" is invalid: status.allocatable.cpu: Invalid value: "-4"',
+    ),
+    "negative replicas": (_DEPLOYMENT + "{replicas: -3, template: {spec: {}}}\n", "spec.replicas: must be a number"),
+    "no template": (_DEPLOYMENT + "{replicas: 1}\n", "spec.template.spec is missing"),
+    "odd template": (
+        _DEPLOYMENT.replace("Deployment", "DaemonSet")
+        + "{template: {metadata: {labels: 3}, spec: {tolerations: 5, containers: []}}}\n",
+        "DaemonSet w: spec.template.metadata.labels: expected `object`, got `int`",
+    ),
+    "nothing but comments": ("# nothing\n", "there are no manifests"),
+    "unknown priority class": (
+        _POD.replace("spec: {", "spec: {priorityClassName: urgent, "),
+        "no PriorityClass with name urgent was found",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_MANIFESTS)
+def test_a_bad_manifest_gets_one_clear_message(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
+    text, message = BAD_MANIFESTS[name]
+    (tmp_path / "bad.yaml").write_text(text)
+    ran = run(capsys, "simulate", "-f", tmp_path / "bad.yaml", "--nodes", "1")
+    assert ran.code == 1
+    assert ran.err.startswith("kubesched: ")
+    assert message in ran.err
+    assert "bad.yaml" in ran.err
+    assert "internal error" not in ran.err
+
+
+BAD_OPTIONS: dict[str, tuple[dict[str, str], list[str], str]] = {
+    "missing file": ({}, ["-f", "gone.yaml"], "gone.yaml: there is no such file or directory"),
+    "empty directory": ({}, ["-f", "."], "there are no manifests"),
+    "not UTF-8": ({"a.yaml": "\udcff"}, ["-f", "a.yaml"], "cannot be read"),
+    "missing config": ({"a.yaml": _POD}, ["-f", "a.yaml", "--config", "gone"], "open gone: no such file or directory"),
+    "unknown plugin": (
+        {"a.yaml": _POD, "c": _UNKNOWN_PLUGIN},
+        ["-f", "a.yaml", "--config", "c"],
+        'FilterPlugin "NodeResourceFit" does not exist\n  no plugin is named NodeResourceFit; did you mean NodeResourcesFit?',
+    ),
+    "invalid config": (
+        {"a.yaml": _POD, "c": _CONFIG + "parallelism: -1\n"},
+        ["-f", "a.yaml", "--config", "c"],
+        "c: parallelism: Invalid value: -1",
+    ),
+    "no such module": (
+        {"a.yaml": _POD},
+        ["-f", "a.yaml", "--plugin-module", "no.such.module"],
+        "plugin module no.such.module cannot be imported: ModuleNotFoundError",
+    ),
+    "module that raises": (
+        {"a.yaml": _POD, "p.py": "raise ValueError('boom')\n"},
+        ["-f", "a.yaml", "--plugin-module", "p.py"],
+        "plugin module p.py cannot be imported: ValueError: boom",
+    ),
+    "module that exits": (
+        {"a.yaml": _POD, "p.py": "import sys\nsys.exit(3)\n"},
+        ["-f", "a.yaml", "--plugin-module", "p.py"],
+        "plugin module p.py ended the program while it was imported",
+    ),
+    "module without plugins": (
+        {"a.yaml": _POD, "p.py": "x = 1\n"},
+        ["-f", "a.yaml", "--plugin-module", "p.py"],
+        "module p.py defines no plugin",
+    ),
+    "plugin that does not fit": (
+        {"a.yaml": _POD, "p.py": "class P:\n  name = 'P'\n  def filter(self, pod): ...\n"},
+        ["-f", "a.yaml", "--plugin-module", "p.py"],
+        "it has    filter(self, pod)\n  expected  filter(self, state",
+    ),
+    "plugin that cannot be built": (
+        {"a.yaml": _POD, "p.py": "class P:\n  name = 'P'\n  def filter(self, s, p, n): ...\n"},
+        ["-f", "a.yaml", "--plugin-module", "p.py"],
+        'initializing plugin "P"',
+    ),
+    "node amount": (
+        {"a.yaml": _POD},
+        ["-f", "a.yaml", "--node-cpu", "many"],
+        "hollow nodes: Node hollow-00000 was refused",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_OPTIONS)
+def test_a_bad_option_gets_one_clear_message(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    files, argv, message = BAD_OPTIONS[name]
+    monkeypatch.chdir(tmp_path)
+    for file, text in files.items():
+        (tmp_path / file).write_bytes(text.encode(errors="surrogateescape"))
+    ran = run(capsys, "simulate", *argv, "--nodes", "1")
+    assert ran.code == 1
+    assert ran.out == ""
+    assert message in ran.err
+    assert "internal error" not in ran.err
+
+
+def test_a_plugin_that_fails_is_named_and_the_simulation_ends(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "a.yaml").write_text(_POD)
+    (tmp_path / "p.py").write_text(
+        "class Boom:\n  name = 'Boom'\n  def __init__(self, a, h): ...\n"
+        "  def filter(self, s, p, n): raise RuntimeError('out of order')\n"
+    )
+    ran = run(capsys, "simulate", "-f", tmp_path / "a.yaml", "--nodes", "2", "--plugin-module", tmp_path / "p.py")
+    assert ran.code == 0
+    assert 'default/a: SchedulerError\n  running "Boom" filter plugin: out of order' in ran.out
+    assert "pods are tried again and again without success" in ran.out
+
+
+def test_pods_of_a_refused_template_are_told_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: w}\n"
+        "spec: {parallelism: 3, template: {spec: {priorityClassName: gone, restartPolicy: Never, "
+        "containers: [{name: c, image: x}]}}}\n---\n" + _POD
+    )
+    ran = run(capsys, "simulate", "-f", tmp_path, "--nodes", "1")
+    assert ran.code == 1
+    assert "3 pods were refused; the first: " in ran.err
+    assert "1 pod: 1 placed, 0 pending, 3 refused" in ran.out
+    assert "3 pods of Job/w" in ran.out
+    assert ran.out.count("no PriorityClass with name gone was found") == 1

@@ -1,0 +1,224 @@
+"""The simulation as a library: what is expanded, who goes first, when it ends, and that its numbers add up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kubesched.cluster.manifests import ManifestError, parse_manifests
+from kubesched.framework.interface import Plugin
+from kubesched.framework.status import Status
+from kubesched.plugins import in_tree_registry
+from kubesched.simulate import Result, run_simulation, simulate
+from kubesched.simulate.virtual_time import run_virtual
+
+JSON = dict[str, Any]
+
+
+def node(name: str, cpu: str = "4", **metadata: Any) -> JSON:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, **metadata},
+        "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "20"}},
+    }
+
+
+def pod(name: str, cpu: str = "1", *, duration: str = "", **spec: Any) -> JSON:
+    annotations = {"kubesched.io/duration": duration} if duration else {}
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    metadata = {"name": name, "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container], **spec}}
+
+
+def workload(kind: str, name: str, version: str = "apps/v1", **spec: Any) -> JSON:
+    template: JSON = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    if kind == "Job":
+        template["spec"]["restartPolicy"] = "Never"
+    else:
+        spec.setdefault("selector", {"matchLabels": {"app": name}})
+    body = {"template": template, **spec}
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": body}
+
+
+def run(*objects: JSON, **options: Any) -> Result:
+    return run_simulation(objects, registry=options.pop("registry", in_tree_registry()), **options)
+
+
+def where(result: Result) -> dict[str, str]:
+    return {item.name: item.node for item in result.placements}
+
+
+def test_room_that_a_finished_pod_leaves_is_used_by_the_next() -> None:
+    result = run(node("n", "1"), pod("first", duration="10m"), pod("second", duration="5m"))
+    bound = {item.name: item.bound_at for item in result.placements}
+    assert bound["first"] == 0
+    assert bound["second"] is not None
+    assert 601 <= bound["second"] <= 620
+    assert (result.totals.succeeded, result.stopped) == (2, "settled")
+    assert 901 <= result.virtual_seconds <= 925
+    [cpu] = [use for use in result.resources if use.name == "cpu"]
+    assert (cpu.requested, cpu.peak, cpu.allocatable) == (0, 1000, 1000)
+
+
+def test_pods_are_taken_in_the_order_of_the_manifests_and_by_priority() -> None:
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
+    result = run(pod("z"), pod("a"), pod("m", priorityClassName="high"), node("n", "2"), high)
+    assert sorted(where(result)) == ["m", "z"]
+    assert result.pending[0].pods == ["default/a"]
+
+
+def test_numbers_add_up() -> None:
+    result = run(node("a", "2"), node("b", "3"), *(pod(f"p{number}") for number in range(8)), seed=3)
+    assert (result.totals.pods, result.totals.placed, result.totals.pending) == (8, 5, 3)
+    assert sum(group.count for group in result.pending) == result.totals.pending
+    for name in ("cpu", "pods"):
+        [whole] = [use for use in result.resources if use.name == name]
+        parts = [use for item in result.nodes for use in item.resources if use.name == name]
+        assert whole.requested == sum(use.requested for use in parts)
+        assert whole.allocatable == sum(use.allocatable for use in parts)
+        assert all(use.requested <= use.allocatable for use in parts)
+    assert result.totals.attempts >= 8
+
+
+@pytest.mark.parametrize(
+    ("manifest", "pods", "owner"),
+    [
+        (workload("Deployment", "w", replicas=3), 3, "Deployment/w"),
+        (workload("ReplicaSet", "w", replicas=2), 2, "ReplicaSet/w"),
+        (workload("StatefulSet", "w", replicas=2, serviceName="w"), 2, "StatefulSet/w"),
+        (workload("Job", "w", "batch/v1", parallelism=2, completions=2), 2, "Job/w"),
+        (workload("DaemonSet", "w"), 4, "DaemonSet/w"),
+    ],
+    ids=lambda item: item["kind"] if isinstance(item, dict) else None,
+)
+def test_workloads_become_pods_that_know_their_owner(manifest: JSON, pods: int, owner: str) -> None:
+    result = run(manifest, node("extra"), nodes=3)
+    assert result.totals.placed == pods
+    assert {item.workload for item in result.placements} == {owner}
+
+
+def test_thousands_of_replicas_have_distinct_names() -> None:
+    # Names end in five letters: by chance some of 6,000 are equal, which a controller would notice too.
+    result = run(workload("Deployment", "w", replicas=6000), until=0)
+    assert (result.totals.pods, result.totals.refused) == (6000, 0)
+
+
+def test_a_daemon_set_makes_no_pods_for_nodes_it_may_not_run_on() -> None:
+    tainted = {**node("tainted"), "spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}}
+    cordoned = {**node("cordoned"), "spec": {"unschedulable": True}}
+    result = run(workload("DaemonSet", "w"), node("plain"), tainted, cordoned)
+    assert set(where(result).values()) <= {"plain", "cordoned"}
+    assert result.totals.pending <= 1
+    assert not any("tainted" in key for group in result.pending for key in group.pods)
+
+
+def test_a_job_of_many_completions_says_what_is_simulated() -> None:
+    result = run(workload("Job", "w", "batch/v1", parallelism=2, completions=9), nodes=1)
+    assert result.totals.placed == 2
+    assert "only the 2 of its 9 pods that may run at once are simulated" in result.warnings[0]
+
+
+def test_an_export_of_a_live_cluster_is_taken_as_it_is() -> None:
+    owner = workload("ReplicaSet", "w", replicas=5)
+    owner["metadata"]["uid"] = "rs-1"
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w", "uid": "rs-1", "controller": True}
+    running = pod("w-abc", nodeName="n")
+    running["metadata"].update(uid="pod-1", resourceVersion="77", ownerReferences=[reference])
+    running["status"] = {"phase": "Running"}
+    result = run(owner, running, node("n"))
+    assert where(result) == {"w-abc": "n"}
+    assert result.placements[0].bound_at is None
+    assert result.placements[0].phase == "Running"
+
+
+def test_namespaces_and_built_in_objects_need_not_be_defined_but_may() -> None:
+    elsewhere = pod("p")
+    elsewhere["metadata"]["namespace"] = "team-a"
+    default = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
+    result = run(elsewhere, default, pod("q"), nodes=1)
+    assert [item.namespace for item in result.placements] == ["default", "team-a"]
+
+
+def test_pending_pods_are_grouped_and_every_hint_is_true() -> None:
+    tainted = {**node("t", "8"), "spec": {"taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}]}}
+    objects = [node("n", "1"), tainted, workload("Deployment", "w", replicas=3)]
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}
+    objects[2]["spec"]["template"]["spec"]["containers"] = [container]
+    [group] = run(*objects).pending
+    assert (group.reason, group.count, group.workload) == ("Unschedulable", 3, "Deployment/w")
+    assert {(reason.text, reason.nodes, reason.preemptable) for reason in group.reasons} == {
+        ("Insufficient cpu", 1, False),
+        ("node(s) had untolerated taint(s)", 1, False),
+    }
+    assert "tolerate the taint team=x:NoSchedule: 1 node would fit" in group.hints
+    assert "cpu: asks for 2, but the largest node it may run on has 1; ask for less or add larger nodes" in group.hints
+    objects[2]["spec"]["template"]["spec"]["tolerations"] = [{"key": "team", "operator": "Exists"}]
+    assert run(*objects).totals.pending == 0
+
+
+def test_hints_name_selector_and_missing_resources() -> None:
+    lonely = pod("lonely", nodeSelector={"disk": "ssd"})
+    fpga = pod("fpga")
+    fpga["spec"]["containers"][0]["resources"] = {"limits": {"example.com/fpga": "1"}}
+    hints = {group.pods[0]: group.hints for group in run(node("n"), lonely, fpga).pending}
+    assert hints["default/lonely"] == ["drop the node selector and node affinity: 1 node would fit"]
+    assert hints["default/fpga"] == [
+        "example.com/fpga: asks for 1, and no node the pod may run on has any; add nodes with example.com/fpga"
+    ]
+
+
+class HoldForEver(Plugin):
+    """Permit waits longer than any simulation."""
+
+    name = "HoldForEver"
+
+    def permit(self, state: Any, pod: Any, node_name: str) -> Any:
+        return Status.wait(), 600.0
+
+
+def test_pods_held_by_permit_are_waited_for_and_told() -> None:
+    from kubesched.cli.loading import with_plugins
+
+    registry = in_tree_registry()
+    registry.register(HoldForEver)
+    options: JSON = {"registry": registry, "config": with_plugins(["HoldForEver"]), "until": 100.0}
+    result = run(node("n"), pod("p"), **options)
+    assert (result.stopped, result.virtual_seconds) == ("until", 100)
+    assert result.pending[0].reason in ("Waiting", "Unschedulable")
+
+
+def test_nothing_at_all_is_a_settled_simulation() -> None:
+    result = run()
+    assert (result.stopped, result.virtual_seconds, result.totals.pods) == ("settled", 0, 0)
+
+
+def test_an_object_other_than_a_pod_that_is_refused_is_an_error() -> None:
+    bad = node("n", "-1")
+    with pytest.raises(ManifestError, match=r"object 0: document 1, line 1: Node n was refused: .*cpu"):
+        run(bad)
+
+
+def test_it_runs_on_an_ordinary_event_loop_too_in_real_time() -> None:
+    manifests = parse_manifests(
+        '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"schedulingGates": [{"name": "g"}], "containers": [{"name": "c", "image": "i"}]}}'
+    )
+    result = asyncio.run(simulate(manifests, registry=in_tree_registry(), nodes=2))
+    assert (result.stopped, result.pending[0].gates) == ("settled", ["g"])
+
+
+def test_progress_counts_every_binding() -> None:
+    seen: list[tuple[int, int]] = []
+
+    async def main() -> Result:
+        return await simulate(
+            [pod("a"), pod("b")],
+            registry=in_tree_registry(),
+            nodes=1,
+            on_progress=lambda done, total: seen.append((done, total)),
+        )
+
+    run_virtual(main())
+    assert seen == [(1, 2), (2, 2)]
