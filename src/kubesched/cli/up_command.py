@@ -42,6 +42,7 @@ _HEARTBEAT_SECONDS = 10.0
 
 def run(options: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("kubesched.scheduler").setLevel(logging.INFO)  # what SIGUSR2 asks for is said at that level
     speed: float = options.speed
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     if speed != 1:

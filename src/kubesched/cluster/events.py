@@ -6,14 +6,15 @@ looks. Only some fields have other names. Caller: ``store``, for requests about 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ..api.kinds import Kind, kind_by_plural
 from ..api.wire import Item, WatchEvent
 from .objects import Stored, encode
 
-__all__ = ["EVENTS", "NEW_EVENTS", "as_core", "as_new", "new_item", "new_watch_event"]
+__all__ = ["EVENTS", "NEW_EVENTS", "EventExpiry", "as_core", "as_new", "new_item", "new_watch_event"]
 
 
 def _kind(group: str) -> Kind:
@@ -24,6 +25,9 @@ def _kind(group: str) -> Kind:
 
 EVENTS: Final = _kind("")
 NEW_EVENTS: Final = _kind("events.k8s.io")
+
+#: Events are kept for an hour (seconds), upstream's default.
+EVENT_TTL: Final = 3600.0
 
 _CORE_NAMES: Final = {
     "regarding": "involvedObject",
@@ -61,3 +65,19 @@ def new_watch_event(event: WatchEvent) -> WatchEvent:
         data = as_new(event.item.data())
         return WatchEvent(event.type, Item(NEW_EVENTS, encode(data), "", "", "", event.item.resource_version))
     return WatchEvent(event.type, new_item(event.item))
+
+
+class EventExpiry:
+    """Which events have had their time; without it a busy cluster would keep every event for ever."""
+
+    def __init__(self) -> None:
+        self._born: deque[tuple[float, str, str]] = deque()
+
+    def born(self, now: float, item: Stored) -> None:
+        self._born.append((now, item.namespace, item.name))
+
+    def due(self, now: float) -> Iterator[tuple[str, str]]:
+        """Namespace and name of events older than an hour, oldest first; each is told once."""
+        while self._born and self._born[0][0] <= now - EVENT_TTL:
+            _, namespace, name = self._born.popleft()
+            yield namespace, name

@@ -20,7 +20,7 @@ from ..api.kinds import NAMESPACES, PODS, Kind
 from ..api.wire import ApiError
 from .admission import PRIORITY_CLASSES, Admission
 from .deletion import Deletion
-from .events import EVENTS, NEW_EVENTS, as_core, new_item
+from .events import EVENTS, NEW_EVENTS, EventExpiry, as_core, new_item
 from .kind_validation import check_kind, default_kind
 from .label_keys import merge_label_keys
 from .limits import CLAIMS, LIMIT_RANGES, Limits
@@ -101,6 +101,7 @@ class Store(Reading):
         self._limits = Limits(self.table(LIMIT_RANGES))
         self._quotas = Quotas(self)
         self._deletion = Deletion(self)
+        self._event_expiry = EventExpiry()
         self._pod_actions = PodActions(self)
         for name in FIRST_NAMESPACES:
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
@@ -169,8 +170,19 @@ class Store(Reading):
         if not restore:
             self._quotas.admit(kind, document)
         item = self.commit(table, document, None, dry_run=dry_run)
+        if kind == EVENTS and not dry_run:
+            self._expire_events(table, item)
         self._settle_later()
         return item
+
+    def _expire_events(self, table: Table, newest: Stored) -> None:
+        """A new event drives out those that are too old."""
+        now = self.clock.now()
+        self._event_expiry.born(now, newest)
+        for namespace, name in self._event_expiry.due(now):
+            old = table.objects.get((namespace, name))
+            if old is not None:
+                self.remove(table, old.document(), old)
 
     def update(
         self,

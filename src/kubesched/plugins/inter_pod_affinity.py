@@ -138,9 +138,13 @@ class InterPodAffinity(Plugin):
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
         self._rules: dict[AffinityTerms, _Rules] = {}
+        self._terms: TermIndex | None = None
 
     def _index(self) -> TermIndex:
-        return self.handle.snapshot.table.terms
+        index = self._terms
+        if index is None:
+            index = self._terms = self.handle.snapshot.table.terms
+        return index
 
     def _rules_of(self, terms: AffinityTerms, index: TermIndex) -> _Rules:
         rules = self._rules.get(terms)

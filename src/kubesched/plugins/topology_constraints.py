@@ -104,6 +104,12 @@ class DefaultSelectors:
         #: (kind, namespace/name) to the owner object as last seen and its selector.
         self._owners: dict[tuple[str, str], tuple[Any, Selector]] = {}
 
+    def is_empty(self, pod: PodInfo) -> bool:
+        """Whether :meth:`of` is EVERYTHING: no Service and no owner to go by."""
+        if not pod.metadata.owner_references and not self._handle.informed_in("services", pod.namespace):
+            return True
+        return self.of(pod).is_empty
+
     def of(self, pod: PodInfo) -> Selector:
         """What the pod's Services and its controller select, all together; EVERYTHING when there are none."""
         merged = self._services(pod.namespace, pod.labels) if pod.labels else {}

@@ -178,7 +178,7 @@ class Plans:
 
     def has_no_default(self, pod: PodInfo) -> bool:
         """Whether nothing is configured or known by which to spread a pod without constraints of its own."""
-        return not self._any_default or self._selectors.of(pod).is_empty
+        return not self._any_default or self._selectors.is_empty(pod)
 
     def side(self, pod: PodInfo, kind: str) -> Side | None:
         """A pod's constraints with current counts; None when there are none.

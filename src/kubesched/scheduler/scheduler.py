@@ -39,8 +39,9 @@ _log = logging.getLogger("kubesched.scheduler")
 #: Pods that have finished are invisible to the scheduler.
 POD_FIELD_SELECTOR: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
-#: How many pods are decided before other tasks (watches, bindings) get the loop.
+#: How many pods are decided, and for how long (seconds), before other tasks (watches, bindings) get the loop.
 _PODS_PER_TURN: Final = 16
+_TURN_SECONDS: Final = 0.001
 
 #: Event resources beyond pods and nodes, by the kind of object they are about.
 _EVENT_KINDS: Final[dict[str, str]] = {
@@ -189,20 +190,17 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule pods until :meth:`stop`; what is queued then stays undecided."""
-        pop_nowait, wait_pop = self.queue.pop_nowait, self.queue.wait_pop
+        loop, pop_nowait = asyncio.get_running_loop(), self.queue.pop_nowait
         while not self._stopping:
-            for _ in range(_PODS_PER_TURN):
-                queued = pop_nowait()
-                if queued is None:
-                    break
-                self._schedule_one(queued)
-            else:
-                await asyncio.sleep(0)
-                continue
-            queued = await wait_pop()
+            queued = pop_nowait() or await self.queue.wait_pop()
             if queued is None or self._stopping:
                 return
-            self._schedule_one(queued)
+            ends, left = loop.time() + _TURN_SECONDS, _PODS_PER_TURN
+            while queued is not None:
+                self._schedule_one(queued)
+                left -= 1
+                queued = pop_nowait() if left and loop.time() < ends else None
+            await asyncio.sleep(0)
 
     def _schedule_one(self, queued: QueuedPodInfo) -> None:
         """One cycle. A defect of ours fails the pod's attempt, as a plugin's would; the loop goes on."""

@@ -11,7 +11,7 @@ from ...api.wire import ApiError, Item
 from ..objects import encode
 from ..store import MERGE_PATCH, Store
 from .catalog import Resource
-from .columns import selector_text
+from .cells import selector_text
 from .jsonpath import dotted, find
 
 __all__ = ["read_scale", "scale_of", "write_scale"]

@@ -1,0 +1,48 @@
+"""Events do not stay for ever."""
+
+from __future__ import annotations
+
+from random import Random
+
+from kubesched.cluster.events import EVENT_TTL, EVENTS
+from kubesched.cluster.store import Store
+
+
+class _Clock:
+    seconds = 1_000_000.0
+
+    def now(self) -> float:
+        return self.seconds
+
+
+def _event(name: str) -> dict[str, object]:
+    return {"metadata": {"name": name}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}
+
+
+def test_an_event_goes_when_a_later_one_comes_an_hour_after_it() -> None:
+    clock = _Clock()
+    store = Store(clock, random=Random(0))
+    watch = store.watch(EVENTS, resource_version=str(store.resource_version))
+    store.create(EVENTS, "default", _event("first"))
+    clock.seconds += EVENT_TTL - 1
+    store.create(EVENTS, "default", _event("second"))
+    assert [item.name for item in store.list(EVENTS).items] == ["first", "second"]
+    clock.seconds += 1
+    store.create(EVENTS, "default", _event("third"))
+    assert [item.name for item in store.list(EVENTS).items] == ["second", "third"]
+    assert [(event.type, event.item.name) for event in watch.drain()] == [
+        ("ADDED", "first"),
+        ("ADDED", "second"),
+        ("ADDED", "third"),
+        ("DELETED", "first"),
+    ]
+
+
+def test_an_event_deleted_by_hand_is_no_trouble_later() -> None:
+    clock = _Clock()
+    store = Store(clock, random=Random(0))
+    store.create(EVENTS, "default", _event("first"))
+    store.delete(EVENTS, "default", "first")
+    clock.seconds += 2 * EVENT_TTL
+    store.create(EVENTS, "default", _event("second"))
+    assert [item.name for item in store.list(EVENTS).items] == ["second"]
