@@ -59,11 +59,19 @@ class _NodeStatus(msgspec.Struct):
     images: list[_Image] = []
 
 
+class _NodeMetadata(msgspec.Struct):
+    annotations: dict[str, str] | None = None
+
+
 class _NodeView(msgspec.Struct):
+    metadata: _NodeMetadata = msgspec.field(default_factory=_NodeMetadata)
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
 
 _node_view = msgspec.json.Decoder(_NodeView).decode
+
+#: A node with this annotation set to "true" fails; taking it away brings the node back.
+FAILED: Final = "kubesched.io/failed"
 
 
 @dataclass(slots=True)
@@ -119,6 +127,7 @@ class HollowKubelets:
         self._on_node: dict[str, set[str]] = {}
         self._nodes: dict[str, str] = {}
         self._images: dict[str, dict[str, int]] = {}
+        self._annotated: set[str] = set()
         self._heap: list[tuple[float, int, str]] = []
         self._token = 0
         self._addresses = 0
@@ -223,7 +232,18 @@ class HollowKubelets:
         else:
             self._pod_changed(event.item)
 
+    def _obey(self, name: str, *, failed: bool) -> None:
+        """Fail or recover a node as its annotation says; one that was failed by a call is left alone."""
+        if failed and name not in self._heartbeats.failed:
+            self._annotated.add(name)
+            self.fail_node(name)
+        elif not failed and name in self._annotated:
+            self._annotated.discard(name)
+            if name in self._heartbeats.failed:
+                self.recover_node(name)
+
     def _node_gone(self, name: str) -> None:
+        self._annotated.discard(name)
         self._nodes.pop(name, None)
         self._images.pop(name, None)
         self._heartbeats.node_removed(name)
@@ -234,15 +254,19 @@ class HollowKubelets:
             self._node_gone(name)
             return
         fresh = name not in self._nodes
-        status = _node_view(event.item.raw).status
+        view = _node_view(event.item.raw)
+        status = view.status
         self._nodes[name] = next((item.address for item in status.addresses if item.type == "InternalIP"), "")
         if self._report_images:
             self._images[name] = {image.names[0]: image.sizeBytes for image in status.images if image.names}
         if fresh:
             self._heartbeats.node_added(name)
             self._plan_node(name)
-        elif name not in self._heartbeats.failed and any(
-            item.type == "Ready" and item.status == "Unknown" for item in status.conditions
+        self._obey(name, failed=(view.metadata.annotations or {}).get(FAILED) == "true")
+        if (
+            not fresh
+            and name not in self._heartbeats.failed
+            and any(item.type == "Ready" and item.status == "Unknown" for item in status.conditions)
         ):
             self._heartbeats.report_ready(name)
 
