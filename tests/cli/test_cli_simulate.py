@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -169,6 +170,10 @@ _CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfig
 _UNKNOWN_PLUGIN = _CONFIG + "profiles: [{schedulerName: s, plugins: {filter: {enabled: [{name: NodeResourceFit}]}}}]\n"
 
 BAD_MANIFESTS = {
+    "only unknown kinds": (
+        "apiVersion: example.com/v1\nkind: Foo\nmetadata: {name: a}\n",
+        "left out: example.com/v1 Foo is not known here",
+    ),
     "malformed YAML": ("kind: Pod\nmetadata: {name: a\n", "bad.yaml: document 1, line 3: not valid YAML: "),
     "no object": ("just text\n", "bad.yaml: document 1, line 1: expected an object with apiVersion and kind"),
     "no kind": ("apiVersion: v1\nmetadata: {name: a}\n", "kind is missing; write for example `kind: Pod`"),
@@ -312,3 +317,56 @@ def test_pods_of_a_refused_template_are_told_once(capsys: pytest.CaptureFixture[
     assert "1 pod: 1 placed, 0 pending, 3 refused" in ran.out
     assert "3 pods of Job/w" in ran.out
     assert ran.out.count("no PriorityClass with name gone was found") == 1
+
+
+def test_a_field_that_kubernetes_does_not_know_is_remarked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text(
+        "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: "
+        "[{name: c, image: i, resources: {requets: {cpu: 1}}}]}}"
+    )
+    ran = run(capsys, "simulate", "-f", manifest, "--nodes", "1")
+    assert ran.code == 0
+    assert 'Pod p: unknown field "spec.containers[0].resources.requets" is ignored' in ran.err + ran.out
+
+
+def test_manifests_come_from_standard_input_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}"
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    ran = run(capsys, "simulate", "-f", "-", "--nodes", "1")
+    assert (ran.code, "1 placed" in ran.out) == (0, True)
+
+
+def test_an_absurd_number_of_pods_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    manifest = tmp_path / "job.yaml"
+    manifest.write_text(
+        "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {parallelism: 100000000, completions: 100000000, "
+        "template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}"
+    )
+    ran = run(capsys, "simulate", "-f", manifest, "--nodes", "1")
+    assert ran.code == 1
+    assert "more than the 250000" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("def sign(self, pod): return [1]", "unhashable type"),
+        ("def sign(self, pod): raise SystemExit(3)", "signing pod with plugin"),
+    ],
+)
+def test_a_signature_that_cannot_be_used_names_its_plugin(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, body: str, text: str
+) -> None:
+    plugin = tmp_path / "odd.py"
+    plugin.write_text(
+        f"class Odd:\n    name = 'Odd'\n    def __init__(self, args, handle): pass\n    {body}\n"
+        "    def filter(self, state, pod, node): return None\n"
+    )
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}")
+    ran = run(capsys, "simulate", "-f", manifest, "--nodes", "1", "--plugin-module", plugin)
+    assert 'signing pod with plugin "Odd"' in ran.out
+    assert text in ran.out

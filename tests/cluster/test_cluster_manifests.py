@@ -79,6 +79,11 @@ def test_unknown_kinds_are_left_out_with_a_hint() -> None:
     )
 
 
+#: A few lines that stand for 9 to the power of 12 values.
+ALIASES = "a0: &a0 [l, l, l, l, l, l, l, l, l]\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12)
+)
+
 BAD = [
     ("a: [1", r"f.yaml: document 1, line \d+: not valid YAML"),
     ("- 1", "f.yaml: document 1, line 1: expected an object with apiVersion and kind, found a list"),
@@ -87,7 +92,12 @@ BAD = [
     ("apiVersion: v1\nkind: Pod", "metadata is missing"),
     ("apiVersion: v1\nkind: Pod\nmetadata:\n  labels: {}", "line 4: metadata.name is missing; give the Pod a name"),
     ("apiVersion: v1\nkind: Pod\nmetadata:\n  name: 5", "line 4: metadata.name: must be a string, write it in quotes"),
-    ("apiVersion: v1\nkind: Pod\nkind: Node", "line 3: key 'kind' is given twice"),
+    ("apiVersion: v1\nkind: Pod\nkind: Node", "f.yaml: document 1, line 3: key 'kind' is given twice"),
+    ("a: &a [*a]", "f.yaml: document 1, line 1: a value contains itself through an alias"),
+    ("[" * 200_000, "f.yaml: line 1: nested more than 100 levels deep"),
+    ("- " * 200_000, "f.yaml: line 1: nested more than 100 levels deep"),
+    ("- " * 101 + "a", "f.yaml: document 1, line 1: nested more than 100 levels deep"),
+    (ALIASES, r"f.yaml: document 1, line \d+: aliases make this document too large"),
     (
         "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - name: a\n  - name: b\n    ports: {}\n",
         r"f.yaml: document 1, line 8: spec.containers\[1\].ports: expected `array`, got `object`",
@@ -115,6 +125,13 @@ def test_the_same_object_in_two_files_names_both(tmp_path: Path) -> None:
 def test_bad_json_is_refused() -> None:
     with pytest.raises(ManifestError, match=r"x.json: not valid JSON"):
         parse_manifests("{", "x.json")
+    with pytest.raises(ManifestError, match=r"x.json: nested too deep"):
+        parse_manifests('{"a":' * 200_000, "x.json")
+
+
+def test_an_alias_stands_for_what_it_names() -> None:
+    found = parse("{apiVersion: v1, kind: Node, metadata: {name: n, labels: &l {a: b}, annotations: *l}}")
+    assert found.objects[0].data["metadata"]["annotations"] == {"a": "b"}
 
 
 # -- workloads ---------------------------------------------------------------------------------------------

@@ -228,7 +228,8 @@ def test_a_bad_pre_enqueue_holds_its_pod_back(answer: Any) -> None:
         await world.settle()
         assert world.node_of("bad") == "n1"
 
-    play(scenario, plugins=[holder(diary, "Bad", "pre_enqueue")], expect_errors=["?PreEnqueue plugin Bad"])
+    errors = ["?plugin Bad failed", "?PreEnqueue plugin Bad"]
+    play(scenario, plugins=[holder(diary, "Bad", "pre_enqueue")], expect_errors=errors)
 
 
 @pytest.mark.parametrize("answer", [BOOM, 5, [1]], ids=repr)

@@ -118,13 +118,11 @@ class LaneMachine(RuleBasedStateMachine):
         self.house.cache.set_node(named(node, name))
         self._look(then)
 
-    @rule(name=_names, then=_then)
-    def touch_node(self, name: str, then: list[Pod]) -> None:
-        """A change that nobody should see, in front of one that somebody does."""
-        node = self.house.cache.table.get(name)
-        if node is not None and node.node is not None:
-            self.house.cache.set_node(node.node)
-            self._place(KINDS[0], name)
+    @rule(name=_names, node=nodes, kind=st.sampled_from(KINDS), then=_then)
+    def change_and_fill(self, name: str, node: Node, kind: Pod, then: list[Pod]) -> None:
+        """Two changes of one row; the later one says nothing of the node object."""
+        self.house.cache.set_node(named(node, name))
+        self._place(kind, name)
         self._look(then)
 
     @rule(

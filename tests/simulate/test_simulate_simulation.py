@@ -190,6 +190,28 @@ def test_pods_held_by_permit_are_waited_for_and_told() -> None:
     assert result.pending[0].reason in ("Waiting", "Unschedulable")
 
 
+class _TalksNonsense(Plugin):
+    name = "TalksNonsense"
+
+    def pre_enqueue(self, pod: Any) -> Any:
+        return 5
+
+
+def test_a_pod_held_by_a_plugin_that_talks_nonsense_is_told_as_an_error() -> None:
+    from kubesched.cli.loading import with_plugins
+
+    registry = in_tree_registry()
+    registry.register(_TalksNonsense)
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    result = run_simulation([pod], nodes=1, registry=registry, config=with_plugins(["TalksNonsense"]))
+    assert [(group.reason, group.message) for group in result.pending] == [
+        (
+            "SchedulerError",
+            'running PreEnqueue plugin "TalksNonsense": returned 5 from pre_enqueue; expected None or a Status',
+        )
+    ]
+
+
 def test_nothing_at_all_is_a_settled_simulation() -> None:
     result = run()
     assert (result.stopped, result.virtual_seconds, result.totals.pods) == ("settled", 0, 0)

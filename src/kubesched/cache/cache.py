@@ -16,6 +16,8 @@ Callers: event handlers (what the API server says) and the scheduling cycle (ass
 
 from __future__ import annotations
 
+import logging
+
 from kubesched.api.types import Namespace, Node, Pod
 from kubesched.framework.podinfo import PodInfo
 
@@ -23,6 +25,8 @@ from .node_table import NodeTable
 from .snapshot import Snapshot
 
 __all__ = ["Cache", "CacheError"]
+
+_log = logging.getLogger("kubesched.cache")
 
 
 class CacheError(Exception):
@@ -85,6 +89,10 @@ class Cache:
         if known is None:
             self._insert(uid, pod)
         elif uid in self.assumed:
+            if known.spec.node_name != pod.spec.node_name:
+                _log.warning(
+                    "pod %s was assumed on node %s but is on %s", pod.key, known.spec.node_name, pod.spec.node_name
+                )
             self._replace(uid, known, pod)
             self.assumed.discard(uid)
         else:

@@ -22,7 +22,8 @@ def run(options: argparse.Namespace) -> int:
     paths = [path for group in options.filename for path in group]
     manifests = load_manifests(paths)
     if not manifests.objects:
-        raise CliError(f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)")
+        nothing = f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)"
+        raise CliError("\n".join((nothing, *manifests.warnings)))
     with progress_bar("pods bound", quiet=options.quiet) as bar:
         result = run_simulation(
             manifests,

@@ -27,7 +27,7 @@ from kubesched.cluster.stages import StageError, load_stages
 from kubesched.cluster.store import Store
 from kubesched.framework.clock import Clock, RealClock
 from kubesched.simulate.embedded import Embedded
-from kubesched.simulate.intake import in_order
+from kubesched.simulate.intake import in_order, unknown_fields
 from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
 
 from .console import progress_bar, warn, write
@@ -115,7 +115,7 @@ def _fill(store: Store, options: argparse.Namespace) -> None:
                     bar.update(done, options.nodes)
     if options.filename:
         loaded = load_manifests([path for group in options.filename for path in group])
-        for warning in loaded.warnings:
+        for warning in (*loaded.warnings, *unknown_fields(loaded.objects)):
             warn(warning)
         for item in in_order(loaded.objects):
             _create(store, item, exists_is_fine=bool(restored))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import yaml
@@ -22,6 +23,13 @@ from ..api.kinds import KINDS, Kind, kind_of
 __all__ = ["KubernetesYaml", "Manifest", "ManifestError", "Manifests", "load_manifests", "parse_manifests"]
 
 _SUFFIXES = (".yaml", ".yml", ".json")
+
+_MAX_DEPTH = 100
+_TOO_DEEP = f"nested more than {_MAX_DEPTH} levels deep"
+#: How many nodes the aliases of a document may stand for.
+_MAX_ALIASED = 1_000_000
+#: With fewer opening marks than this, no text is nested deep enough to exhaust the stack.
+_SUSPICIOUS = 2_000
 
 
 class ManifestError(ValueError):
@@ -84,8 +92,11 @@ def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
 KubernetesYaml.yaml_implicit_resolvers = _resolvers()
 
 
+_STANDARD_INPUT: Final = Path("-")
+
+
 def load_manifests(paths: Iterable[str | Path]) -> Manifests:
-    """Read files, and the ``.yaml``, ``.yml`` and ``.json`` files below directories, in name order.
+    """Read files, and the ``.yaml``, ``.yml`` and ``.json`` files below directories, in name order; ``-`` is standard input.
 
     Objects of unknown kinds are left out with a warning.
 
@@ -97,7 +108,7 @@ def load_manifests(paths: Iterable[str | Path]) -> Manifests:
     places: dict[tuple[str, str, str], str] = {}
     for path in _files(paths):
         try:
-            text = path.read_text(encoding="utf-8")
+            text = sys.stdin.read() if path == _STANDARD_INPUT else path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ManifestError(f"{path}: cannot be read: {error}") from None
         _add(result, places, parse_manifests(text, str(path)))
@@ -110,7 +121,7 @@ def _files(paths: Iterable[str | Path]) -> list[Path]:
         path = Path(given)
         if path.is_dir():
             files += sorted(item for item in path.rglob("*") if item.suffix in _SUFFIXES and item.is_file())
-        elif path.exists():
+        elif path.exists() or path == _STANDARD_INPUT:
             files.append(path)
         else:
             raise ManifestError(f"{path}: there is no such file or directory")
@@ -144,6 +155,8 @@ def parse_manifests(text: str, source: str = "<text>") -> Manifests:
             documents: list[tuple[Any, yaml.Node | None]] = [(msgspec.json.decode(text), None)]
         except msgspec.DecodeError as error:
             raise ManifestError(f"{source}: not valid JSON: {error}") from None
+        except RecursionError:
+            raise ManifestError(f"{source}: nested too deep") from None
     else:
         documents = _yaml_documents(text, source)
     single = Manifests()
@@ -156,16 +169,20 @@ def parse_manifests(text: str, source: str = "<text>") -> Manifests:
 
 def _yaml_documents(text: str, source: str) -> list[tuple[Any, yaml.Node | None]]:
     documents: list[tuple[Any, yaml.Node | None]] = []
+    _refuse_deep_text(text, source)
     loader = KubernetesYaml(text)
     try:
         while loader.check_node():
             node = loader.get_node()
-            _refuse_double_keys(node, f"{source}: document {len(documents) + 1}")
+            if node is not None:
+                _Shape(f"{source}: document {len(documents) + 1}").check(node)
             documents.append((loader.construct_document(node), node))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f", line {mark.line + 1}" if mark is not None else ""
         raise ManifestError(f"{source}: document {len(documents) + 1}{line}: not valid YAML: {error.problem}") from None
+    except ManifestError:
+        raise
     except (yaml.YAMLError, ValueError) as error:
         raise ManifestError(f"{source}: document {len(documents) + 1}: not valid YAML: {error}") from None
     finally:
@@ -173,19 +190,67 @@ def _yaml_documents(text: str, source: str) -> list[tuple[Any, yaml.Node | None]
     return documents
 
 
-def _refuse_double_keys(node: yaml.Node | None, where: str) -> None:
-    if isinstance(node, yaml.MappingNode):
+def _refuse_deep_text(text: str, source: str) -> None:
+    """Refuse what the parser, which recurses in C, would not survive. Text that cannot be that deep costs nothing."""
+    if sum(text.count(opener) for opener in ("[", "{", "- - ", "? ")) < _SUSPICIOUS:
+        return
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=KubernetesYaml):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > _MAX_DEPTH:
+                    mark = event.start_mark
+                    line = f"line {mark.line + 1}: " if mark is not None else ""
+                    raise ManifestError(f"{source}: {line}{_TOO_DEEP}")
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    except yaml.YAMLError:
+        return  # told with its document when the text is read
+
+
+class _Shape:
+    """Refuses what YAML allows and no manifest is: a key twice, a value within itself, nesting or aliases without end."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        #: Node to the number of nodes it stands for; 0 while it is being looked at.
+        self._sizes: dict[int, int] = {}
+        self._aliased = 0
+
+    def check(self, node: yaml.Node, depth: int = 0) -> int:
+        """Look at a node and what is below it; the number of nodes it stands for, aliases spelled out."""
+        if not isinstance(node, yaml.CollectionNode):
+            return 1
+        size = self._sizes.get(id(node))
+        if size is not None:
+            self._aliased += size
+            if size == 0:
+                raise self._problem(node, "a value contains itself through an alias")
+            if self._aliased > _MAX_ALIASED:
+                raise self._problem(node, "aliases make this document too large")
+            return size
+        if depth >= _MAX_DEPTH:
+            raise self._problem(node, _TOO_DEEP)
+        self._sizes[id(node)] = 0
+        if isinstance(node, yaml.MappingNode):
+            self._refuse_double_keys(node)
+            children = [child for pair in node.value for child in pair]
+        else:
+            children = node.value
+        size = self._sizes[id(node)] = 1 + sum(self.check(child, depth + 1) for child in children)
+        return size
+
+    def _refuse_double_keys(self, node: yaml.MappingNode) -> None:
         seen: set[str] = set()
-        for key, value in node.value:
+        for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                 if key.value in seen:
-                    line = key.start_mark.line + 1
-                    raise ManifestError(f"{where}, line {line}: key {key.value!r} is given twice; keep one of them")
+                    raise self._problem(key, f"key {key.value!r} is given twice; keep one of them")
                 seen.add(key.value)
-            _refuse_double_keys(value, where)
-    elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _refuse_double_keys(item, where)
+
+    def _problem(self, node: yaml.Node, what: str) -> ManifestError:
+        return ManifestError(f"{self._where}, line {node.start_mark.line + 1}: {what}")
 
 
 def _read(result: Manifests, data: Any, node: yaml.Node | None, where: str) -> None:

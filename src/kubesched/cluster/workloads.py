@@ -28,6 +28,10 @@ _DAEMON_TOLERATIONS: Final = (
 )
 
 
+#: More pods than this in one workload are taken for a slip of the pen.
+_MOST_PODS: Final = 250_000
+
+
 def expand_workloads(manifests: Iterable[Manifest], *, node_names: Sequence[str] = ()) -> Manifests:
     """The same objects, each workload followed by what it makes.
 
@@ -94,6 +98,10 @@ def _count(manifest: Manifest, field: str, default: int) -> int:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ManifestError(f"{manifest.source}: spec.{field}: must be a number that is not negative, got {value!r}")
+    if value > _MOST_PODS:
+        raise ManifestError(
+            f"{manifest.source}: spec.{field}: {value} pods are more than the {_MOST_PODS} that one workload is expanded to"
+        )
     return value
 
 

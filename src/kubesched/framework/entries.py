@@ -65,14 +65,16 @@ class _Signing:
         """The plugin's signature of a pod, None when it has none.
 
         Raises:
-            PluginFailedError: when the plugin raises.
+            PluginFailedError: when the plugin raises, or signs with something that has no hash.
         """
         if self._sign is None:
             return None
         try:
-            return self._sign(pod)
-        except Exception as error:
+            signature = self._sign(pod)
+            hash(signature)
+        except (Exception, SystemExit) as error:
             raise PluginFailedError(self.name, failed("signing pod with plugin", self.name, error)) from error
+        return signature
 
 
 class FilterEntry(_Signing):
@@ -98,7 +100,7 @@ class FilterEntry(_Signing):
             return np.array(verdicts, np.uint64)
         try:
             answer = self.plugin.filter_rows(state, pod, nodes, rows)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PluginFailedError(self.name, failed(_FILTER, self.name, error)) from error
         if not isinstance(answer, np.ndarray) or answer.shape != (len(rows),) or answer.dtype.kind not in "uib":
             problem = f"filter_rows returned {_shape(answer)}; expected uint64[{len(rows)}]"
@@ -114,7 +116,7 @@ class FilterEntry(_Signing):
         if self._row is not None:
             try:
                 return self._row(state, pod, nodes, node)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise PluginFailedError(self.name, failed(_FILTER, self.name, error)) from error
         if self.is_plain:
             return self._plain(state, pod, node)
@@ -132,7 +134,7 @@ class FilterEntry(_Signing):
         """Ask a plain plugin; distinct rejections are numbered from 1 in the order they first occur."""
         try:
             status = self.plugin.filter(state, pod, node)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PluginFailedError(self.name, failed(_FILTER, self.name, error)) from error
         if status is None:
             return 0
@@ -176,7 +178,7 @@ class ScoreEntry(_Signing):
             return np.array([self._plain(state, pod, info(row)) for row in rows.tolist()], np.int64)
         try:
             answer = self.plugin.score_rows(state, pod, nodes, rows)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PluginFailedError(self.name, failed(_SCORE, self.name, error)) from error
         if not isinstance(answer, np.ndarray) or answer.shape != (len(rows),) or answer.dtype.kind not in "uib":
             problem = f"score_rows returned {_shape(answer)}; expected int64[{len(rows)}]"
@@ -192,7 +194,7 @@ class ScoreEntry(_Signing):
         if self._row is not None:
             try:
                 return self._row(state, pod, nodes, node)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise PluginFailedError(self.name, failed(_SCORE, self.name, error)) from error
         if self.is_plain:
             return self._plain(state, pod, node)
@@ -201,7 +203,7 @@ class ScoreEntry(_Signing):
     def _plain(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         try:
             score = self.plugin.score(state, pod, node)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PluginFailedError(self.name, failed(_SCORE, self.name, error)) from error
         if isinstance(score, Status):
             raise PluginFailedError(self.name, failed(_SCORE, self.name, _as_error(score)))

@@ -32,6 +32,7 @@ class Point:
         return f"{self.label}Plugin"
 
 
+PRE_ENQUEUE: Final = Point("preEnqueue", "PreEnqueue", ("pre_enqueue",), "running PreEnqueue plugin", may_reject=True)
 PRE_SCORE: Final = Point("preScore", "PreScore", ("pre_score",), "running PreScore plugin")
 RESERVE: Final = Point("reserve", "Reserve", ("reserve", "unreserve"), "running Reserve plugin", may_reject=True)
 PERMIT: Final = Point("permit", "Permit", ("permit",), "running Permit plugin", may_reject=True)
@@ -50,7 +51,7 @@ POINTS: Final[tuple[Point, ...]] = (
     BIND,
     Point("postBind", "PostBind", ("post_bind",)),
     PERMIT,
-    Point("preEnqueue", "PreEnqueue", ("pre_enqueue",), may_reject=True),
+    PRE_ENQUEUE,
     Point("queueSort", "QueueSort", ("less",)),
 )
 

@@ -17,6 +17,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kubesched.config.errors import ConfigError
@@ -28,7 +29,7 @@ from .metrics import SchedulerMetrics
 from .nodeinfo import NodeInfo
 from .nominating import NominatingInfo, NominatingMode
 from .podinfo import PodInfo
-from .points import BIND, PERMIT, POINTS, PRE_BIND, PRE_SCORE, RESERVE, Point
+from .points import BIND, PERMIT, POINTS, PRE_BIND, PRE_ENQUEUE, PRE_SCORE, RESERVE, Point
 from .queued import QueuedPodInfo
 from .registry import PluginFactory
 from .status import Code, Status, is_success
@@ -85,7 +86,7 @@ class Framework:
         for name in dict.fromkeys(name for entries in points.values() for name, _ in entries):
             try:
                 self.plugins[name] = registry[name](args(name), handle)
-            except Exception as error:  # whatever a factory raises is a configuration error to the user
+            except (Exception, SystemExit) as error:  # whatever a factory raises is a configuration error to the user
                 raise ConfigError("framework", [f'initializing plugin "{name}": {error}']) from error
         self._points: dict[str, tuple[Any, ...]] = {
             point.key: tuple(self.plugins[name] for name, _ in points.get(point.key, ())) for point in POINTS
@@ -115,7 +116,7 @@ class Framework:
             self.metrics.plugin_execution_duration_seconds.observe(elapsed, plugin.name, point, code.label)
         except PluginFailedError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             _log.exception("plugin %s failed in %s", plugin.name, method)
             raise PluginFailedError(plugin.name, error) from error
         return result
@@ -180,8 +181,18 @@ class Framework:
     # -- queue -----------------------------------------------------------------------------------------
 
     def pre_enqueue_plugins(self) -> dict[str, Callable[[PodInfo], Status | None]]:
-        """Plugin name to its PreEnqueue method, in order."""
-        return {plugin.name: plugin.pre_enqueue for plugin in self._points["preEnqueue"]}
+        """Plugin name to its PreEnqueue method, in order. What the method raises, and nonsense, is an Error status."""
+        return {plugin.name: partial(self._pre_enqueue, plugin) for plugin in self._points["preEnqueue"]}
+
+    def _pre_enqueue(self, plugin: Any, pod: PodInfo) -> Status | None:
+        try:
+            status = self._status(PRE_ENQUEUE, plugin, plugin.pre_enqueue(pod))
+        except (Exception, SystemExit) as error:
+            _log.exception("plugin %s failed in pre_enqueue", plugin.name)
+            status = Status.from_error(error)
+        if status is None or status.code is Code.SUCCESS:
+            return None
+        return self._judge(PRE_ENQUEUE, plugin, status)
 
     @property
     def queue_sort(self) -> Any:
@@ -234,20 +245,17 @@ class Framework:
                     break
                 elif isinstance(answer, Status):
                     error = answer.as_error() or RuntimeError(f"unexpected status {answer.code.label}")
-                    raise PluginFailedError(plugin.name, failed("running PreFilter plugin", plugin.name, error))
+                    raise PluginFailedError(plugin.name, error)
                 else:
                     problem = (
                         f"returned {answer!r} from pre_filter; expected None, a Status or a frozenset of node names"
                     )
-                    raise PluginFailedError(
-                        plugin.name, failed("running PreFilter plugin", plugin.name, TypeError(problem))
-                    )
+                    raise PluginFailedError(plugin.name, TypeError(problem))
         except PluginFailedError as failure:
-            if not str(failure.error).startswith("running PreFilter"):
-                raise PluginFailedError(
-                    failure.plugin, failed("running PreFilter plugin", failure.plugin, failure.error)
-                ) from failure
-            raise
+            self.observe("PreFilter", Code.ERROR, self._clock.now() - start)
+            raise PluginFailedError(
+                failure.plugin, failed("running PreFilter plugin", failure.plugin, failure.error)
+            ) from failure
         finally:
             state.skip_filter |= skipped
         code = Code.SUCCESS if outcome.status is None else outcome.status.code
@@ -288,10 +296,18 @@ class Framework:
         for plugin in self._with_extensions:
             if plugin.name in state.skip_filter:
                 continue
-            status = self.call(state, "PreFilter", plugin, method, state, pod, other, node)
-            if not is_success(status):
-                error = failed(f"running {label} on PreFilter plugin", plugin.name, status.as_error())
-                raise PluginFailedError(plugin.name, error)
+            try:
+                answer = self.call(state, "PreFilter", plugin, method, state, pod, other, node)
+            except PluginFailedError as failure:
+                error = failure.error
+            else:
+                if answer is None or (isinstance(answer, Status) and answer.code is Code.SUCCESS):
+                    continue
+                if isinstance(answer, Status):
+                    error = answer.as_error() or RuntimeError(f"unexpected status {answer.code.label}")
+                else:
+                    error = TypeError(f"returned {answer!r} from {method}; expected None or a Status")
+            raise PluginFailedError(plugin.name, failed(f"running {label} on PreFilter plugin", plugin.name, error))
 
     def filter_node(self, state: CycleState, pod: PodInfo, table: NodeTable, node: NodeInfo) -> Status | None:
         """Run the filters on one node; the first rejection, or None.
@@ -314,6 +330,13 @@ class Framework:
         if state.skip_all_post_filter:
             return None, Status.unschedulable("All PostFilter plugins are skipped")
         start = self._clock.now()
+        result, status = self._post_filter(state, pod, statuses)
+        self.observe("PostFilter", Code.SUCCESS if status is None else status.code, self._clock.now() - start)
+        return result, status
+
+    def _post_filter(
+        self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
+    ) -> tuple[PostFilterResult | None, Status | None]:
         remembered: PostFilterResult | None = None
         reasons: list[str] = []
         first = ""
@@ -329,7 +352,6 @@ class Framework:
                 return None, Status.from_error(TypeError(problem), plugin.name)
             result, status = answer
             if is_success(status):
-                self.observe("PostFilter", Code.SUCCESS, self._clock.now() - start)
                 return result, status
             if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 return result, status.with_plugin(plugin.name)
@@ -340,7 +362,6 @@ class Framework:
             nominating: NominatingInfo | None = result.nominating if result is not None else None
             if nominating is not None and nominating.mode is NominatingMode.OVERRIDE:
                 remembered = result
-        self.observe("PostFilter", Code.UNSCHEDULABLE, self._clock.now() - start)
         return remembered, Status(Code.UNSCHEDULABLE, *reasons, plugin=first)
 
     @property
@@ -461,6 +482,12 @@ class Framework:
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run PreBind group by group; plugins of one group run beside each other."""
+        start = self._clock.now()
+        status = await self._pre_bind(state, pod, node_name)
+        self.observe("PreBind", Code.SUCCESS if status is None else status.code, self._clock.now() - start)
+        return status
+
+    async def _pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         for group in self._pre_bind_groups(state):
             if len(group) == 1:
                 status = await self._pre_bind_one(state, group[0], pod, node_name)
@@ -536,11 +563,16 @@ class Framework:
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Inform the PostBind plugins; a failure is only logged."""
-        for plugin in self._points["postBind"]:
+        plugins = self._points["postBind"]
+        if not plugins:
+            return
+        start = self._clock.now()
+        for plugin in plugins:
             try:
                 self.call(state, "PostBind", plugin, "post_bind", state, pod, node_name)
             except PluginFailedError:
                 continue  # logged by call; the pod is bound whatever this plugin thinks
+        self.observe("PostBind", Code.SUCCESS, self._clock.now() - start)
 
     def close(self) -> list[str]:
         """Close every plugin that can be closed; the errors, as texts."""
@@ -549,7 +581,7 @@ class Framework:
             if hasattr(plugin, "close"):
                 try:
                     plugin.close()
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     errors.append(f"{name} failed to close: {error}")
         return errors
 
@@ -571,6 +603,6 @@ async def _awaited(plugin: Any, answer: Awaitable[Any]) -> Any:
         if task is not None and task.cancelling():
             raise  # it is we who were called off, not something the plugin waited for
         raise PluginFailedError(plugin.name, RuntimeError("what it waited for was cancelled")) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         _log.exception("plugin %s failed", plugin.name)
         raise PluginFailedError(plugin.name, error) from error

@@ -64,6 +64,8 @@ class Cycle:
         self._bindings: dict[asyncio.Task[None], str] = {}
         self._closing = False
         self._running_bindings = scheduler.metrics.goroutines.labels("binding")
+        #: The attempt that reached Reserve last, for :meth:`give_up`.
+        self._reserved: tuple[CycleState, PodInfo] | None = None
         self._statuses = StatusWriter(scheduler.port, scheduler.live_pod)
         self._recorders = {name: scheduler.port.recorder(name) for name in scheduler.frameworks}
 
@@ -99,6 +101,7 @@ class Cycle:
             self._fail(queued, framework, Status.from_error(_cause(error)), _CLEAR, start)
             return
         # 4. Let plugins set things aside, and have their last word.
+        self._reserved = state, assumed
         status = framework.reserve(state, assumed, node_name)
         if status is None:
             permit, timeouts = framework.permit(state, assumed, node_name)
@@ -122,10 +125,12 @@ class Cycle:
         pod = queued.pod_info
         if self.is_binding(pod.uid):
             return
+        framework = self._frameworks[pod.spec.scheduler_name]
         assumed = self._cache.get_pod(pod.uid)
         if assumed is not None and self._cache.is_assumed(pod.uid):
+            if self._reserved is not None and self._reserved[1].uid == pod.uid:
+                framework.unreserve(self._reserved[0], assumed, assumed.spec.node_name)
             self._forget(assumed)
-        framework = self._frameworks[pod.spec.scheduler_name]
         self._fail(queued, framework, Status.from_error(error), _CLEAR, self._clock.now())
 
     def _skip(self, queued: QueuedPodInfo, framework: Framework) -> bool:

@@ -259,7 +259,10 @@ class Search:
         if lane.feasible == 1:
             return Decision(table.info(int(lane.feasible_rows()[0])), state, evaluated, 1)
         self._score_lane(plan, pod, lane)
-        if any(entry.name not in state.skip_score for entry in plan.unsigned_scores):
+        # A plugin may extend PreScore without scoring itself.
+        if plan.unsigned_names - state.skip_score or any(
+            entry.name not in state.skip_score for entry in plan.unsigned_scores
+        ):
             state.skip_score = lane.state.skip_score
             rows = lane.feasible_rows()
             if not self._pre_score_unsigned(state, pod, plan, rows):
@@ -288,7 +291,7 @@ class Search:
             return Decision(self._table.info(int(rows[0])), state, len(self._table), 1)
         self._score_lane(plan, pod, lane)
         state.skip_score = lane.state.skip_score
-        if plan.unsigned_scores:
+        if plan.unsigned_scores or plan.unsigned_names:
             rows.flags.writeable = False  # plugins may remember what they looked up for these rows
             self._pre_score_unsigned(state, pod, plan, rows)
         return self._best_beside_lane(state, pod, plan, lane, rows)

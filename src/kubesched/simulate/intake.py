@@ -20,6 +20,7 @@ from kubesched.api.selectors import required_node_affinity
 from kubesched.api.taints import first_untolerated
 from kubesched.api.types import Node, Pod
 from kubesched.api.wire import ApiError
+from kubesched.cluster.http.fieldcheck import unknown_in_manifest
 from kubesched.cluster.manifests import Manifest, ManifestError, Manifests, load_manifests, parse_manifests
 from kubesched.cluster.nodes import make_nodes
 from kubesched.cluster.store import Store
@@ -27,7 +28,7 @@ from kubesched.cluster.workloads import expand_workloads
 
 from .result import Refusal
 
-__all__ = ["Intake", "Source", "gather", "in_order", "store_objects"]
+__all__ = ["Intake", "Source", "gather", "in_order", "store_objects", "unknown_fields"]
 
 #: Loaded manifests, or paths of files and directories, or objects as plain data; also mixed.
 Source: TypeAlias = Manifests | Iterable[str | os.PathLike[str] | Mapping[str, Any] | Manifest]
@@ -76,7 +77,7 @@ def gather(
     names = [item.name for item in objects if item.kind == NODES]
     typed = [from_builtins(item.data, Node) for item in objects if item.kind == NODES]
     made_already = _controllers(objects)
-    intake = Intake(warnings=list(loaded.warnings))
+    intake = Intake(warnings=[*loaded.warnings, *unknown_fields(loaded.objects)])
     for item in objects:
         metadata = item.data["metadata"]
         if metadata.get("uid") in made_already or _controller(metadata) is not None:
@@ -90,6 +91,15 @@ def gather(
             raise ManifestError(_misshapen(item, error)) from error
     intake.objects = in_order(intake.objects)
     return intake
+
+
+def unknown_fields(objects: Iterable[Manifest]) -> list[str]:
+    """A warning for each field that Kubernetes does not know: most likely a slip of the pen that is ignored."""
+    return [
+        f'{item.source}: {item.kind.kind} {item.name}: unknown field "{path}" is ignored'
+        for item in objects
+        for path in unknown_in_manifest(item.kind, item.data)
+    ]
 
 
 def in_order(objects: Iterable[Manifest]) -> list[Manifest]:

@@ -125,6 +125,8 @@ def _look(embedded: Embedded, pod: Pod) -> _Finding:
     info = PodInfo(pod)
     for plugin in framework.pre_enqueue_plugins().values():
         status = plugin(info)
+        if status is not None and status.code is Code.ERROR:
+            return _Finding("SchedulerError", status.message())
         if status is not None:
             gates = [gate.name for gate in pod.spec.scheduling_gates]
             return _Finding("SchedulingGated", status.message(), gates=gates, hints=_gate_hint(gates))

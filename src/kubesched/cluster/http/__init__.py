@@ -4,8 +4,28 @@
 resources, ``schema`` their fields, ``columns`` their tables. Needs the ``server`` extra (aiohttp).
 """
 
-from .certificates import CertificateFiles, make_certificates
-from .kubeconfig import write_kubeconfig
-from .server import HttpServer
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .certificates import CertificateFiles, make_certificates
+    from .kubeconfig import write_kubeconfig
+    from .server import HttpServer
 
 __all__ = ["CertificateFiles", "HttpServer", "make_certificates", "write_kubeconfig"]
+
+_HOMES = {
+    "CertificateFiles": "certificates",
+    "HttpServer": "server",
+    "make_certificates": "certificates",
+    "write_kubeconfig": "kubeconfig",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The server is imported when it is asked for: the schemas beside it are useful without aiohttp."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ...api.kinds import Kind
 from ...api.wire import ApiError
 from .catalog import Resource
 from .schema import Type, root_type, types
 
-__all__ = ["check_fields"]
+__all__ = ["check_fields", "unknown_in_manifest"]
 
 _MOST: Final = 50
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
@@ -53,6 +54,13 @@ def unknown_fields(resource: Resource, data: Mapping[str, Any], *, patch: bool =
     root = root_type(resource.kind.group, resource.kind.kind)
     if root is not None:
         yield from _against_type(root, data, "", types(), patch)
+
+
+def unknown_in_manifest(kind: Kind, data: Mapping[str, Any]) -> Iterator[str]:
+    """Dotted paths of a manifest's fields that its kind does not have; nothing for kinds without a schema."""
+    root = root_type(kind.group, kind.kind)
+    if root is not None:
+        yield from _against_type(root, data, "", types(), False)
 
 
 def _against_type(

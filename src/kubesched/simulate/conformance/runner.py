@@ -63,7 +63,11 @@ def golden_files(paths: Iterable[Path], area: str = "") -> list[Path]:
     for path in paths:
         if not path.exists():
             raise FileNotFoundError(f"{path}: no such file or directory")
-        found.update(path.glob("*.jsonl.gz") if path.is_dir() else [path])
+        found.update(
+            (item for item in path.iterdir() if item.name.endswith((".jsonl", ".jsonl.gz")))
+            if path.is_dir()
+            else [path]
+        )
     return sorted(path for path in found if not area or path.name.split(".", 1)[0] == area)
 
 
@@ -71,11 +75,13 @@ def read_vectors(path: Path) -> Iterator[JSON]:
     """The vectors of a file.
 
     Raises:
-        ValueError: naming the file and line, when it is not gzipped JSON lines.
+        ValueError: naming the file and line, when it is not JSON lines, plain or gzipped.
     """
     decoder = msgspec.json.Decoder(dict[str, Any])
     try:
-        with gzip.open(path) as lines:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b" or path.suffix == ".gz"
+        with gzip.open(path) if packed else path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
                     yield decoder.decode(line)

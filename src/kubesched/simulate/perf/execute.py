@@ -130,8 +130,9 @@ class Maker:
     def pod_template(self, op: CreatePods) -> Template:
         return self.template(op.pod_template_path or self._workload.default_pod_template_path, _POD)
 
-    def nodes(self, op: CreateNodes) -> None:
-        """Nodes with names counted up (upstream's are random: numbers make runs comparable)."""
+    def nodes(self, op: CreateNodes) -> str:
+        """Nodes with names counted up (upstream's are random: numbers make runs comparable); the name of the last."""
+        name = ""
         template = self.template(op.node_template_path, _NODE)
         label = op.label_node_prepare_strategy
         for index in range(op.count):
@@ -146,6 +147,7 @@ class Maker:
             status = dict(made.get("status") or {})
             status.setdefault("allocatable", dict(status.get("capacity") or {}))
             self._embedded.store.create(NODES, "", {**made, "metadata": metadata, "status": status})
+        return name
 
     def namespace(self, name: str, template: dict[str, Any] | None = None) -> None:
         """Make sure that there is a namespace."""
@@ -217,8 +219,7 @@ class _Execution:
         self._check_background()
         match op:
             case CreateNodes():
-                self._maker.nodes(op)
-                await self._settle()
+                await self._until_node_seen(self._maker.nodes(op))
             case CreateNamespaces():
                 template = self._maker.template(op.namespace_template_path, "{kind: Namespace}")
                 for number in range(op.count):
@@ -347,6 +348,16 @@ class _Execution:
         while True:
             if not cache.assumed:
                 return
+            await asyncio.sleep(0)
+
+    async def _until_node_seen(self, name: str) -> None:
+        """Until the scheduler knows a node, and with it all that were created before it: watches keep the order."""
+        table, deadline = self.embedded.scheduler.cache.table, time.perf_counter() + _PATIENCE_SECONDS
+        while name and ((info := table.get(name)) is None or info.node is None):
+            if time.perf_counter() > deadline:
+                raise WorkloadError(
+                    f"{self._title}: the scheduler has not taken over node {name} for {_PATIENCE_SECONDS:.0f} s"
+                )
             await asyncio.sleep(0)
 
     async def _barrier(self, op: Barrier) -> None:

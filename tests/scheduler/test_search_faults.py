@@ -1,0 +1,215 @@
+"""A plugin that raises, or answers nonsense, fails the attempt with an error that names it, and does no more harm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from search_kit import SIGNING, House, make_plugin, rows_like
+
+from builders import a_node, a_pod
+from kubesched.cache.check import check_cache
+from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.interface import Normalize
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.status import Status
+
+
+def raising(*args: Any) -> Any:
+    raise ValueError("boom")
+
+
+def silent(*args: Any) -> Any:
+    raise ValueError
+
+
+def answer(value: Any) -> Callable[..., Any]:
+    return lambda *args: value
+
+
+def verdict_status(self: Any, state: Any, pod: Any, verdict: int) -> Status:
+    return Status.unschedulable(f"verdict {verdict}")
+
+
+FILTER = 'running "Bad" filter plugin: '
+SCORE = 'running Score plugins: plugin "Bad" failed with: '
+NORMALIZE = 'running Normalize on Score plugins: plugin "Bad" failed with: '
+RANGE = 'applying score defaultWeights on Score plugins: plugin "Bad" returns an invalid score '
+PRE_FILTER = 'running PreFilter plugin "Bad": '
+PRE_SCORE = 'running PreScore plugin "Bad": '
+fine = rows_like(0)
+
+Row = tuple[str, dict[str, Any], str]
+FAULTS: list[Row] = [
+    # filter
+    ("filter raises", {"filter": raising}, f"{FILTER}boom"),
+    ("filter raises without a word", {"filter": silent}, f"{FILTER}ValueError"),
+    ("filter answers True", {"filter": answer(True)}, f"{FILTER}filter returned True; expected None or a Status"),
+    ("filter answers Error", {"filter": answer(Status.from_error("broken"))}, f"{FILTER}broken"),
+    ("filter answers Skip", {"filter": answer(Status.skip())}, f"{FILTER}unexpected status Skip"),
+    ("filter answers Wait", {"filter": answer(Status.wait())}, f"{FILTER}unexpected status Wait"),
+    # filter_rows
+    ("filter_rows raises", {"filter_rows": raising, "verdict_status": verdict_status}, f"{FILTER}boom"),
+    ("filter_rows answers None", {"filter_rows": answer(None), "verdict_status": verdict_status}, f"{FILTER}filter_rows returned None; expected uint64[3]"),
+    ("filter_rows answers a list", {"filter_rows": answer([0, 0, 0]), "verdict_status": verdict_status}, f"{FILTER}filter_rows returned [0, 0, 0]; expected uint64[3]"),
+    ("filter_rows answers too few", {"filter_rows": answer(np.zeros(2, np.uint64)), "verdict_status": verdict_status}, f"{FILTER}filter_rows returned uint64[2]; expected uint64[3]"),
+    ("filter_rows answers a table", {"filter_rows": answer(np.zeros((3, 1), np.uint64)), "verdict_status": verdict_status}, f"{FILTER}filter_rows returned uint64[3, 1]; expected uint64[3]"),
+    ("filter_rows answers floats", {"filter_rows": rows_like(0, np.float64), "verdict_status": verdict_status}, f"{FILTER}filter_rows returned float64[3]; expected uint64[3]"),
+    # score
+    ("score raises", {"score": raising}, f"{SCORE}boom"),
+    ("score answers None", {"score": answer(None)}, f"{SCORE}score returned None; expected an int"),
+    ("score answers a float", {"score": answer(1.5)}, f"{SCORE}score returned 1.5; expected an int"),
+    ("score answers True", {"score": answer(True)}, f"{SCORE}score returned True; expected an int"),
+    ("score answers a rejection", {"score": answer(Status.unschedulable("no"))}, f"{SCORE}no"),
+    ("score is beyond int64", {"score": answer(1 << 63)}, f"{SCORE}score returned 9223372036854775808, which is beyond 64 bits"),
+    ("score is above 100", {"score": answer(101)}, f"{RANGE}101, it should in the range of [0, 100] after normalizing"),
+    ("score is negative", {"score": answer(-1)}, f"{RANGE}-1, it should in the range of [0, 100] after normalizing"),
+    # score_rows
+    ("score_rows raises", {"score_rows": raising}, f"{SCORE}boom"),
+    ("score_rows answers None", {"score_rows": answer(None)}, f"{SCORE}score_rows returned None; expected int64[3]"),
+    ("score_rows answers too many", {"score_rows": answer(np.zeros(4, np.int64))}, f"{SCORE}score_rows returned int64[4]; expected int64[3]"),
+    ("score_rows answers floats", {"score_rows": rows_like(1, np.float32)}, f"{SCORE}score_rows returned float32[3]; expected int64[3]"),
+    ("score_rows is above 100", {"score_rows": rows_like(400)}, f"{RANGE}400, it should in the range of [0, 100] after normalizing"),
+    ("score_rows is negative, though scaled", {"score_rows": rows_like(-5), "normalize": Normalize.FORWARD}, RANGE),
+    # normalize_score
+    ("normalize_score raises", {"score_rows": fine, "normalize_score": raising}, f"{NORMALIZE}boom"),
+    ("normalize_score answers None", {"score_rows": fine, "normalize_score": answer(None)}, f"{NORMALIZE}normalize_score returned None; expected int64[3]"),
+    ("normalize_score answers too few", {"score_rows": fine, "normalize_score": answer(np.zeros(1, np.int64))}, f"{NORMALIZE}normalize_score returned array([0]); expected int64[3]"),
+    ("normalize_score answers floats", {"score_rows": fine, "normalize_score": answer(np.zeros(3))}, f"{NORMALIZE}normalize_score returned array("),
+    ("normalize_score answers a rejection", {"score_rows": fine, "normalize_score": answer(Status.unschedulable("no"))}, f"{NORMALIZE}no"),
+    ("normalize_score leaves the range", {"score_rows": fine, "normalize_score": answer(np.array([0, 100, 101]))}, f"{RANGE}101, "),
+    # pre_filter
+    ("pre_filter raises", {"pre_filter": raising}, f"{PRE_FILTER}boom"),
+    ("pre_filter answers True", {"pre_filter": answer(True)}, f"{PRE_FILTER}returned True from pre_filter; expected None, a Status or a frozenset of node names"),
+    ("pre_filter answers Pending", {"pre_filter": answer(Status.pending("later"))}, f"{PRE_FILTER}later"),
+    ("pre_filter answers Wait", {"pre_filter": answer(Status.wait())}, f"{PRE_FILTER}unexpected status Wait"),
+    ("pre_filter answers Error", {"pre_filter": answer(Status.from_error("broken"))}, f"{PRE_FILTER}broken"),
+    # pre_score
+    ("pre_score raises", {"pre_score": raising}, f"{PRE_SCORE}boom"),
+    ("pre_score rejects", {"pre_score": answer(Status.unschedulable("no"))}, f"{PRE_SCORE}no"),
+    ("pre_score answers a number", {"pre_score": answer(3)}, f"{PRE_SCORE}returned 3 from pre_score; expected None or a Status"),
+    # sign
+    ("sign raises", {"filter": answer(None), "sign": raising}, 'signing pod with plugin "Bad": boom'),
+]  # fmt: skip
+
+
+def house(members: dict[str, Any]) -> House:
+    return House([a_node(f"n{index}") for index in range(3)], plugins=[*SIGNING, make_plugin("Bad", **members)])
+
+
+@pytest.mark.parametrize("signed", [False, True], ids=["unsigned", "signed"])
+@pytest.mark.parametrize("row", FAULTS, ids=lambda row: row[0])
+def test_fault(row: Row, signed: bool) -> None:
+    _, members, text = row
+    if signed:
+        members = {"sign": lambda self, pod: (), **members}
+    there = house(members)
+    for _ in range(2):
+        with pytest.raises(PluginFailedError) as caught:
+            there.find(a_pod(cpu="1"))
+        assert caught.value.plugin == "Bad"
+        assert str(caught.value).startswith(text), str(caught.value)
+        assert len(str(caught.value)) == len(text) or text.endswith((" ", "("))
+    assert check_cache(there.cache) == []
+
+
+class Moody:
+    """Methods that work until told otherwise."""
+
+    def __init__(self) -> None:
+        self.mood: Any = None
+
+    def filter_row(self, *args: Any) -> int:
+        if isinstance(self.mood, Exception):
+            raise self.mood
+        return 0
+
+    def score_row(self, *args: Any) -> int:
+        if isinstance(self.mood, Exception):
+            raise self.mood
+        return 1 if self.mood is None else int(self.mood)
+
+
+@pytest.mark.parametrize("changes", [1, 20])
+@pytest.mark.parametrize(
+    ("method", "mood", "text"),
+    [
+        ("filter_row", ValueError("boom"), f"{FILTER}boom"),
+        ("score_row", ValueError("boom"), f"{SCORE}boom"),
+        ("score_row", 101, f"{RANGE}101, it should in the range of [0, 100] after normalizing"),
+        ("score_row", -1, f"{RANGE}-1, it should in the range of [0, 100] after normalizing"),
+    ],
+)
+def test_a_fault_while_a_lane_catches_up_spoils_only_that_lane(changes: int, method: str, mood: Any, text: str) -> None:
+    moody = Moody()
+
+    def filter_rows(self: Any, state: Any, pod: Any, nodes: Any, rows: Any) -> Any:
+        return np.array([moody.filter_row() for _ in rows], np.uint64)
+
+    def score_rows(self: Any, state: Any, pod: Any, nodes: Any, rows: Any) -> Any:
+        return np.array([moody.score_row() for _ in rows], np.int64)
+
+    members: dict[str, Any] = {"sign": lambda self, pod: ()}
+    if method == "filter_row":
+        members |= {"filter_rows": filter_rows, "filter_row": moody.filter_row, "verdict_status": verdict_status}
+    else:
+        members |= {"score_rows": score_rows, "score_row": moody.score_row}
+    there = House([a_node(f"n{index}") for index in range(30)], plugins=[*SIGNING, make_plugin("Bad", **members)])
+    pod = a_pod(cpu="1")
+    assert there.find(pod).feasible == 30
+    for index in range(changes):
+        there.add(a_pod(f"x{index}", cpu="4", on=f"n{index}"))
+    # The rows that changed are full; this one is not, and has to be scored anew.
+    there.add(a_pod("y", cpu="1", on="n29"))
+    moody.mood = mood
+    with pytest.raises(PluginFailedError) as caught:
+        there.find(pod)
+    assert (caught.value.plugin, str(caught.value)) == ("Bad", text)
+    moody.mood = None
+    assert there.find(pod).feasible == 30 - changes
+    assert there.find(pod).node.name not in {f"n{index}" for index in range(changes)}
+
+
+def test_a_failing_score_is_not_noticed_while_one_node_fits() -> None:
+    there = House(
+        [a_node("n1"), a_node("n2", unschedulable=True)], plugins=[*SIGNING, make_plugin("Bad", score=raising)]
+    )
+    assert there.find(a_pod()).node.name == "n1"
+    evaluation = there.evaluate(a_pod())
+    assert evaluation.scores is None
+
+
+def test_pre_score_runs_for_a_plugin_that_does_not_score() -> None:
+    seen: list[list[str]] = []
+    noting = make_plugin("Noting", pre_score=lambda self, state, pod, nodes: seen.append(nodes.names()))
+    for extra in (
+        [],
+        [make_plugin("Unsigned", filter=answer(None), filter_rows=rows_like(0), verdict_status=verdict_status)],
+    ):
+        seen.clear()
+        there = House([a_node(f"n{index}") for index in range(3)], plugins=[*SIGNING, noting, *extra])
+        for name in "ab":
+            there.find(a_pod(name))
+        assert seen == [["n0", "n1", "n2"]] * 2
+
+
+WHAT_IFS: list[tuple[str, Any, str]] = [
+    ("raises", raising, "boom"),
+    ("answers a rejection", answer(Status.unschedulable("no")), "no"),
+    ("answers Skip", answer(Status.skip()), "unexpected status Skip"),
+    ("answers True", answer(True), "returned True from add_pod; expected None or a Status"),
+]
+
+
+@pytest.mark.parametrize(("name", "method", "text"), WHAT_IFS, ids=lambda item: item if isinstance(item, str) else "")
+def test_a_what_if_that_fails_leaves_no_trace(name: str, method: Any, text: str) -> None:
+    bad = make_plugin("Bad", pre_filter=answer(None), add_pod=method, remove_pod=answer(None))
+    there = House([a_node("n1")], plugins=[*SIGNING, bad])
+    there.nominated.pods["n1"] = [PodInfo(a_pod("nominee", cpu="1", priority=5))]
+    with pytest.raises(PluginFailedError) as caught:
+        there.find(a_pod())
+    assert (caught.value.plugin, str(caught.value)) == ("Bad", f'running AddPod on PreFilter plugin "Bad": {text}')
+    assert check_cache(there.cache) == []
+    assert len(there.cache.table.info(0).pods) == 0
