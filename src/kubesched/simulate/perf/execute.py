@@ -44,7 +44,7 @@ __all__ = ["Maker", "config_of", "run_workload"]
 
 #: Pods created before the scheduler gets the loop.
 _BREATH: Final = 50
-_POLL_SECONDS: Final = 0.005
+_POLL_SECONDS: Final = 0.02
 #: A wait without a single binding for so long is given up: the pods do not fit.
 _PATIENCE_SECONDS: Final = 30.0
 _STILL_SECONDS: Final = 2.0
