@@ -34,7 +34,7 @@ _NANO: Final = 10**9
 _MAX_NANOS: Final = INT64_MAX * _NANO
 
 _PATTERN: Final = re.compile(
-    r"^(?P<sign>[+-]?)(?P<whole>\d*)(?:\.(?P<frac>\d*))?(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,3}|)$",
+    r"^(?P<sign>[+-]?)(?P<whole>\d*)(?:\.(?P<frac>\d*))?(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,3}|)\Z",
     re.ASCII,
 )
 _BINARY: Final = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}

@@ -311,10 +311,12 @@ def nonzero_requests(pod: Pod, total: Resources) -> tuple[int, int]:
             name: amount for name, amount in ((CPU, _DEFAULT_CPU), (MEMORY, _DEFAULT_MEMORY)) if name not in present
         }
     else:
+        # With an infeasible resize the status counts alone, and may lack what the spec has.
+        from_status = bool(pod.status.container_statuses or pod.status.init_container_statuses)
         defaults = {
             name: amount
             for name, amount in ((CPU, _DEFAULT_CPU), (MEMORY, _DEFAULT_MEMORY))
-            if _missing(containers, name)
+            if from_status or _missing(containers, name)
         }
     if not defaults:
         return total.milli_cpu, total.memory

@@ -1,0 +1,249 @@
+"""What the registry refuses, and the words it does it in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from framework_kit import make_plugin, say
+
+from kubesched.framework import registry as registry_module
+from kubesched.framework.points import POINTS, capabilities
+from kubesched.framework.registry import PluginError, Registry, check_plugin
+from kubesched.plugins import IN_TREE, in_tree_registry
+
+
+async def later(self: Any, *args: Any) -> None:
+    return None
+
+
+class NoName:
+    def filter(self, state: Any, pod: Any, node: Any) -> None:
+        return None
+
+
+class TooFew:
+    name = "TooFew"
+
+    def filter(self, state: Any, pod: Any) -> None:
+        return None
+
+
+class TooMany:
+    name = "TooMany"
+
+    def score(self, state: Any, pod: Any, node: Any, weight: int) -> int:
+        return weight
+
+
+class KeywordOnly:
+    name = "KeywordOnly"
+
+    def filter(self, state: Any, pod: Any, *, node: Any) -> None:
+        return None
+
+
+class Static:
+    name = "Static"
+
+    @staticmethod
+    def filter(state: Any, pod: Any, node: Any) -> None:
+        return None
+
+    @classmethod
+    def sign(cls, pod: Any) -> str:
+        return pod.name  # type: ignore[no-any-return]
+
+
+class BadStatic:
+    name = "BadStatic"
+
+    @staticmethod
+    def filter(own: Any, state: Any, pod: Any, node: Any) -> None:
+        return None
+
+
+class Generous:
+    name = "Generous"
+
+    def filter(self, *args: Any) -> None:
+        return None
+
+    def score(self, state: Any, pod: Any, node: Any, extra: int = 0) -> int:
+        return extra
+
+
+REFUSED: list[tuple[str, type, list[str]]] = [
+    ("no name", NoName, ["NoName has no name: set the class attribute name = '…'"]),
+    ("an empty name", make_plugin("", filter=say(None)), ["has no name"]),
+    ("a name that is no text", type("Odd", (), {"name": 3, "filter": say(None)}), ["Odd has no name"]),
+    ("no extension point", make_plugin("Idle"), ['plugin "Idle"', "extends no extension point: define at least one of pre_filter, filter"]),
+    ("too few arguments", TooFew, ['plugin "TooFew"', "does not fit the interface:\n", "  it has    filter(self, state: Any, pod: Any) -> None\n", "  expected  filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None"]),
+    ("too many arguments", TooMany, ["  it has    score(self, state: Any, pod: Any, node: Any, weight: int) -> int\n", "  expected  score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int | Status"]),
+    ("keyword arguments", KeywordOnly, ["  it has    filter(self, state: Any, pod: Any, *, node: Any) -> None\n"]),
+    ("a static method with one more argument", BadStatic, ["  it has    filter(own: Any, state: Any, pod: Any, node: Any) -> None\n"]),
+    ("an attribute for a method", make_plugin("Attribute", filter=3), ['plugin "Attribute"', "filter is not a method"]),
+    ("async in the scheduling cycle", make_plugin("Async", reserve=later), ["reserve is async, but the scheduling cycle does not wait; only pre_bind and bind may be async"]),
+    ("columns without meaning", make_plugin("Columns", filter_rows=say(None)), ["defines filter_rows but not verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "plugin", "texts"), REFUSED)
+def test_refused(name: str, plugin: type, texts: list[str]) -> None:
+    registry = Registry()
+    with pytest.raises(PluginError) as caught:
+        registry.register(plugin)
+    for text in texts:
+        assert text in str(caught.value), name
+    assert len(registry) == 0
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    [Static, Generous, make_plugin("AsyncBind", bind=later, pre_bind=later), make_plugin("Score", score_rows=say(1)), *IN_TREE],
+    ids=lambda plugin: plugin.__name__,
+)  # fmt: skip
+def test_accepted(plugin: type) -> None:
+    check_plugin(plugin)
+    registry = Registry()
+    assert registry.register(plugin) is plugin
+    assert list(registry) == [plugin.name]  # type: ignore[attr-defined]
+
+
+def test_every_async_method_but_two_is_refused() -> None:
+    methods = [method for point in POINTS for method in point.methods]
+    for method in methods:
+        plugin = make_plugin(
+            "Async", **{method: later, **({"verdict_status": say(None)} if method == "filter_rows" else {})}
+        )
+        if method in ("bind", "pre_bind"):
+            check_plugin(plugin)
+        else:
+            with pytest.raises(PluginError, match=f"{method} is async"):
+                check_plugin(plugin)
+
+
+def test_names_are_unique() -> None:
+    registry = in_tree_registry()
+    with pytest.raises(PluginError, match=r"^a plugin named NodeName already exists$"):
+        registry.register(make_plugin("NodeName", filter=say(None)))
+    registry.unregister("NodeName")
+    assert "NodeName" not in registry
+    with pytest.raises(PluginError, match=r"^no plugin named NodeName exists$"):
+        registry.unregister("NodeName")
+    mine = registry.register(make_plugin("NodeName", filter=say(None)))
+    assert registry["NodeName"] is mine
+
+
+def test_a_copy_is_independent() -> None:
+    registry = in_tree_registry()
+    twin = registry.copy()
+    twin.unregister("NodeName")
+    assert "NodeName" in registry
+    assert twin.capabilities().keys() == registry.capabilities().keys() - {"NodeName"}
+
+
+def test_capabilities_are_the_points_a_class_extends() -> None:
+    assert capabilities(make_plugin("P", filter_rows=say(None), unreserve=say(None))) == {"filter", "reserve"}
+    assert in_tree_registry().capabilities()["NodeResourcesFit"] == {"preFilter", "filter", "preScore", "score"}
+
+
+# -- modules and entry points ------------------------------------------------------------------------------
+
+PLUGIN = """
+from kubesched.framework.interface import Plugin
+
+class {name}(Plugin):
+    name = "{name}"
+
+    def filter(self, state, pod, node):
+        return None
+
+class Helper:
+    pass
+"""
+
+
+def test_the_plugins_of_a_file_are_registered(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(PLUGIN.format(name="FromFile"))
+    registry = Registry()
+    found = registry.load_module(str(path))
+    assert [plugin.__name__ for plugin in found] == ["FromFile"] == list(registry)
+
+
+def test_the_plugins_of_a_module_are_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kubesched_test_module.py").write_text(PLUGIN.format(name="FromModule"))
+    monkeypatch.syspath_prepend(tmp_path)
+    registry = Registry()
+    registry.load_module("kubesched_test_module")
+    assert list(registry) == ["FromModule"]
+    with pytest.raises(PluginError, match="a plugin named FromModule already exists"):
+        registry.load_module("kubesched_test_module")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("broken.py", "import nothing_of_that_name", r"broken\.py cannot be imported: ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        ("syntax.py", "def", r"syntax\.py cannot be imported: SyntaxError"),
+        ("empty.py", "x = 1", r"empty\.py defines no plugin: a plugin is a class with a name attribute"),
+        ("misfit.py", 'class Misfit:\n    name = "Misfit"\n', r'plugin "Misfit".*extends no extension point'),
+    ],
+)  # fmt: skip
+def test_a_file_without_a_usable_plugin_is_refused(name: str, text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(PluginError, match=message):
+        Registry().load_module(str(tmp_path / name))
+
+
+def test_a_file_or_module_that_is_not_there_is_named() -> None:
+    with pytest.raises(PluginError, match=r"^plugin module gone\.py: no such file$"):
+        Registry().load_module("gone.py")
+    with pytest.raises(PluginError, match=r"^plugin module gone\.mod cannot be imported: ModuleNotFoundError"):
+        Registry().load_module("gone.mod")
+
+
+class FakeEntry:
+    value = "some.module:Thing"
+
+    def __init__(self, name: str, answer: Any) -> None:
+        self.name = name
+        self._answer = answer
+
+    def load(self) -> Any:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> list[FakeEntry]:
+    entries: list[FakeEntry] = []
+
+    def entry_points(*, group: str) -> list[FakeEntry]:
+        assert group == "kubesched.plugins"
+        return entries
+
+    monkeypatch.setattr(registry_module, "entry_points", entry_points)
+    return entries
+
+
+def test_installed_packages_bring_plugins(installed: list[FakeEntry]) -> None:
+    installed += [FakeEntry("a", make_plugin("A", filter=say(None))), FakeEntry("b", make_plugin("B", score=say(1)))]
+    registry = Registry()
+    registry.load_entry_points()
+    assert list(registry) == ["A", "B"]
+
+
+def test_an_entry_point_that_cannot_be_loaded_is_named(installed: list[FakeEntry]) -> None:
+    installed.append(FakeEntry("mine", ImportError("no numpy")))
+    with pytest.raises(PluginError, match=r"^entry point mine = some\.module:Thing cannot be loaded: no numpy$"):
+        Registry().load_entry_points()
+
+
+def test_an_entry_point_that_does_not_fit_is_refused(installed: list[FakeEntry]) -> None:
+    installed.append(FakeEntry("mine", TooFew))
+    with pytest.raises(PluginError, match="does not fit the interface"):
+        Registry().load_entry_points()
