@@ -149,6 +149,35 @@ def test_a_sampled_search_records_rejections_up_to_the_success_too_many() -> Non
     assert house.names(evaluation.feasible)[-1] == "n102"
 
 
+def test_rejections_behind_the_last_wanted_success_are_recorded_too() -> None:
+    """The search only ends at a success too many, whatever was asked at a time before."""
+    closed = {*range(28), 128, 129}  # the hundredth success is the last of 128
+    house = House([a_node(f"n{index:03}", unschedulable=index in closed) for index in range(200)], percentage=1)
+    evaluation = house.fresh_search().evaluate(CycleState(), info())
+    assert reasons(evaluation.statuses).keys() == {f"n{index:03}" for index in closed}
+    assert (len(evaluation.feasible), house.rotation.start) == (100, 130)
+
+
+@pytest.mark.parametrize("percentage", [0, 100])
+def test_the_first_filter_in_order_owns_a_rejection_though_a_later_one_is_remembered(percentage: int) -> None:
+    def reject(self: Any, state: Any, pod: Any, node: Any) -> Status | None:
+        return None if node.name == "n2" else Status.unschedulable("first")
+
+    nodes = [a_node("n0", unschedulable=True), a_node("n1"), a_node("n2", unschedulable=True)]
+    for plugins, owner in (
+        ([make_plugin("First", filter=reject), *SIGNING], "First"),
+        ([*SIGNING, make_plugin("Last", filter=reject)], "NodeUnschedulable"),
+    ):
+        house = House(nodes, plugins=plugins, percentage=percentage)
+        for _ in range(2):
+            found = reasons(house.failure(a_pod()).diagnosis.statuses)
+            assert {name: plugin for name, (_, _, plugin) in found.items()} == {
+                "n0": owner,
+                "n1": "First" if owner == "First" else "Last",
+                "n2": "NodeUnschedulable",
+            }
+
+
 def test_an_unsigned_plain_filter_is_sampled_and_a_signed_one_is_remembered() -> None:
     calls: list[str] = []
 

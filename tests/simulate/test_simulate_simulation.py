@@ -202,7 +202,12 @@ def test_a_pod_held_by_a_plugin_that_talks_nonsense_is_told_as_an_error() -> Non
 
     registry = in_tree_registry()
     registry.register(_TalksNonsense)
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
     result = run_simulation([pod], nodes=1, registry=registry, config=with_plugins(["TalksNonsense"]))
     assert [(group.reason, group.message) for group in result.pending] == [
         (
