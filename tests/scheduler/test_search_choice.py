@@ -164,10 +164,11 @@ def test_the_first_filter_in_order_owns_a_rejection_though_a_later_one_is_rememb
         return None if node.name == "n2" else Status.unschedulable("first")
 
     nodes = [a_node("n0", unschedulable=True), a_node("n1"), a_node("n2", unschedulable=True)]
-    for plugins, owner in (
+    orders: list[tuple[list[str | type], str]] = [
         ([make_plugin("First", filter=reject), *SIGNING], "First"),
         ([*SIGNING, make_plugin("Last", filter=reject)], "NodeUnschedulable"),
-    ):
+    ]
+    for plugins, owner in orders:
         house = House(nodes, plugins=plugins, percentage=percentage)
         for _ in range(2):
             found = reasons(house.failure(a_pod()).diagnosis.statuses)
