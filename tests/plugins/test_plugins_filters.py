@@ -177,6 +177,13 @@ CASES = [
         PASS,
     ),
     case(
+        "and is no value asked for",
+        NodeAffinity,
+        required(term(fields=[requirement("spec.podCIDR", "In", "x")])),
+        NO_MATCH,
+    ),
+    case("but the empty one", NodeAffinity, required(term(fields=[requirement("spec.podCIDR", "In", "")])), PASS),
+    case(
         "added affinity is asked first",
         NodeAffinity,
         a_pod(node_selector={"disk": "ssd"}),

@@ -164,9 +164,7 @@ class TermIndex:
         if pod.has_affinity:
             for carried in self._carried_by(pod.affinity_terms):
                 carried.bump(row, 1)
-        self._tick += 1
-        if not self._tick % _SWEEP_EVERY:
-            self._sweep()
+        self._advance()
 
     def remove(self, row: int, pod: PodInfo) -> None:
         """A pod (as it was added, or one that counts like it) is no longer on a row."""
@@ -187,7 +185,7 @@ class TermIndex:
                 carried.bump(row, -1)
                 if not carried.total:
                     self._drop_carried(carried)
-        self._tick += 1
+        self._advance()
 
     def _new_class(self, key: _ClassKey, labels: Labels) -> PodClass:
         namespace, pairs, terminating = key
@@ -277,6 +275,12 @@ class TermIndex:
             oldest = sorted(self._sets.values(), key=lambda counter: counter.used)
             for counter in oldest[: 1 + len(oldest) // 4]:
                 self._drop_set(counter)
+
+    def _advance(self) -> None:
+        """One more movement; now and then what nobody uses is dropped."""
+        self._tick += 1
+        if not self._tick % _SWEEP_EVERY:
+            self._sweep()
 
     def _sweep(self) -> None:
         """Drop the rules that nobody asks about any more, and the arrays of carried ones."""
