@@ -7,7 +7,7 @@ is settled here, once, when the profile is built.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -77,8 +77,43 @@ class _Signing:
         return signature
 
 
-class FilterEntry(_Signing):
+class _Entry(_Signing):
+    """What Filter and Score entries have in common: asking a plugin of either style about one row.
+
+    ``prefix`` begins the text of a failure.
+    """
+
+    prefix: ClassVar[str]
+    is_plain: bool
+    _row: Callable[..., int] | None
+
+    def one(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        """The verdict on, or raw score of, one node; in plain Python where the plugin offers it.
+
+        Raises:
+            PluginFailedError: when the plugin fails.
+        """
+        if self._row is not None:
+            try:
+                return self._row(state, pod, nodes, node)
+            except (Exception, SystemExit) as error:
+                raise PluginFailedError(self.name, failed(self.prefix, self.name, error)) from error
+        if self.is_plain:
+            return self._plain(state, pod, node)
+        return int(self.many(state, pod, nodes, np.array([node.row], np.int32))[0])
+
+    def many(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> Any:
+        """The answers for many rows, as the kind of entry encodes them."""
+        raise AssertionError("each kind of entry has its own")
+
+    def _plain(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        raise AssertionError("each kind of entry has its own")
+
+
+class FilterEntry(_Entry):
     """A Filter plugin; ``index`` is its place in the profile's order."""
+
+    prefix = _FILTER
 
     def __init__(self, plugin: Any, index: int) -> None:
         super().__init__(plugin)
@@ -106,21 +141,6 @@ class FilterEntry(_Signing):
             problem = f"filter_rows returned {_shape(answer)}; expected uint64[{len(rows)}]"
             raise PluginFailedError(self.name, failed(_FILTER, self.name, TypeError(problem)))
         return answer.astype(np.uint64, copy=False)
-
-    def one(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        """The verdict on one node, in plain Python where the plugin offers it.
-
-        Raises:
-            PluginFailedError: when the plugin fails.
-        """
-        if self._row is not None:
-            try:
-                return self._row(state, pod, nodes, node)
-            except (Exception, SystemExit) as error:
-                raise PluginFailedError(self.name, failed(_FILTER, self.name, error)) from error
-        if self.is_plain:
-            return self._plain(state, pod, node)
-        return int(self.many(state, pod, nodes, np.array([node.row], np.int32))[0])
 
     def status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
         """What a non-zero verdict means."""
@@ -155,8 +175,10 @@ class FilterEntry(_Signing):
         return interned.index(named) + 1
 
 
-class ScoreEntry(_Signing):
+class ScoreEntry(_Entry):
     """A Score plugin and its weight."""
+
+    prefix = _SCORE
 
     def __init__(self, plugin: Any, weight: int) -> None:
         super().__init__(plugin)
@@ -184,21 +206,6 @@ class ScoreEntry(_Signing):
             problem = f"score_rows returned {_shape(answer)}; expected int64[{len(rows)}]"
             raise PluginFailedError(self.name, failed(_SCORE, self.name, TypeError(problem)))
         return answer.astype(np.int64, copy=False)
-
-    def one(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        """The raw score of one node.
-
-        Raises:
-            PluginFailedError: when the plugin fails.
-        """
-        if self._row is not None:
-            try:
-                return self._row(state, pod, nodes, node)
-            except (Exception, SystemExit) as error:
-                raise PluginFailedError(self.name, failed(_SCORE, self.name, error)) from error
-        if self.is_plain:
-            return self._plain(state, pod, node)
-        return int(self.many(state, pod, nodes, np.array([node.row], np.int32))[0])
 
     def _plain(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         try:

@@ -26,11 +26,6 @@ class Point:
     #: Rejections are passed on as they are; elsewhere they are errors.
     may_reject: bool = False
 
-    @property
-    def type_name(self) -> str:
-        """How configuration errors call it, such as ``PreFilterPlugin``."""
-        return f"{self.label}Plugin"
-
 
 PRE_ENQUEUE: Final = Point("preEnqueue", "PreEnqueue", ("pre_enqueue",), "running PreEnqueue plugin", may_reject=True)
 PRE_SCORE: Final = Point("preScore", "PreScore", ("pre_score",), "running PreScore plugin")
