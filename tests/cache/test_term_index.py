@@ -2,67 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from term_kit import ZONE, a_cache, a_node, a_pod, anti_affinity, app_is, per_zone, pods_of
 
 from kubesched.api.decode import from_builtins
-from kubesched.api.selectors import EVERYTHING, NOTHING, Selector, compile_label_selector
-from kubesched.api.types import LabelSelector, LabelSelectorRequirement, Namespace, Node, Pod
-from kubesched.cache import Cache
+from kubesched.api.selectors import EVERYTHING, NOTHING, Selector, required_node_affinity
+from kubesched.api.types import Namespace, PodSpec
 from kubesched.cache.check import check_cache
 from kubesched.cache.domain_counts import DomainCounts, RowMask
-from kubesched.cache.term_index import PodSet
 from kubesched.cache.term_lookup import TermLookup
-from kubesched.framework.podinfo import PodInfo
-
-ZONE = "zone"
-
-
-def a_node(name: str, **labels: str) -> Node:
-    return from_builtins({"metadata": {"name": name, "labels": labels}}, Node)
-
-
-def a_pod(name: str, node: str, labels: dict[str, str], *, namespace: str = "default", **more: Any) -> PodInfo:
-    meta = {"name": name, "uid": name, "namespace": namespace, "labels": labels}
-    if more.pop("terminating", False):
-        meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return PodInfo(from_builtins({"metadata": meta, "spec": {"nodeName": node, "containers": [], **more}}, Pod))
-
-
-def anti_affinity(app: str, key: str = ZONE) -> dict[str, Any]:
-    term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
-    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-
-
-def app_is(*apps: str) -> Selector:
-    return compile_label_selector(
-        LabelSelector(match_expressions=(LabelSelectorRequirement(key="app", operator="In", values=apps),))
-    )
-
-
-def pods_of(app: str, namespace: str | None = "default", *, terminating: bool = True) -> PodSet:
-    names = None if namespace is None else frozenset((namespace,))
-    return PodSet(((names, app_is(app)),), terminating=terminating)
-
-
-def a_cache() -> Cache:
-    """Two nodes in zone a, one in zone b, one without a zone."""
-    cache = Cache()
-    for name, labels in (("n1", {"zone": "a"}), ("n2", {"zone": "a"}), ("n3", {"zone": "b"}), ("n4", {})):
-        cache.set_node(a_node(name, **labels))
-    return cache
-
-
-def per_zone(cache: Cache, pod_set: PodSet) -> dict[str, int]:
-    index = cache.table.terms
-    domains = index.domains(index.counter(pod_set), ZONE)
-    column = domains.column
-    return {column.values[code]: int(domains.counts[code]) for code in np.flatnonzero(domains.present).tolist()}
-
 
 # -- sentences ---------------------------------------------------------------------------------------------
 
@@ -213,6 +163,48 @@ def test_rules_nobody_asks_about_age_out_and_come_back(monkeypatch: pytest.Monke
     assert check_cache(cache) == []
 
 
+@pytest.mark.parametrize("asked", [False, True], ids=["nobody asks for it", "it is asked for"])
+def test_a_rule_ages_while_the_same_pod_comes_and_goes(monkeypatch: pytest.MonkeyPatch, asked: bool) -> None:
+    monkeypatch.setattr("kubesched.cache.term_index._AGE", 10)
+    monkeypatch.setattr("kubesched.cache.term_index._SWEEP_EVERY", 8)
+    cache = a_cache()
+    index = cache.table.terms
+    cache.add_pod(a_pod("carrier", "n1", {}, affinity=anti_affinity("web")))
+    counter = index.counter(pods_of("web"))
+    [carried] = index.anti_terms("default", {"app": "web"})
+    index.domains(counter, ZONE)
+    index.domains(carried, ZONE)
+    for _ in range(20):
+        pod = a_pod("p", "n1", {"app": "web"})
+        cache.add_pod(pod)
+        cache.remove_pod(pod.pod)
+        if asked:
+            assert index.touch(counter)
+            index.domains(carried, ZONE)
+    assert counter.live is asked
+    assert index.sets().keys() == ({pods_of("web")} if asked else set())
+    assert carried.live, "what pods carry stays as long as they do"
+    assert bool(carried.domains) is asked, "but its arrays do not"
+    assert per_zone(cache, pods_of("web")) == {"a": 0, "b": 0}
+    assert check_cache(cache) == []
+
+
+def test_a_rule_is_dropped_between_one_and_two_ages_after_it_was_last_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kubesched.cache.term_index._AGE", 32)
+    monkeypatch.setattr("kubesched.cache.term_index._SWEEP_EVERY", 8)
+    cache = a_cache()
+    counter = cache.table.terms.counter(pods_of("web"))
+    steps = 0
+    while counter.live and steps < 1000:
+        pod = a_pod("p", "n1", {"app": "web"})
+        cache.add_pod(pod)
+        cache.remove_pod(pod.pod)
+        steps += 2
+    assert 32 < steps <= 32 + 2 * 8
+
+
 def test_the_number_of_rules_and_arrays_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubesched.cache.term_index._LEAST_SETS", 8)
     monkeypatch.setattr("kubesched.cache.term_index._BUDGET", 0)
@@ -242,6 +234,9 @@ def test_a_mask_leaves_out_nodes_until_they_match() -> None:
     assert (domains.total, domains.places, domains.least()) == (1, 1, 1)
     assert domains.includes(0)
     assert not domains.includes(1)
+
+
+# -- the lookup --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -283,6 +278,7 @@ class IndexMachine(RuleBasedStateMachine):
     def start(self) -> None:
         self.cache = a_cache()
         self.number = 0
+        self.held: list[DomainCounts] = []
 
     @rule(node=_names, labels=_labels, namespace=st.sampled_from(["default", "dev"]), carries=st.none() | _apps)
     def add(self, node: str, labels: dict[str, str], namespace: str, carries: str | None) -> None:
@@ -331,6 +327,20 @@ class IndexMachine(RuleBasedStateMachine):
         with self.cache.snapshot().without([(node, pod)]):
             per_zone(self.cache, pods_of(app))
         assert per_zone(self.cache, pods_of(app)) == before
+
+    @rule(app=_apps, zone=st.sampled_from(["a", "b"]))
+    def hold(self, app: str, zone: str) -> None:
+        """A sum over some nodes only, as plugins keep them."""
+        table = self.cache.table
+        match = required_node_affinity(from_builtins({"containers": [], "nodeSelector": {"zone": zone}}, PodSpec))
+        counter = table.terms.counter(pods_of(app))
+        self.held.append(DomainCounts(table, counter, ZONE, RowMask(table, (ZONE,), match)))
+
+    @rule()
+    def catch_up(self) -> None:
+        for domains in self.held:
+            domains.sync()
+        assert check_cache(self.cache) == []
 
     @invariant()
     def equals_a_recount(self) -> None:

@@ -120,6 +120,43 @@ def test_the_bench_table_and_a_profile(capsys: pytest.CaptureFixture[str], tmp_p
     assert str(profile) in ran.err
 
 
+def test_one_parameter_is_set_and_the_others_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    options = "--set initNodes=30 --set initPods=7 --set measurePods=3 --runs 1 --quiet"
+    argv = ["bench", "--shape", "topology", "--case", "TopologySpreading", *options.split()]
+    data = json.loads(run(capsys, *argv, "--json").out)
+    assert data["params"] == {"initNodes": 30, "initPods": 7, "measurePods": 3}
+    assert (data["nodes"], data["summary"][0]["bound"]) == (30, 3)
+    assert "initNodes=30, initPods=7, measurePods=3" in run(capsys, *argv).out
+
+
+def test_a_parameter_that_is_set_is_not_scaled(capsys: pytest.CaptureFixture[str]) -> None:
+    options = "--nodes 20 --pods 50 --set initPods=4 --runs 1 --quiet --json"
+    data = json.loads(run(capsys, "bench", "--shape", "mixed", *options.split()).out)
+    assert data["params"] == {"initNodes": 20, "initPods": 4, "measurePods": 50}
+
+
+def test_a_parameter_keeps_its_kind(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        """
+- name: Own
+  workloadTemplate:
+    - {opcode: createNodes, countParam: $nodes}
+    - {opcode: createPods, count: 1, skipWaitToCompletionParam: $rush}
+    - {opcode: createPods, count: 1, namespaceParam: $where, collectMetrics: true}
+  workloads:
+    - {name: only, params: {nodes: 2, rush: false, where: here}}
+"""
+    )
+    argv = ["bench", path, "--runs", "1", "--quiet", "--json"]
+    data = json.loads(run(capsys, *argv, "--set", "rush=true", "--set", "where=7", "--set", "nodes=0003").out)
+    assert data["params"] == {"nodes": 3, "rush": True, "where": "7"}
+    for setting, problem in (("rush=1", "must be true or false"), ("nodes=x", "must be a whole number, 0 or more")):
+        ran = run(capsys, *argv, "--set", setting)
+        assert (ran.code, ran.out) == (1, "")
+        assert f"--set {setting}: {problem}" in ran.err
+
+
 def test_the_shapes_are_the_files_in_bench() -> None:
     assert {path.stem for path in BENCH.glob("*.yaml")} == set(SHAPES)
 
@@ -134,12 +171,27 @@ def test_the_shapes_are_the_files_in_bench() -> None:
         ),
         ([EXAMPLES / "nodes" / "nodes.yaml"], "not valid YAML"),
         ([EXAMPLES / "config" / "packing.yaml"], "not a workload file"),
+        (
+            ["--set", "initPod=5"],
+            "--set initPod=5: Basic/default has no parameter initPod (there are: initNodes, initPods, measurePods)",
+        ),
+        (["--set", "initPods=-1"], "--set initPods=-1: must be a whole number, 0 or more"),
+        (["--set", "initPods=1e3"], "--set initPods=1e3: must be a whole number, 0 or more"),
+        (["--set", "initPods=1", "--set", "initPods=2"], "--set initPods=2: initPods is set twice"),
+        (["--nodes", "5", "--set", "initNodes=6"], "--set initNodes=6: --nodes sets initNodes, too; give one of them"),
     ],
 )
 def test_bench_says_what_is_wrong(capsys: pytest.CaptureFixture[str], argv: list[object], message: str) -> None:
     ran = run(capsys, "bench", *argv)
     assert ran.code == 1
     assert message in ran.err
+
+
+def test_a_setting_needs_a_name_and_a_value(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("initPods", "=5"):
+        ran = run(capsys, "bench", "--set", text)
+        assert ran.code == 2
+        assert f"argument --set: must be NAME=VALUE: {text!r}" in ran.err
 
 
 # -- demo ------------------------------------------------------------------------------------------------------

@@ -7,96 +7,42 @@ import random
 from typing import Any
 
 import pytest
-from topology_kit import HOST, ZONE, namespace
+from topology_kit import namespace
+from topology_twins import HOST, ZONE
+from topology_worlds import (
+    AWAY,
+    EXISTING,
+    FOUR,
+    JSON,
+    NEAR,
+    PREFERRED,
+    WEB,
+    affinity,
+    anti,
+    info,
+    node,
+    pod,
+    rejections,
+    scores,
+    term,
+    verdicts,
+    world,
+)
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import KINDS, NAMESPACES, PODS
-from kubesched.api.types import LabelSelectorRequirement, Namespace, Node, Pod
+from kubesched.api.types import LabelSelectorRequirement, Namespace, Node
+from kubesched.cache.check import check_cache
 from kubesched.cluster.nodes import create_nodes
 from kubesched.cluster.store import Store
 from kubesched.config import default_config
 from kubesched.framework.clock import RealClock
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.enqueue import registrations
 from kubesched.framework.events import ActionType, ClusterEvent, EventResource, QueueingHint
-from kubesched.framework.podinfo import PodInfo
 from kubesched.plugins import in_tree_registry
 from kubesched.plugins.topology_constraints import SOFT
-from kubesched.scheduler.diagnosis import FitError
-from kubesched.simulate.conformance.world import World, complete
+from kubesched.simulate.conformance.world import complete
 from kubesched.simulate.embedded import Embedded
-
-JSON = dict[str, Any]
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-
-
-def node(name: str, **of: str) -> JSON:
-    labels = {{"zone": ZONE, "host": HOST}.get(key, key): value for key, value in of.items()}
-    return {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": {"pods": "50"}}}
-
-
-def pod(name: str, labels: JSON | None = None, on: str = "", **spec: Any) -> JSON:
-    body: JSON = {"containers": [{"name": "c", "image": "i"}], **spec}
-    if on:
-        body["nodeName"] = on
-    return {"metadata": {"name": name, "labels": labels or {}}, "spec": body}
-
-
-def term(key: str, **labels: str) -> JSON:
-    return {"topologyKey": key, "labelSelector": {"matchLabels": labels}}
-
-
-def affinity(*terms: JSON) -> JSON:
-    return {"podAffinity": {REQUIRED: list(terms)}}
-
-
-def anti(*terms: JSON) -> JSON:
-    return {"podAntiAffinity": {REQUIRED: list(terms)}}
-
-
-def info(obj: JSON) -> PodInfo:
-    return PodInfo(from_builtins(complete(obj, "Pod"), Pod))
-
-
-def world(nodes: list[JSON], pods: list[JSON], objects: list[JSON] | None = None, config: JSON | None = None) -> World:
-    scenario = {"config": config, "objects": objects or [], "nodes": nodes, "pods": pods, "pending": []}
-    return World(scenario, in_tree_registry())
-
-
-def rejections(of: World, incoming: JSON) -> dict[str, str]:
-    """Node name to reason."""
-    try:
-        evaluation = of.searches["default-scheduler"].evaluate(CycleState(), info(incoming))
-    except FitError as error:
-        statuses = error.diagnosis.statuses
-    else:
-        statuses = evaluation.statuses
-    return {name: "; ".join(status.reasons()) for status, names in statuses.groups() for name in names}
-
-
-def scores(of: World, incoming: JSON, plugin: str) -> dict[str, int] | None:
-    """Node name to normalised score (weight 2 taken out); None when skipped."""
-    evaluation = of.searches["default-scheduler"].evaluate(CycleState(), info(incoming))
-    assert evaluation.scores is not None
-    if plugin not in evaluation.scores:
-        return None
-    names = [of.cache.table.info(row).name for row in evaluation.feasible.tolist()]
-    return dict(zip(names, (evaluation.scores[plugin] // 2).tolist(), strict=True))
-
-
-FOUR = [
-    node("n1", zone="a", host="n1"),
-    node("n2", zone="a", host="n2"),
-    node("n3", zone="b", host="n3"),
-    node("n4", host="n4"),
-]
-WEB = {"app": "web"}
-NEAR, AWAY, EXISTING = (
-    "node(s) didn't match pod affinity rules",
-    "node(s) didn't match pod anti-affinity rules",
-    "node(s) didn't satisfy existing pods anti-affinity rules",
-)
 
 
 @pytest.mark.parametrize(
@@ -330,6 +276,23 @@ def test_the_api_server_writes_label_keys_into_the_selectors_of_new_pods() -> No
     preferred = stored.spec.affinity.pod_anti_affinity.preferred[0].pod_affinity_term.label_selector
     assert preferred.match_expressions == (app,)
     assert stored.spec.topology_spread_constraints[0].label_selector.match_expressions == (app,)
+
+
+def test_the_check_recounts_the_sums_that_plugins_hold() -> None:
+    hard = {
+        "topologyKey": ZONE,
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": WEB},
+    }
+    cluster = world(FOUR, [pod("e", WEB, "n1")])
+    incoming = pod("i", WEB, topologySpreadConstraints=[hard], nodeSelector={HOST: "n1"})
+    assert verdicts(cluster, "PodTopologySpread", incoming) is not None
+    assert check_cache(cluster.cache) == []
+    [held] = [domains for domains in cluster.cache.table.terms.readers if domains.total == 1]
+    held.counts[held.column.code_of["a"]] = 2
+    [problem] = check_cache(cluster.cache)
+    assert f"domains of {ZONE} are {{'a': 2}}, recounted {{'a': 1}}" in problem
 
 
 def test_the_number_of_domains_is_counted_again_when_a_node_changes_its_zone() -> None:

@@ -1,34 +1,22 @@
-"""Random clusters for the topology plugins, and their plain twins: straight from the rules, one node at a time.
-
-The twins see nodes with the pods on them and the labels of namespaces, nothing else; no index, no arrays.
-"""
+"""Random manifests for the topology plugins: pods with rules about others, and clusters that make them matter."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
+from topology_twins import HARD, HOST, SOFT, ZONE
 
-from kubesched.api.selectors import required_node_affinity
-from kubesched.api.taints import first_untolerated
-from kubesched.framework.nodeinfo import NodeInfo
-from kubesched.framework.podinfo import AffinityTerm, PodInfo
-from kubesched.plugins.topology_constraints import HARD, SOFT, Constraint, compile_constraints
 from kubesched.simulate.conformance.world import complete
 
 JSON = dict[str, Any]
 
-ZONE = "topology.kubernetes.io/zone"
-HOST = "kubernetes.io/hostname"
 KEYS = (ZONE, HOST, "rack")
 NAMESPACES = ("default", "dev", "prod")
 
 # -- random objects ----------------------------------------------------------------------------------------
 
-_apps = st.sampled_from(["web", "db", "job"])
+_apps = st.sampled_from(["web", "web", "db"])
 labels = st.fixed_dictionaries({}, optional={"app": _apps, "tier": st.sampled_from(["x", "y"])})
 
 
@@ -45,7 +33,7 @@ def selectors(draw: st.DrawFn) -> JSON | None:
     if kind == 3:
         return {"matchExpressions": [{"key": "tier", "operator": draw(st.sampled_from(["Exists", "DoesNotExist"]))}]}
     if kind == 4:
-        values = draw(st.lists(_apps, min_size=1, max_size=3, unique=True))
+        values = draw(st.lists(st.sampled_from(["web", "db", "job"]), min_size=1, max_size=3, unique=True))
         return {"matchExpressions": [{"key": "app", "operator": "In", "values": values}], "matchLabels": {"tier": "x"}}
     return {"matchLabels": {"app": draw(_apps)}}
 
@@ -93,7 +81,7 @@ def affinities(draw: st.DrawFn) -> JSON:
 def constraints(draw: st.DrawFn) -> JSON:
     item: JSON = {
         "topologyKey": draw(st.sampled_from(KEYS)),
-        "maxSkew": draw(st.integers(1, 3)),
+        "maxSkew": draw(st.sampled_from([1, 1, 2])),
         "whenUnsatisfiable": draw(st.sampled_from([HARD, SOFT])),
         "labelSelector": draw(selectors()),
     }
@@ -103,31 +91,71 @@ def constraints(draw: st.DrawFn) -> JSON:
         if draw(st.booleans()):
             item[policy] = draw(st.sampled_from(["Honor", "Ignore"]))
     if draw(st.integers(0, 3)) == 0:
-        item["matchLabelKeys"] = ["tier", "nothing"]
+        item["matchLabelKeys"] = draw(st.sampled_from([["tier", "nothing"], ["nothing"], ["app", "tier"]]))
     return {name: value for name, value in item.items() if value is not None}
+
+
+tolerations = st.sampled_from(
+    [
+        {"operator": "Exists"},
+        {"key": "dedicated", "operator": "Exists"},
+        {"key": "dedicated", "operator": "Exists", "effect": "NoExecute"},
+        {"key": "dedicated", "value": "x", "effect": "NoSchedule"},
+    ]
+)
+taints = st.sampled_from(
+    [
+        {"key": "dedicated", "value": "x", "effect": "NoSchedule"},
+        {"key": "dedicated", "effect": "NoExecute"},
+        {"key": "dedicated", "effect": "PreferNoSchedule"},
+    ]
+)
+_node_terms: tuple[list[JSON], ...] = (
+    [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a", "b"]}]}],
+    [{"matchExpressions": [{"key": "disk", "operator": "DoesNotExist"}]}, {}],
+    [{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}]}],
+    [{}],
+)
+node_affinities = st.sampled_from(
+    [{"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": listed}} for listed in _node_terms]
+)
+owners = st.sampled_from(
+    [
+        {"apiVersion": version, "kind": kind, "name": "rs", "uid": "u", "controller": controls}
+        for version, kind, controls in (
+            ("apps/v1", "ReplicaSet", True),
+            ("apps/v1", "ReplicaSet", False),
+            ("apps/v1", "StatefulSet", True),
+            ("apps/v1", "Deployment", True),
+            ("v1", "ReplicationController", True),
+            ("v1", "ReplicaSet", True),
+        )
+    ]
+)
 
 
 @st.composite
 def pods(draw: st.DrawFn, name: str = "", node: str = "") -> JSON:
-    """A pod with rules about others; on a node, if one is named."""
+    """A pod with rules about others; on a node, if one is named. Pods without a node, to be placed, have more of them."""
     name = name or f"p{draw(st.integers(0, 10**9))}"
     spec: JSON = {"containers": [{"name": "c"}]}
     if node:
         spec["nodeName"] = node
-    if draw(st.integers(0, 2)) == 0:
+    if draw(st.integers(0, 1 if not node else 2)) == 0:
         spec["affinity"] = draw(affinities())
     if draw(st.booleans()):
-        spec["topologySpreadConstraints"] = draw(st.lists(constraints(), max_size=3))
+        spec["topologySpreadConstraints"] = draw(st.lists(constraints(), min_size=0 if node else 1, max_size=3))
     if draw(st.integers(0, 3)) == 0:
         spec["nodeSelector"] = {"disk": "ssd"}
     if draw(st.integers(0, 3)) == 0:
-        spec["tolerations"] = [{"key": "dedicated", "operator": "Exists"}]
+        spec["affinity"] = {**spec.get("affinity", {}), "nodeAffinity": draw(node_affinities)}
+    if draw(st.integers(0, 2)) == 0:
+        spec["tolerations"] = [draw(tolerations)]
     meta: JSON = {"name": name, "namespace": draw(st.sampled_from(NAMESPACES)), "labels": draw(labels)}
     if node and draw(st.integers(0, 5)) == 0:
         meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    if draw(st.integers(0, 3)) == 0:
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "u", "controller": True}
-        meta["ownerReferences"] = [owner]
+    if draw(st.booleans()):
+        meta["ownerReferences"] = [draw(owners)]
     return complete({"metadata": meta, "spec": spec}, "Pod")
 
 
@@ -145,11 +173,11 @@ def nodes(draw: st.DrawFn, name: str) -> JSON:
     )
     if draw(st.integers(0, 5)):
         of[HOST] = name
-    taints = [{"key": "dedicated", "effect": "NoSchedule"}] if draw(st.integers(0, 4)) == 0 else []
+    repelling = [draw(taints)] if draw(st.integers(0, 3)) == 0 else []
     return complete(
         {
             "metadata": {"name": name, "labels": of},
-            "spec": {"taints": taints},
+            "spec": {"taints": repelling},
             "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "200"}},
         },
         "Node",
@@ -161,202 +189,57 @@ def namespace(name: str, env: str) -> JSON:
 
 
 @st.composite
-def objects(draw: st.DrawFn) -> list[JSON]:
-    """Namespaces, Services and ReplicaSets."""
-    found = [namespace(name, draw(st.sampled_from(["test", "live", ""]))) for name in NAMESPACES]
-    for name in NAMESPACES:
-        meta = {"name": "s", "namespace": name}
+def owning_objects(draw: st.DrawFn, space: str) -> list[JSON]:
+    """Services and owners in a namespace."""
+    found: list[JSON] = []
+    pairs = st.fixed_dictionaries({}, optional={"app": _apps, "tier": st.just("x")})
+    for version, kind, name, spec in (
+        ("v1", "Service", "s1", st.fixed_dictionaries({"selector": pairs})),
+        ("v1", "Service", "s2", st.fixed_dictionaries({}, optional={"selector": pairs})),
+        ("v1", "ReplicationController", "rs", st.fixed_dictionaries({}, optional={"selector": pairs})),
+        ("apps/v1", "ReplicaSet", "rs", st.fixed_dictionaries({"selector": selectors()})),
+        ("apps/v1", "StatefulSet", "rs", st.fixed_dictionaries({"selector": selectors()})),
+    ):
         if draw(st.booleans()):
-            spec: JSON = {"selector": {"app": draw(_apps)}}
-            found.append({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec})
-        if draw(st.booleans()):
-            spec = {"selector": draw(selectors()) or {"matchLabels": {"tier": "x"}}}
-            found.append(
-                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {**meta, "name": "rs"}, "spec": spec}
-            )
+            meta = {"name": name, "namespace": space}
+            found.append({"apiVersion": version, "kind": kind, "metadata": meta, "spec": draw(spec)})
     return found
 
 
-# -- plain twins -------------------------------------------------------------------------------------------
+@st.composite
+def objects(draw: st.DrawFn) -> list[JSON]:
+    """Namespaces with their Services and owners; one namespace may be unknown."""
+    found = [namespace(name, draw(st.sampled_from(["test", "live", ""]))) for name in NAMESPACES]
+    found = found[draw(st.integers(0, 1)) :]
+    for name in NAMESPACES:
+        found += draw(owning_objects(name))
+    return found
 
 
-@dataclass
-class Cluster:
-    """What the twins look at."""
-
-    nodes: list[NodeInfo]
-    namespaces: dict[str, dict[str, str]]
-
-    def means(self, term: AffinityTerm, pod: PodInfo) -> bool:
-        """Whether an incoming pod's term means an existing pod: namespaces by name or by their labels."""
-        names = set(term.namespaces)
-        names |= {name for name, of in self.namespaces.items() if term.namespace_selector.matches(of)}
-        return (term.namespace_selector.is_empty or pod.namespace in names) and term.selector.matches(pod.labels)
-
-    def is_meant(self, term: AffinityTerm, pod: PodInfo) -> bool:
-        """Whether an existing pod's term means the incoming pod."""
-        return term.matches(pod.pod, self.namespaces.get(pod.namespace, {}))
-
-
-def affinity_verdicts(cluster: Cluster, pod: PodInfo) -> dict[str, int]:
-    """Node name to the check that fails (0: none): 1 affinity, 2 anti-affinity, 3 existing pods' anti-affinity."""
-    mine = pod.affinity_terms
-    affinity: dict[tuple[str, str], int] = {}
-    anti: dict[tuple[str, str], int] = {}
-    existing: set[tuple[str, str]] = set()
-    for node in cluster.nodes:
-        for other in node.pods.values():
-            for term in other.affinity_terms.required_anti:
-                if term.topology_key in node.labels and cluster.is_meant(term, pod):
-                    existing.add((term.topology_key, node.labels[term.topology_key]))
-            if mine.required and all(cluster.means(term, other) for term in mine.required):
-                for term in mine.required:
-                    if term.topology_key in node.labels:
-                        place = (term.topology_key, node.labels[term.topology_key])
-                        affinity[place] = affinity.get(place, 0) + 1
-            for term in mine.required_anti:
-                if term.topology_key in node.labels and cluster.means(term, other):
-                    place = (term.topology_key, node.labels[term.topology_key])
-                    anti[place] = anti.get(place, 0) + 1
-    first = not affinity and all(cluster.means(term, pod) for term in mine.required)
-
-    def verdict(of: dict[str, str]) -> int:
-        if any(term.topology_key not in of for term in mine.required):
-            return 1
-        near = all((term.topology_key, of[term.topology_key]) in affinity for term in mine.required)
-        if not near and not first:
-            return 1
-        if any((term.topology_key, of.get(term.topology_key, "\0")) in anti for term in mine.required_anti):
-            return 2
-        return 3 if any(place in existing for place in of.items()) else 0
-
-    return {node.name: verdict(node.labels) for node in cluster.nodes}
-
-
-def affinity_scores(
-    cluster: Cluster, pod: PodInfo, feasible: Iterable[str], hard_weight: int = 1
-) -> dict[str, int] | None:
-    """Node name to normalised score; None when the plugin has nothing to say."""
-    mine = pod.affinity_terms
-    sums: dict[tuple[str, str], int] = {}
-
-    def add(node: NodeInfo, key: str, weight: int) -> None:
-        if key in node.labels:
-            sums[key, node.labels[key]] = sums.get((key, node.labels[key]), 0) + weight
-
-    for node in cluster.nodes:
-        for other in node.pods.values():
-            for sign, soft in ((1, mine.preferred), (-1, mine.preferred_anti)):
-                for item in soft:
-                    if cluster.means(item.term, other):
-                        add(node, item.term.topology_key, sign * item.weight)
-            its = other.affinity_terms
-            for term in its.required:
-                if hard_weight and cluster.is_meant(term, pod):
-                    add(node, term.topology_key, hard_weight)
-            for sign, soft in ((1, its.preferred), (-1, its.preferred_anti)):
-                for item in soft:
-                    if cluster.is_meant(item.term, pod):
-                        add(node, item.term.topology_key, sign * item.weight)
-    if not sums:
-        return None
-    by_name = {node.name: node for node in cluster.nodes}
-    raw = {name: sum(sums.get(place, 0) for place in by_name[name].labels.items()) for name in feasible}
-    low, high = min(raw.values()), max(raw.values())
-    if low == high:
-        return dict.fromkeys(raw, 0)
-    return {name: int(100.0 * (float(score - low) / float(high - low))) for name, score in raw.items()}
-
-
-def _count(node: NodeInfo, rule: Constraint, pod: PodInfo) -> int:
-    if rule.selector.is_empty:
-        return 0
-    return sum(
-        other.namespace == pod.namespace
-        and other.metadata.deletion_timestamp is None
-        and rule.selector.matches(other.labels)
-        for other in node.pods.values()
-    )
-
-
-def _included(node: NodeInfo, rule: Constraint, pod: PodInfo) -> bool:
-    if rule.honors_affinity and not required_node_affinity(pod.spec).matches(node.labels, node.name):
-        return False
-    return not rule.honors_taints or first_untolerated(node.taints, pod.spec.tolerations) is None
-
-
-def spread_verdicts(cluster: Cluster, pod: PodInfo, rules: tuple[Constraint, ...]) -> dict[str, int]:
-    """Node name to 1 for a missing label, 2 for too much skew, 0 for neither."""
-    found: list[dict[str, int]] = []
-    for rule in rules:
-        domains: dict[str, int] = {}
-        for node in cluster.nodes:
-            if all(other.key in node.labels for other in rules) and _included(node, rule, pod):
-                value = node.labels[rule.key]
-                domains[value] = domains.get(value, 0) + _count(node, rule, pod)
-        found.append(domains)
-
-    def verdict(of: dict[str, str]) -> int:
-        for rule, domains in zip(rules, found, strict=True):
-            if rule.key not in of:
-                return 1
-            least = 0 if len(domains) < rule.min_domains or not domains else min(domains.values())
-            if domains.get(of[rule.key], 0) + rule.selector.matches(pod.labels) - least > rule.max_skew:
-                return 2
-        return 0
-
-    return {node.name: verdict(node.labels) for node in cluster.nodes}
-
-
-def spread_scores(
-    cluster: Cluster, pod: PodInfo, rules: tuple[Constraint, ...], feasible: list[str], *, requires_all: bool
-) -> dict[str, int]:
-    """Node name to normalised score."""
-    by_name = {node.name: node for node in cluster.nodes}
-
-    def lacks(node: NodeInfo) -> bool:
-        return requires_all and any(rule.key not in node.labels for rule in rules)
-
-    scored = [by_name[name] for name in feasible if not lacks(by_name[name])]
-    raw = dict.fromkeys((node.name for node in scored), 0.0)
-    for rule in rules:
-        candidates = {node.labels.get(rule.key, "") for node in scored}
-        size = len(scored) if rule.key == HOST else len(candidates)
-        weight = math.log(size + 2)
-        counts = dict.fromkeys(candidates, 0)
-        for node in cluster.nodes:
-            value = node.labels.get(rule.key, "")
-            if not lacks(node) and _included(node, rule, pod) and value in counts:
-                counts[value] += _count(node, rule, pod)
-        for node in scored:
-            if rule.key in node.labels:
-                count = _count(node, rule, pod) if rule.key == HOST else counts[node.labels[rule.key]]
-                raw[node.name] += float(count) * weight + float(rule.max_skew - 1)
-    rounded = {name: math.floor(total + 0.5) for name, total in raw.items()}
-    low = min(rounded.values(), default=0)
-    high = max(0, *rounded.values(), 0)
-    result = dict.fromkeys(feasible, 0)
-    for name, score in rounded.items():
-        result[name] = 100 if high == 0 else 100 * (high + low - score) // high
-    return result
-
-
-__all__ = [
-    "HARD",
-    "HOST",
-    "KEYS",
-    "NAMESPACES",
-    "SOFT",
-    "ZONE",
-    "Cluster",
-    "affinity_scores",
-    "affinity_verdicts",
-    "compile_constraints",
-    "labels",
-    "namespace",
-    "nodes",
-    "objects",
-    "pods",
-    "spread_scores",
-    "spread_verdicts",
+_affinity_args: list[JSON] = [
+    {},
+    {"hardPodAffinityWeight": 0},
+    {"hardPodAffinityWeight": 7},
+    {"ignorePreferredTermsOfExistingPods": True},
 ]
+_spread_args: list[JSON] = [
+    {},
+    {},
+    {"defaultingType": "List", "defaultConstraints": []},
+    {
+        "defaultingType": "List",
+        "defaultConstraints": [
+            {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": HARD, "nodeTaintsPolicy": "Honor"},
+            {"topologyKey": "rack", "maxSkew": 2, "whenUnsatisfiable": SOFT, "matchLabelKeys": ["tier"]},
+            {"topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": SOFT},
+        ],
+    },
+]
+#: Arguments of InterPodAffinity and PodTopologySpread.
+arguments = st.tuples(st.sampled_from(_affinity_args), st.sampled_from(_spread_args))
+
+
+def configuration(affinity_args: JSON, spread_args: JSON) -> JSON:
+    plugins = [{"name": "InterPodAffinity", "args": affinity_args}, {"name": "PodTopologySpread", "args": spread_args}]
+    profile = {"schedulerName": "default-scheduler", "pluginConfig": plugins}
+    return {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]}

@@ -1,6 +1,8 @@
 """Recount the term index from the pods on the rows, and compare.
 
-Called by :mod:`.check`, hence after every test scenario and on demand in a running scheduler.
+Called by :mod:`.check`, hence after every test scenario and on demand in a running scheduler. It only reads:
+what is behind is compared as it would be once caught up, what will be added up anew is left alone, and
+nothing is allocated that stays.
 """
 
 from __future__ import annotations
@@ -10,16 +12,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .columns import ABSENT
-from .domain_counts import Counter, DomainCounts
+from .columns import ABSENT, LabelColumn
+from .domain_counts import Counter, DomainCounts, RowMask
 from .node_table import NodeTable
-from .term_index import Role
+from .term_index import Role, TermIndex
 
 __all__ = ["check_terms"]
 
 
 def check_terms(table: NodeTable) -> list[str]:
-    """Everything the index says that the rows do not."""
+    """Everything the index says that the rows do not; also sums that plugins hold on to."""
     index, problems = table.terms, list[str]()
     classes: dict[object, Tally[int]] = {}
     carried: dict[object, Tally[int]] = {}
@@ -47,43 +49,108 @@ def check_terms(table: NodeTable) -> list[str]:
         compare(f"pod class {group.namespace} {group.labels}", group.by_row, classes.get(group_key, {}))
     for carried_key, term in index.carried().items():
         compare(f"carried term {term.term}", term.by_row, carried.get(carried_key, {}))
-        problems += _check_counter(table, term)
-    for pod_set, counter in index.sets().items():
-        # By class, not by pod: the classes were compared above.
-        want: Tally[int] = Tally()
-        for group in index.classes().values():
-            if pod_set.means(group.namespace, group.labels, group.terminating):
-                want.update(group.by_row)
-        compare(f"counted rule {pod_set.terms}", counter.by_row, want)
-        problems += _check_counter(table, counter)
+        problems += _check_counter(term)
+    problems += _check_rules(index)
+    nodes = _Nodes(table)
+    for domains in list(index.readers):
+        if domains.counter is None or domains.counter.live:
+            problems += nodes.check(domains)
     return problems
 
 
-def _check_counter(table: NodeTable, counter: Counter) -> list[str]:
+def _check_rules(index: TermIndex) -> list[str]:
+    """Counted rules against the classes, which were compared with the pods before."""
+    problems = []
+    for pod_set, counter in index.sets().items():
+        want: Tally[int] = Tally()
+        for group in index.classes().values():
+            counts = pod_set.means(group.namespace, group.labels, group.terminating)
+            if counts:
+                want.update(group.by_row)
+            if (group in counter.classes, group.counters.count(counter)) != (counts, int(counts)):
+                problems.append(f"term index: counted rule {pod_set.terms} and pod class {group.labels} do not agree")
+        if counter.by_row != dict(want):
+            problems.append(f"term index: counted rule {pod_set.terms} is {counter.by_row}, recounted {dict(want)}")
+        problems += _check_counter(counter)
+    return problems
+
+
+def _check_counter(counter: Counter) -> list[str]:
     problems = []
     if counter.total != sum(counter.by_row.values()) or not counter.live:
         problems.append(f"term index: a counter's total is {counter.total}, its rows are {counter.by_row}")
-    dense = counter.dense(table.capacity)
-    if {int(row): int(dense[row]) for row in np.flatnonzero(dense)} != counter.by_row:
+    dense = counter._dense
+    if dense is not None and {int(row): int(dense[row]) for row in np.flatnonzero(dense)} != counter.by_row:
         problems.append(f"term index: a counter's array differs from its rows {counter.by_row}")
-    for domains in counter.domains.values():
-        problems += _check_domains(table, domains, counter)
     return problems
 
 
-def _check_domains(table: NodeTable, domains: DomainCounts, counter: Counter) -> list[str]:
-    domains.sync()
-    want: Tally[str] = Tally()
-    seen = set()
-    for info in table.all_infos():
-        value = info.labels.get(domains.key)
-        if value is not None:
-            seen.add(value)
-            want[value] += counter.by_row.get(info.row, 0)
-    column = domains.column
-    got = {column.values[code]: int(domains.counts[code]) for code in np.flatnonzero(domains.present).tolist()}
-    if got.keys() != seen or any(got[value] != want[value] for value in seen):
-        return [f"term index: domains of {domains.key} are {got}, recounted {dict(want)}"]
-    if domains.total != sum(got.values()) or int(domains.counts[ABSENT]) or domains.places != len(seen):
-        return [f"term index: the totals of {domains.key} are wrong"]
-    return []
+class _Nodes:
+    """Labels and masks of the nodes, looked at once for all sums."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._columns: dict[str, LabelColumn] = dict(table.labels.items())
+        #: Topology key to row to value.
+        self._values: dict[str, dict[int, str]] = {}
+        self._masks: dict[RowMask, frozenset[int]] = {}
+
+    def check(self, domains: DomainCounts) -> list[str]:
+        column, counter, mask = domains.column, domains.counter, domains._mask
+        steps: list[int] | None = [] if counter is None else counter.since(domains._position)
+        if column is not self._columns.get(domains.key) or column.version != domains._version or steps is None:
+            return []  # labels changed or it is far behind: whoever reads it next adds up anew
+        values = self._values_of(domains.key)
+        problems: list[str] = []
+        rows: frozenset[int] | None = None
+        if mask is not None:
+            if not self._is_current(mask) or mask.version != domains._mask_version:
+                return []
+            rows, problems = self._recounted(mask)
+        want: Tally[str] = Tally({value: 0 for row, value in values.items() if rows is None or row in rows})
+        for row, count in ({} if counter is None else counter.by_row).items():
+            if row in values and (rows is None or row in rows):
+                want[values[row]] += count
+        counts = domains.counts.tolist()
+        total = domains.total
+        for step in steps:
+            row, delta = (step, 1) if step >= 0 else (~step, -1)
+            if row in values and (rows is None or row in rows):
+                counts[column.code_of[values[row]]] += delta
+                total += delta
+        got = {column.values[code]: counts[code] for code in np.flatnonzero(domains.present).tolist()}
+        if got != dict(want):
+            return [*problems, f"term index: domains of {domains.key} are {got}, recounted {dict(want)}"]
+        if total != sum(want.values()) or sum(counts) != total or counts[ABSENT] or domains.places != len(want):
+            return [*problems, f"term index: the totals of {domains.key} are wrong"]
+        return problems
+
+    def _values_of(self, key: str) -> dict[int, str]:
+        values = self._values.get(key)
+        if values is None:
+            values = self._values[key] = {
+                info.row: info.labels[key] for info in self._table.all_infos() if key in info.labels
+            }
+        return values
+
+    def _is_current(self, mask: RowMask) -> bool:
+        table = self._table
+        return mask._seen == (table.labels_version, table.taints_version if mask._tolerates else 0, table.capacity)
+
+    def _recounted(self, mask: RowMask) -> tuple[frozenset[int], list[str]]:
+        """The rows a mask should have, and what is wrong with it (said once)."""
+        if mask in self._masks:
+            return self._masks[mask], []
+        affinity, tolerates = mask._affinity, mask._tolerates
+        want = self._masks[mask] = frozenset(
+            info.row
+            for info in self._table.all_infos()
+            if info.node is not None
+            and all(key in info.labels for key in mask._keys)
+            and (affinity is None or affinity.matches(info.labels, info.name))
+            and (tolerates is None or tolerates(info.taints))
+        )
+        got = np.flatnonzero(mask.rows).tolist()
+        if set(got) == want:
+            return want, []
+        return want, [f"term index: a mask of {mask._keys} has the rows {got}, recounted {sorted(want)}"]

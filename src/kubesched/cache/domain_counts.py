@@ -158,6 +158,7 @@ class DomainCounts:
     """
 
     __slots__ = (
+        "__weakref__",
         "_mask",
         "_mask_version",
         "_position",
@@ -186,6 +187,7 @@ class DomainCounts:
         self.present: BoolArray = np.zeros(0, np.bool_)
         self.places = 0
         self.total = 0
+        table.terms.readers.add(self)
 
     def sync(self) -> None:
         """Catch up with labels, nodes and pods."""

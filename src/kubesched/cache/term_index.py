@@ -21,6 +21,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 from kubesched.api.selectors import Selector
 from kubesched.api.types import Labels
@@ -144,6 +145,8 @@ class TermIndex:
         self._scoring: TermLookup[CarriedTerm] = TermLookup()
         #: Counters with domains, hence with arrays.
         self._awake: dict[Counter, None] = {}
+        #: Everything that sums up a counter, whoever holds it; for the checker.
+        self.readers: WeakSet[DomainCounts] = WeakSet()
         self._tick = 0
         self.namespaces: dict[str, Labels] = {}
         #: Grows when a namespace comes, goes or changes its labels.
@@ -361,6 +364,7 @@ class TermIndex:
         del self._carried[carried.role, carried.term, carried.weight]
         (self._anti if carried.role is Role.ANTI else self._scoring).remove(carried)
         carried.live = False
+        carried.rest()  # its sums refer back to it: without this they would wait for the garbage collector
         self._awake.pop(carried, None)
         for terms in carried.bundles:
             # The other terms of the list stay; the next pod that carries it finds them again.

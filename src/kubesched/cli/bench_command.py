@@ -18,7 +18,7 @@ import msgspec
 from kubesched import __version__
 from kubesched.config import DEFAULT_GATES
 from kubesched.simulate.data import data_folder
-from kubesched.simulate.perf import Decisions, Run, Workload, load_workloads, measure_decisions, run_workload
+from kubesched.simulate.perf import Decisions, Param, Run, Workload, load_workloads, measure_decisions, run_workload
 from kubesched.simulate.report import Line, columns
 
 from .console import print_lines, progress_bar, warn, write
@@ -29,6 +29,10 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.http:
+        from .http_bench import run as run_http  # noqa: PLC0415 - needs aiohttp, which the others do without
+
+        return run_http(options, _machine())
     workload = _chosen(options)
     operations = workload.operations()  # refuses what is wrong before anything runs
     registry, _ = load_registry()
@@ -74,22 +78,53 @@ def _chosen(options: argparse.Namespace) -> Workload:
         names = "\n  ".join(f"--case {item.case} --workload {item.name}" for item in found or workloads)
         problem = f"{len(found)} workloads match" if found else "no such workload"
         raise CliError(f"{path}: {problem}; choose one of\n  {names}")
-    params = {
+    workload = found[0]
+    params: dict[str, Param] = {
         name: value
         for name, value in (("initNodes", options.nodes), ("measurePods", options.pods))
         if value is not None
     }
+    settings = _settings(workload, options.settings, given=params)
     if not options.file:
-        params = {**_in_proportion(found[0], params), **params}
-    return found[0].with_params(**params) if params else found[0]
+        params = {**_in_proportion(workload, params), **params}
+    params.update(settings)
+    return workload.with_params(**params) if params else workload
 
 
-def _in_proportion(workload: Workload, params: Mapping[str, int]) -> dict[str, int]:
+def _settings(workload: Workload, listed: Sequence[tuple[str, str]], given: Mapping[str, Param]) -> dict[str, Param]:
+    """The parameters of ``--set``, each read as the kind of value that the workload has there."""
+    settings: dict[str, Param] = {}
+    for name, text in listed:
+        if name not in workload.params:
+            known = ", ".join(sorted(workload.params)) or "none"
+            raise CliError(f"--set {name}={text}: {workload.title} has no parameter {name} (there are: {known})")
+        if name in settings:
+            raise CliError(f"--set {name}={text}: {name} is set twice")
+        if name in given:
+            flag = "--nodes" if name == "initNodes" else "--pods"
+            raise CliError(f"--set {name}={text}: {flag} sets {name}, too; give one of them")
+        settings[name] = _value(workload.params[name], name, text)
+    return settings
+
+
+def _value(old: Param, name: str, text: str) -> Param:
+    if isinstance(old, str):
+        return text
+    if isinstance(old, bool):
+        if text not in ("true", "false"):
+            raise CliError(f"--set {name}={text}: must be true or false")
+        return text == "true"
+    if not (text.isascii() and text.isdigit()):
+        raise CliError(f"--set {name}={text}: must be a whole number, 0 or more")
+    return int(text)
+
+
+def _in_proportion(workload: Workload, params: Mapping[str, Param]) -> dict[str, Param]:
     """The other counts of a shape, made larger or smaller with the one that was given."""
-    scaled = {}
+    scaled: dict[str, Param] = {}
     for given, ending in (("initNodes", "Nodes"), ("measurePods", "Pods")):
         if given in params:
-            share = params[given] / int(workload.params[given])
+            share = int(params[given]) / int(workload.params[given])
             names = [name for name in workload.params if name.endswith(ending) and name != given]
             scaled.update({name: round(int(workload.params[name]) * share) for name in names})
     return scaled
@@ -166,6 +201,7 @@ def _as_table(workload: Workload, nodes: int, runs: Sequence[Run], decisions: Se
         Line(
             f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, NumPy {machine['numpy']}", "dim"
         ),
+        Line(", ".join(f"{name}={value}" for name, value in sorted(workload.params.items())), "dim"),
         Line("create, watch, queue, decide, bind, watch back, events; gc.freeze after set-up", "dim"),
     ]
     units = {

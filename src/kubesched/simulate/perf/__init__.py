@@ -7,10 +7,11 @@
 from .decisions import measure_decisions
 from .execute import run_workload
 from .measure import Decisions, Run, Section
-from .workloads import Workload, WorkloadError, load_workloads
+from .workloads import Param, Workload, WorkloadError, load_workloads
 
 __all__ = [
     "Decisions",
+    "Param",
     "Run",
     "Section",
     "Workload",

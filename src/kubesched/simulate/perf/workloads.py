@@ -22,6 +22,7 @@ __all__ = [
     "CreatePods",
     "DeletePods",
     "Operation",
+    "Param",
     "Sleep",
     "StartCollecting",
     "StopCollecting",
@@ -29,6 +30,10 @@ __all__ = [
     "WorkloadError",
     "load_workloads",
 ]
+
+
+#: A parameter's value.
+Param = int | float | bool | str
 
 
 class WorkloadError(ValueError):
@@ -156,7 +161,7 @@ _UNSUPPORTED_FIELDS: Final[dict[str, frozenset[str]]] = {
 
 class _WorkloadSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     name: str
-    params: dict[str, int | float | bool | str] = {}
+    params: dict[str, Param] = {}
     labels: list[str] = []
     feature_gates: dict[str, bool] = {}
     threshold: Any = None
@@ -181,7 +186,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     case: str
     name: str
     folder: Path
-    params: dict[str, int | float | bool | str]
+    params: dict[str, Param]
     feature_gates: dict[str, bool]
     default_pod_template_path: str
     scheduler_config_path: str
@@ -191,7 +196,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     def title(self) -> str:
         return f"{self.case}/{self.name}"
 
-    def with_params(self, **params: int) -> Workload:
+    def with_params(self, **params: Param) -> Workload:
         """The same workload with other parameter values.
 
         Raises:
