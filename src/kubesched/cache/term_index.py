@@ -145,6 +145,8 @@ class TermIndex:
         #: Counters with domains, hence with arrays.
         self._awake: dict[Counter, None] = {}
         self._tick = 0
+        #: Grows when a carried rule comes or goes: what :meth:`anti_terms` and :meth:`scoring_terms` choose from.
+        self.carried_version = 0
         self.namespaces: dict[str, Labels] = {}
         #: Grows when a namespace comes, goes or changes its labels.
         self.namespace_version = 0
@@ -355,12 +357,14 @@ class TermIndex:
             anywhere = not term.namespace_selector.matches_nothing
             lookup = self._anti if role is Role.ANTI else self._scoring
             lookup.add(carried, None if anywhere else term.namespaces, term.selector)
+            self.carried_version += 1
         return carried
 
     def _drop_carried(self, carried: CarriedTerm) -> None:
         del self._carried[carried.role, carried.term, carried.weight]
         (self._anti if carried.role is Role.ANTI else self._scoring).remove(carried)
         carried.live = False
+        self.carried_version += 1
         self._awake.pop(carried, None)
         for terms in carried.bundles:
             # The other terms of the list stay; the next pod that carries it finds them again.
