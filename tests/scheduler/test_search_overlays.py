@@ -77,6 +77,7 @@ KINDS: Mapping[str, tuple[str, JSON]] = {
     "hard-zone": ("db", {"topologySpreadConstraints": [spread(ZONE, "db", hard=True)]}),
     "hard-host": ("db", {"topologySpreadConstraints": [spread(HOST, "db", hard=True, minDomains=3)]}),
     "soft-both": ("job", {"topologySpreadConstraints": [spread(ZONE, "job"), spread(HOST, "job", skew=2)]}),
+    "soft-host": ("cron", {"topologySpreadConstraints": [spread(HOST, "cron")]}),
     "soft-rack": ("job", {"topologySpreadConstraints": [spread("rack", "job", nodeTaintsPolicy="Honor")]}),
     "hard-and-soft": (
         "web",
@@ -437,14 +438,14 @@ def test_a_node_that_becomes_feasible_later_is_found() -> None:
 def test_a_topology_that_shrinks_by_a_label_alone_weighs_less() -> None:
     world = new_world()
     for number in range(4):
-        world.cache.set_node(a_node(f"n{number}", {ZONE: f"z{number % 2}"}, "64"))
-    for number in range(9):
-        world.cache.add_pod(a_pod("soft-both", f"there-{number}", f"n{number % 3}"))
-    place(world, "soft-both", 3)
-    for name, host in (("n3", "-"), ("n2", "-"), ("n3", "n3"), ("n2", "n2")):
-        zone = f"z{int(name[1:]) % 2}"
-        world.cache.set_node(a_node(name, {ZONE: zone, HOST: host}, "64"))
-        assert look(world, a_pod("soft-both", f"after-{name}-{host}")) is not None
+        world.cache.set_node(a_node(f"n{number}", {}, "64"))
+    for number, node in enumerate(["n0", "n0", "n1"]):
+        world.cache.add_pod(a_pod("soft-host", f"there-{number}", node))
+    for number in range(3):
+        assert look(world, a_pod("soft-host", f"before-{number}")) is not None
+    for host in ("-", "n3"):
+        world.cache.set_node(a_node("n3", {HOST: host}, "64"))
+        assert look(world, a_pod("soft-host", f"after-{host}")) is not None
 
 
 def test_a_greatest_score_that_leaves_makes_all_totals_anew() -> None:
