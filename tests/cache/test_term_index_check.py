@@ -130,7 +130,7 @@ def _spoil_array(cache: Cache, held: list[DomainCounts]) -> None:
 
 
 def _spoil_log(cache: Cache, held: list[DomainCounts]) -> None:
-    cache.table.terms.sets()[pods_of("web")]._log[-1] = 0
+    cache.table.terms.sets()[pods_of("web")]._log._entries[-1] = 0
 
 
 def _kill_rule(cache: Cache, held: list[DomainCounts]) -> None:

@@ -225,10 +225,10 @@ class LaneMachine(RuleBasedStateMachine):
         assert lane.feasible == len(fits)
         if len(fits) > 1:
             assert evaluation.totals is not None
-            assert lane.total[rows].tolist() == evaluation.totals.tolist()
-            elsewhere = np.ones(len(lane.total), np.bool_)
+            assert lane.ranking.total[rows].tolist() == evaluation.totals.tolist()
+            elsewhere = np.ones(len(lane.ranking.total), np.bool_)
             elsewhere[rows] = False
-            assert (lane.total[elsewhere] == -1).all()
+            assert (lane.ranking.total[elsewhere] == -1).all()
 
 
 def pod_like(kind: Pod, name: str) -> Pod:

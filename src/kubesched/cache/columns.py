@@ -8,7 +8,7 @@ Used by :mod:`.node_table`; column plugins read them through it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -17,7 +17,18 @@ import numpy.typing as npt
 from kubesched.api.selectors import Operator, Requirement, parse_int64
 from kubesched.api.types import Labels, Taint
 
-__all__ = ["ABSENT", "BoolArray", "IntArray", "IntpArray", "LabelColumn", "LabelColumns", "RowArray", "TaintSets"]
+__all__ = [
+    "ABSENT",
+    "NO_ROWS",
+    "BoolArray",
+    "IntArray",
+    "IntpArray",
+    "LabelColumn",
+    "LabelColumns",
+    "RowArray",
+    "TaintSets",
+    "joined",
+]
 
 ABSENT: Final = -1
 
@@ -27,6 +38,8 @@ IntArray = npt.NDArray[np.int64]
 RowArray = npt.NDArray[np.integer]
 IntpArray = npt.NDArray[np.intp]
 
+NO_ROWS: Final[IntpArray] = np.zeros(0, np.intp)
+
 #: How many arrays of rows a column remembers its codes for.
 _KEPT_GATHERS: Final = 4
 
@@ -34,10 +47,17 @@ _KEPT_GATHERS: Final = 4
 _MAX_COLUMNS: Final = 256
 
 
+def joined(parts: Sequence[RowArray]) -> RowArray:
+    """Some arrays of rows as one, which may name a row several times."""
+    if not parts:
+        return NO_ROWS
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 class LabelColumn:
     """One label key over all rows: ``codes`` is int32[capacity], -1 where the label is absent."""
 
-    __slots__ = ("_counts", "_free", "_gathered", "code_of", "codes", "values", "version")
+    __slots__ = ("_counts", "_free", "_gathered", "_sorted", "_sorted_version", "_starts", "code_of", "codes", "values", "version")  # fmt: skip
 
     def __init__(self, capacity: int) -> None:
         self.codes = np.full(capacity, ABSENT, np.int32)
@@ -49,6 +69,10 @@ class LabelColumn:
         #: Grows whenever some row's code changes.
         self.version = 0
         self._gathered: list[tuple[RowArray, int, IntpArray]] = []
+        #: All rows by code, and where each code's rows begin, as of a version.
+        self._sorted: IntpArray = np.zeros(0, np.intp)
+        self._starts: list[int] = []
+        self._sorted_version = -1
 
     def grow(self, capacity: int) -> None:
         grown = np.full(capacity, ABSENT, np.int32)
@@ -79,6 +103,15 @@ class LabelColumn:
         if not rows.flags.writeable:
             self._gathered = [(rows, self.version, codes), *self._gathered[: _KEPT_GATHERS - 1]]
         return codes
+
+    def rows_of(self, code: int) -> IntpArray:
+        """intp[n]: the rows with this code, ascending. A view: read it, do not keep it."""
+        if self._sorted_version != self.version:
+            self._sorted = np.argsort(self.codes, kind="stable")
+            codes = np.arange(len(self.values) + 1)
+            self._starts = np.searchsorted(self.codes, codes, sorter=self._sorted).tolist()
+            self._sorted_version = self.version
+        return self._sorted[self._starts[code] : self._starts[code + 1]]
 
     def _acquire(self, value: str) -> int:
         code = self.code_of.get(value)

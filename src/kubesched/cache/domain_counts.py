@@ -20,13 +20,14 @@ from kubesched.api.selectors import RequiredNodeAffinity
 from kubesched.api.types import Taint
 
 from .columns import ABSENT, BoolArray, IntArray, LabelColumn
+from .journal import Log
 
 if TYPE_CHECKING:
     from .node_table import NodeTable
 
 __all__ = ["Counter", "DomainCounts", "RowMask"]
 
-#: Steps of a counter that are remembered: at least this many, at most twice as many.
+#: Steps of a counter, and changed domains, that are remembered: at least this many, at most twice as many.
 _KEEP: Final = 1024
 
 
@@ -41,7 +42,7 @@ class Counter:
         domains: topology key to this counter over all nodes, made on demand.
     """
 
-    __slots__ = ("_base", "_dense", "_log", "by_row", "domains", "live", "total", "used")
+    __slots__ = ("_dense", "_log", "by_row", "domains", "live", "total", "used")
 
     def __init__(self) -> None:
         self.by_row: dict[int, int] = {}
@@ -51,8 +52,7 @@ class Counter:
         self.domains: dict[str, DomainCounts] = {}
         self._dense: npt.NDArray[np.int32] | None = None
         #: A row that gained a pod, or the complement (``~row``) of one that lost a pod.
-        self._log: list[int] = []
-        self._base = 0
+        self._log = Log(_KEEP)
 
     def bump(self, row: int, delta: int) -> None:
         """One pod more (1) or less (-1) on a row."""
@@ -69,11 +69,7 @@ class Counter:
             self.rest()  # the table grew; whoever reads next adds up anew
             return
         dense[row] = count
-        log = self._log
-        log.append(row if delta > 0 else ~row)
-        if len(log) > 2 * _KEEP:
-            del log[:_KEEP]
-            self._base += _KEEP
+        self._log.append(row if delta > 0 else ~row)
 
     def dense(self, capacity: int) -> npt.NDArray[np.int32]:
         """int32[capacity]: pods per row. Kept up in place; read it, do not keep it."""
@@ -90,18 +86,21 @@ class Counter:
         self._dense = None
         self.domains.clear()
         # Readers that kept a position must not believe that nothing happened.
-        self._base += len(self._log) + 1
-        self._log = []
+        self._log.forget()
 
     @property
     def position(self) -> int:
         """How many steps were ever logged."""
-        return self._base + len(self._log)
+        return self._log.position
 
     def since(self, position: int) -> list[int] | None:
         """The steps after ``position``, or None when they are no longer all remembered."""
-        start = position - self._base
-        return self._log[start:] if start >= 0 else None
+        return self._log.since(position)
+
+    def rows_since(self, position: int) -> list[int] | None:
+        """The rows whose number changed after ``position``, perhaps repeated; None when it is not known any more."""
+        steps = self._log.since(position)
+        return None if steps is None else [step if step >= 0 else ~step for step in steps]
 
 
 class RowMask:
@@ -159,6 +158,7 @@ class DomainCounts:
 
     __slots__ = (
         "__weakref__",
+        "_log",
         "_mask",
         "_mask_version",
         "_position",
@@ -180,6 +180,8 @@ class DomainCounts:
         self._mask_version = 0
         self._version = -1
         self._position = 0
+        #: Codes whose count changed.
+        self._log = Log(_KEEP)
         self.counter = counter
         self.key = key
         self.column: LabelColumn = table.labels.column(key)
@@ -217,23 +219,36 @@ class DomainCounts:
             if mask is not None:
                 hit &= mask.rows[rows]
             counts = self.counts.copy()
-            np.add.at(counts, codes[rows[hit]], deltas[hit])
+            touched = codes[rows[hit]]
+            np.add.at(counts, touched, deltas[hit])
             self.total += int(deltas[hit].sum())
             self.counts = counts
+            for code in np.unique(touched).tolist():
+                self._log.append(code)
             return
         fresh: IntArray | None = None
         for step in steps:
             row, delta = (step, 1) if step >= 0 else (~step, -1)
             if mask is not None and not mask.rows[row]:
                 continue
-            code = codes[row]
+            code = int(codes[row])
             if code != ABSENT:
                 if fresh is None:
                     fresh = self.counts.copy()
                 fresh[code] += delta
                 self.total += delta
+                self._log.append(code)
         if fresh is not None:
             self.counts = fresh
+
+    @property
+    def position(self) -> int:
+        """How many changes of a domain's count there ever were."""
+        return self._log.position
+
+    def since(self, position: int) -> list[int] | None:
+        """The codes whose count changed after ``position``, perhaps repeated; None when everything may have."""
+        return self._log.since(position)
 
     def least(self, counts: IntArray | None = None) -> int:
         """The smallest count of a present value (0 without any), of ``counts`` if given."""
@@ -247,6 +262,7 @@ class DomainCounts:
         return bool(self.column.codes[row] != ABSENT) and (self._mask is None or bool(self._mask.rows[row]))
 
     def _add_up(self, column: LabelColumn) -> None:
+        self._log.forget()
         self.column, self._version = column, column.version
         codes = column.codes
         rows = np.flatnonzero(codes != ABSENT)

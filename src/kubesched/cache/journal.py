@@ -1,14 +1,14 @@
-"""What changed since I last looked: the node table's change journal.
+"""What changed since I last looked: bounded logs, and the node table's change journal, which is one.
 
-Every write to a row appends the row; a reader keeps a position and asks for what came after it. A reader
-that fell behind the kept part is told to start over.
+A reader keeps a position and asks for what came after it. A reader that fell behind the kept part is told
+to start over.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["NODE_CHANGED", "PODS_CHANGED", "Journal"]
+__all__ = ["NODE_CHANGED", "PODS_CHANGED", "Journal", "Log"]
 
 #: The node's pods changed: requested amounts, ports, pod count.
 PODS_CHANGED: Final = 0
@@ -18,27 +18,46 @@ NODE_CHANGED: Final = 1
 _KEEP: Final = 1 << 16
 
 
-class Journal:
-    """A bounded log of ``row * 2 + kind`` entries. ``position`` is the number of entries ever written."""
+class Log:
+    """The last ``keep`` entries or more, at most twice as many."""
 
-    __slots__ = ("_base", "_entries")
+    __slots__ = ("_base", "_entries", "_keep")
 
-    def __init__(self) -> None:
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
         self._base = 0
         self._entries: list[int] = []
 
     @property
     def position(self) -> int:
+        """How many entries were ever written."""
         return self._base + len(self._entries)
 
-    def write(self, row: int, kind: int) -> None:
+    def append(self, entry: int) -> None:
         entries = self._entries
-        entries.append(row * 2 + kind)
-        if len(entries) > 2 * _KEEP:
-            del entries[:_KEEP]
-            self._base += _KEEP
+        entries.append(entry)
+        if len(entries) > 2 * self._keep:
+            del entries[: self._keep]
+            self._base += self._keep
+
+    def forget(self) -> None:
+        """Drop all entries, so that every reader has to start over, also one that had read everything."""
+        self._base += len(self._entries) + 1
+        self._entries = []
 
     def since(self, position: int) -> list[int] | None:
         """The entries after ``position``, oldest first, or None when they are no longer all kept."""
         start = position - self._base
         return self._entries[start:] if start >= 0 else None
+
+
+class Journal(Log):
+    """Every write to a row of the node table, as ``row * 2 + kind``."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(_KEEP)
+
+    def write(self, row: int, kind: int) -> None:
+        self.append(row * 2 + kind)

@@ -114,11 +114,11 @@ class NodeTable:
         return (info for info in self.infos if info is not None)
 
     def order(self) -> RowArray:
-        """int32[n]: the rows of all nodes in list order (round robin over zones). Recomputed when membership changed."""
+        """intp[n]: the rows of all nodes in list order (round robin over zones). Recomputed when membership changed."""
         if self._order is None:
             rows = self._row_of
             names = self.tree.order()
-            self._order = np.fromiter((rows[name] for name in names), np.int32, len(names))
+            self._order = np.fromiter((rows[name] for name in names), np.intp, len(names))
         return self._order
 
     def column(self, resource: str) -> int | None:

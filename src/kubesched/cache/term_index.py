@@ -148,6 +148,8 @@ class TermIndex:
         #: Everything that sums up a counter, whoever holds it; for the checker.
         self.readers: WeakSet[DomainCounts] = WeakSet()
         self._tick = 0
+        #: Grows when a carried rule comes or goes: what :meth:`anti_terms` and :meth:`scoring_terms` choose from.
+        self.carried_version = 0
         self.namespaces: dict[str, Labels] = {}
         #: Grows when a namespace comes, goes or changes its labels.
         self.namespace_version = 0
@@ -358,6 +360,7 @@ class TermIndex:
             anywhere = not term.namespace_selector.matches_nothing
             lookup = self._anti if role is Role.ANTI else self._scoring
             lookup.add(carried, None if anywhere else term.namespaces, term.selector)
+            self.carried_version += 1
         return carried
 
     def _drop_carried(self, carried: CarriedTerm) -> None:
@@ -365,6 +368,7 @@ class TermIndex:
         (self._anti if carried.role is Role.ANTI else self._scoring).remove(carried)
         carried.live = False
         carried.rest()  # its sums refer back to it: without this they would wait for the garbage collector
+        self.carried_version += 1
         self._awake.pop(carried, None)
         for terms in carried.bundles:
             # The other terms of the list stay; the next pod that carries it finds them again.

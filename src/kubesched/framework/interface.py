@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_NODE_SCORE",
+    "NOT_SCORED",
     "Contract",
     "Handle",
     "IntArray",
@@ -57,6 +58,9 @@ __all__ = [
 
 #: Scores lie in 0…100 after normalising.
 MAX_NODE_SCORE: Final = 100
+
+#: Raw score of a node that a plugin with ``normalize_within`` leaves out: not among the bounds, 0 in the end.
+NOT_SCORED: Final = -(1 << 63)
 
 IntArray = npt.NDArray[np.int64]
 RowArray = npt.NDArray[np.integer]
@@ -207,6 +211,36 @@ class Contract:
 
         Asked in their stead at the start of an attempt, so it must be cheap: True leaves the plugin out of it.
         """
+        raise AssertionError("documentation only")
+
+    # -- answers that depend on other nodes, remembered (optional, column plugins) ----------------------
+    #
+    # A plugin that cannot sign because what it says of a node changes with pods elsewhere may offer these. Its
+    # answers are then kept by row for pods that are alike, together with the ``state`` it wrote at PreFilter
+    # and PreScore, and only the rows it names are asked about again.
+
+    def relation(self, pod: PodInfo) -> Hashable | None:
+        """A value such that pods with equal values get equal answers in equal clusters; None when it cannot say.
+
+        To be offered together with ``catch_up_filter`` if it has ``filter_rows``, and with ``catch_up_scores``
+        and ``normalize_within`` if it has ``score_rows``.
+        """
+        raise AssertionError("documentation only")
+
+    def catch_up_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
+        """Bring what ``pre_filter`` kept in ``state`` up to date and name the rows whose verdict may be another now.
+
+        Also asked after Skip. None when it cannot tell: ``pre_filter`` is called again and every row asked about.
+        Rows whose own node or pods changed are asked about anyway.
+        """
+        raise AssertionError("documentation only")
+
+    def catch_up_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
+        """The same for what ``pre_score`` kept; ``same`` when the feasible nodes are those of the last time."""
+        raise AssertionError("documentation only")
+
+    def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
+        """``normalize_score`` for some of the rows, given the least and greatest raw score of all feasible ones."""
         raise AssertionError("documentation only")
 
     # -- scheduling cycle ------------------------------------------------------------------------------

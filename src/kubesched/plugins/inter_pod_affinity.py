@@ -1,31 +1,32 @@
 """InterPodAffinity: pods that want to be near other pods, or away from them, required and preferred.
 
 PreFilter (with AddPod and RemovePod), Filter, PreScore, Score, NormalizeScore (spec "Topology plugins" part A).
-Everything that is counted over pods comes from the term index (``cache.term_index``); a cycle costs a few
-vector operations over the nodes asked about, whatever the number of pods. The plugin does not sign: its
-answers about a node depend on other nodes. A pod that no rule concerns is told so by a few lookups (Skip).
+Everything that is counted over pods comes from the term index (``cache.term_index``), summed per domain of a
+topology (:mod:`.affinity_rules`). The plugin does not sign: its answers about a node depend on other nodes. For
+pods that are alike they are remembered all the same, and asked for anew in the domains that changed
+(``catch_up_…``). A pod that no rule concerns is told so by a few lookups (Skip).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kubesched.api.types import Labels
-from kubesched.cache.columns import ABSENT, LabelColumn
-from kubesched.cache.domain_counts import Counter, DomainCounts
-from kubesched.cache.term_index import PodSet, Role, TermIndex
+from kubesched.cache.columns import ABSENT, IntpArray, LabelColumn, joined
+from kubesched.cache.term_index import CarriedTerm, Role, TermIndex
 from kubesched.config.args import InterPodAffinityArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
 from kubesched.framework.interface import Handle, IntArray, Plugin, RowArray, VerdictArray
 from kubesched.framework.nodeinfo import NodeInfo
-from kubesched.framework.podinfo import AffinityTerm, AffinityTerms, PodInfo
+from kubesched.framework.podinfo import AffinityTerms, PodInfo
 from kubesched.framework.status import Status
 
 from . import inter_pod_affinity_hints, names
+from .affinity_rules import DomainSums, Rules
 
 if TYPE_CHECKING:
     from kubesched.cache import NodeList, NodeTable
@@ -39,60 +40,20 @@ _SCORE_KEY: Final = f"PreScore{names.INTER_POD_AFFINITY}"
 #: How many pods' compiled rules are kept.
 _MOST_RULES: Final = 4096
 
-#: Topology key to the label's column and int64[codes + 1]: a number per domain, the last one for "no such label".
-_PerDomain = dict[str, tuple[LabelColumn, IntArray]]
-
-
-class _Rule:
-    """One of an incoming pod's terms: which pods it counts, in which topology."""
-
-    __slots__ = ("_counter", "key", "pod_set", "weight")
-
-    def __init__(self, key: str, pod_set: PodSet, weight: int = 0) -> None:
-        self.key = key
-        self.pod_set = pod_set
-        self.weight = weight
-        self._counter: Counter | None = None
-
-    def domains(self, index: TermIndex) -> DomainCounts:
-        """How many pods it counts per domain, now."""
-        counter = self._counter
-        if counter is None or not index.touch(counter):
-            counter = self._counter = index.counter(self.pod_set)
-        return index.domains(counter, self.key)
-
-
-class _Rules:
-    """The terms of pods that say the same, with namespaces resolved as of ``namespace_version``."""
-
-    def __init__(self, terms: AffinityTerms, index: TermIndex) -> None:
-        self.namespace_version = index.namespace_version
-
-        def means(listed: Iterable[AffinityTerm]) -> PodSet:
-            return PodSet(tuple([(index.resolve(term), term.selector) for term in listed]), terminating=True)
-
-        #: All required affinity terms have to mean a pod for it to count, so there is one set for all of them.
-        self.affinity_set = means(terms.required) if terms.required else None
-        self.affinity: tuple[_Rule, ...] = ()
-        if self.affinity_set is not None:
-            keys = dict.fromkeys(term.topology_key for term in terms.required)
-            self.affinity = tuple([_Rule(key, self.affinity_set) for key in keys])
-        self.anti = tuple([_Rule(term.topology_key, means((term,))) for term in terms.required_anti])
-        soft = [(item.weight, item.term) for item in terms.preferred]
-        soft += [(-item.weight, item.term) for item in terms.preferred_anti]
-        self.preferred = tuple([_Rule(term.topology_key, means((term,)), weight) for weight, term in soft])
-
 
 class _FilterState:
     """What Filter needs; the arrays are shared with the index and never changed, AddPod and RemovePod go to ``added``."""
 
-    __slots__ = ("added", "affinity", "affinity_total", "anti", "existing", "meets_itself", "rules")
+    __slots__ = ("added", "affinity", "affinity_total", "anti", "carried", "existing", "meets_itself", "rules", "versions")  # fmt: skip
 
-    def __init__(self, rules: _Rules | None) -> None:
+    def __init__(self, rules: Rules | None, versions: tuple[int, int]) -> None:
         self.rules = rules
-        self.affinity: _PerDomain = {}
-        self.anti: _PerDomain = {}
-        self.existing: _PerDomain = {}
+        self.versions = versions
+        #: The anti-affinity terms of pods on nodes that mean the pod.
+        self.carried: list[CarriedTerm] = []
+        self.affinity = DomainSums()
+        self.anti = DomainSums()
+        self.existing = DomainSums()
         #: Pods on a node with at least one of the affinity keys that meet all required affinity terms.
         self.affinity_total = 0
         self.meets_itself = False
@@ -100,8 +61,8 @@ class _FilterState:
         self.added: dict[tuple[int, str, str], int] = {}
 
     def clone(self) -> _FilterState:
-        twin = _FilterState(self.rules)
-        twin.affinity, twin.anti, twin.existing = self.affinity, self.anti, self.existing
+        twin = _FilterState(self.rules, self.versions)
+        twin.affinity, twin.anti, twin.existing, twin.carried = self.affinity, self.anti, self.existing, self.carried
         twin.affinity_total, twin.meets_itself = self.affinity_total, self.meets_itself
         twin.added = dict(self.added)
         return twin
@@ -116,12 +77,41 @@ class _FilterState:
         """No pod anywhere meets the required affinity, and the pod itself does: it may go anywhere with the keys."""
         return self.affinity_total == 0 and self.meets_itself
 
+    def catch_up(self, index: TermIndex) -> RowArray | None:
+        """Take the counts as they are now; the rows whose verdict changed by it, None when they cannot be told."""
+        nobody, unopposed = self.affinity_total == 0, self.existing.total == 0
+        touched: list[IntpArray] = []
+        for sums in (self.affinity, self.anti, self.existing):
+            moved = sums.catch_up(index)
+            if moved is None:
+                return None
+            for topology in moved:
+                before, now = topology.before, topology.now
+                flipped = [code for code in topology.codes if (before[code] > 0) != (now[code] > 0)]
+                touched += [topology.column.rows_of(code) for code in flipped]
+        self.affinity_total = self.affinity.total
+        if (self.affinity_total == 0) != nobody or (self.existing.total == 0) != unopposed:
+            return None  # the first pod of a series, or from Skip to Filter and back
+        return joined(touched)
 
-def _accumulate(sums: _PerDomain, domains: DomainCounts, weight: int = 1) -> None:
-    """Add a rule's counts to what is known of its topology key."""
-    known = sums.get(domains.key)
-    counts = domains.counts if weight == 1 else domains.counts * weight
-    sums[domains.key] = (domains.column, counts if known is None else known[1] + counts)
+
+class _ScoreState:
+    """What Score needs."""
+
+    __slots__ = ("carried", "says", "sums", "versions")
+
+    def __init__(self, index: TermIndex) -> None:
+        self.versions = _versions(index)
+        #: The terms of pods on nodes that mean the pod and count.
+        self.carried: list[CarriedTerm] = []
+        self.sums = DomainSums()
+        #: Whether any pod is counted.
+        self.says = False
+
+
+def _versions(index: TermIndex) -> tuple[int, int]:
+    """Grow when other terms of pods on nodes may mean a pod."""
+    return index.carried_version, index.namespace_version
 
 
 class InterPodAffinity(Plugin):
@@ -137,7 +127,7 @@ class InterPodAffinity(Plugin):
         args = args if args is not None else InterPodAffinityArgs()
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
-        self._rules: dict[AffinityTerms, _Rules] = {}
+        self._rules: dict[AffinityTerms, Rules] = {}
         self._terms: TermIndex | None = None
 
     def _index(self) -> TermIndex:
@@ -146,12 +136,12 @@ class InterPodAffinity(Plugin):
             index = self._terms = self.handle.snapshot.table.terms
         return index
 
-    def _rules_of(self, terms: AffinityTerms, index: TermIndex) -> _Rules:
+    def _rules_of(self, terms: AffinityTerms, index: TermIndex) -> Rules:
         rules = self._rules.get(terms)
         if rules is None or rules.namespace_version != index.namespace_version:
             if len(self._rules) >= _MOST_RULES:
                 self._rules.clear()
-            rules = self._rules[terms] = _Rules(terms, index)
+            rules = self._rules[terms] = Rules(terms, index)
         return rules
 
     def skips(self, pod: PodInfo) -> bool:
@@ -171,30 +161,40 @@ class InterPodAffinity(Plugin):
         if terms.errors:
             text = terms.errors[0] if len(terms.errors) == 1 else f"[{', '.join(terms.errors)}]"
             return Status.unresolvable(f"parsing pod: {text}")
-        existing: _PerDomain = {}
-        if index.has_anti:
-            for carried in index.anti_terms(pod.namespace, pod.labels):
-                domains = index.domains(carried, carried.term.topology_key)
-                if domains.total:
-                    _accumulate(existing, domains)
-        if not terms.required and not terms.required_anti:
-            if not existing:
-                return Status.skip()
-            kept = _FilterState(None)
-        else:
-            rules = self._rules_of(terms, index)
-            kept = _FilterState(rules)
-            for rule in rules.affinity:
-                domains = rule.domains(index)
-                kept.affinity[rule.key] = (domains.column, domains.counts)
-                kept.affinity_total += domains.total
-            if rules.affinity_set is not None and kept.affinity_total == 0:
-                kept.meets_itself = rules.affinity_set.means(pod.namespace, pod.labels, False)
-            for rule in rules.anti:
-                _accumulate(kept.anti, rule.domains(index))
-        kept.existing = existing
+        rules = self._rules_of(terms, index) if terms.required or terms.required_anti else None
+        kept = _FilterState(rules, _versions(index))
         state.write(self.name, kept)
+        kept.carried = self._anti_terms(pod, index)
+        for carried in kept.carried:
+            kept.existing.add(index, carried, carried.term.topology_key)
+        if rules is None:
+            return None if kept.existing.total else Status.skip()
+        for rule in rules.affinity:
+            kept.affinity.add(index, rule.counter(index), rule.key)
+        kept.affinity_total = kept.affinity.total
+        if rules.affinity_set is not None and kept.affinity_total == 0:
+            kept.meets_itself = rules.affinity_set.means(pod.namespace, pod.labels, False)
+        for rule in rules.anti:
+            kept.anti.add(index, rule.counter(index), rule.key)
         return None
+
+    @staticmethod
+    def _anti_terms(pod: PodInfo, index: TermIndex) -> list[CarriedTerm]:
+        return index.anti_terms(pod.namespace, pod.labels) if index.has_anti else []
+
+    def relation(self, pod: PodInfo) -> Hashable | None:
+        terms = pod.affinity_terms
+        return None if terms.errors else (pod.namespace, frozenset(pod.labels.items()), terms)
+
+    def catch_up_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
+        kept: _FilterState = state.read(self.name)
+        index = self._index()
+        versions = _versions(index)
+        if kept.versions != versions:
+            if kept.versions[1] != versions[1] or self._anti_terms(pod, index) != kept.carried:
+                return None
+            kept.versions = versions
+        return kept.catch_up(index)
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
         self._shift(state.read(self.name), pod, added, node.labels, 1)
@@ -232,13 +232,13 @@ class InterPodAffinity(Plugin):
         if kept.added:
             return np.array([self._verdict(kept, nodes.info(row)) for row in rows.tolist()], np.uint64)
         verdicts = np.zeros(len(rows), np.uint8)
-        for column, counts in kept.existing.values():
+        for column, counts in kept.existing.by_key.values():
             verdicts[(counts > 0)[column.at(rows)]] = _EXISTING
-        for column, counts in kept.anti.values():
+        for column, counts in kept.anti.by_key.values():
             verdicts[(counts > 0)[column.at(rows)]] = _ANTI_AFFINITY
-        if kept.affinity:
+        if kept.affinity.by_key:
             first = kept.first_of_its_kind()
-            for column, counts in kept.affinity.values():
+            for column, counts in kept.affinity.by_key.values():
                 lacking = counts <= 0
                 if first:
                     lacking[:] = False
@@ -253,24 +253,25 @@ class InterPodAffinity(Plugin):
     def _verdict(kept: _FilterState, node: NodeInfo) -> int:
         """One node, in plain Python, with what was added and removed."""
         row, labels, added = node.row, node.labels, kept.added
+        affinity, existing = kept.affinity.by_key, kept.existing.by_key
 
         def count(what: int, key: str, column: LabelColumn, counts: IntArray) -> int:
             return int(counts[column.codes[row]]) + added.get((what, key, labels[key]), 0)
 
-        if kept.rules is not None and kept.affinity:
-            if any(key not in labels for key in kept.affinity):
+        if affinity:
+            if any(key not in labels for key in affinity):
                 return _AFFINITY
-            lacking = any(count(_AFFINITY, key, *known) <= 0 for key, known in kept.affinity.items())
+            lacking = any(count(_AFFINITY, key, *known) <= 0 for key, known in affinity.items())
             if lacking and not kept.first_of_its_kind():
                 return _AFFINITY
-        for key, known in kept.anti.items():
+        for key, known in kept.anti.by_key.items():
             if key in labels and count(_ANTI_AFFINITY, key, *known) > 0:
                 return _ANTI_AFFINITY
-        for key, (column, counts) in kept.existing.items():
+        for key, (column, counts) in existing.items():
             if key in labels and count(_EXISTING, key, column, counts) > 0:
                 return _EXISTING
         for (what, key, value), delta in added.items():
-            if what == _EXISTING and delta > 0 and key not in kept.existing and labels.get(key) == value:
+            if what == _EXISTING and delta > 0 and key not in existing and labels.get(key) == value:
                 return _EXISTING
         return 0
 
@@ -284,45 +285,68 @@ class InterPodAffinity(Plugin):
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
         terms, index = pod.affinity_terms, self._index()
         own = bool(terms.preferred or terms.preferred_anti)
+        kept = _ScoreState(index)
+        state.write(_SCORE_KEY, kept)
         if not own and (self._ignore_existing or not index.has_scoring):
             return Status.skip()
         if terms.errors:
             return Status.from_error(f"parsing pod: {terms.errors[0]}")
-        sums: _PerDomain = {}
-        if index.has_scoring:
-            for carried in index.scoring_terms(pod.namespace, pod.labels):
-                weight = self._hard_weight if carried.role is Role.HARD else carried.weight
-                if carried.role is Role.HARD and weight <= 0:
-                    continue
-                domains = index.domains(carried, carried.term.topology_key)
-                if domains.total:
-                    _accumulate(sums, domains, weight)
+        kept.carried = self._scoring_terms(pod, index, own)
+        for carried in kept.carried:
+            weight = self._hard_weight if carried.role is Role.HARD else carried.weight
+            kept.sums.add(index, carried, carried.term.topology_key, weight)
         if own:
             for rule in self._rules_of(terms, index).preferred:
-                domains = rule.domains(index)
-                if domains.total:
-                    _accumulate(sums, domains, rule.weight)
-        if not sums:
-            return Status.skip()
-        state.write(_SCORE_KEY, sums)
-        return None
+                kept.sums.add(index, rule.counter(index), rule.key, rule.weight)
+        kept.says = kept.sums.total > 0
+        return None if kept.says else Status.skip()
+
+    def _scoring_terms(self, pod: PodInfo, index: TermIndex, own: bool) -> list[CarriedTerm]:
+        """The terms of pods on nodes that mean the pod and count; ``own``: it has preferences itself."""
+        if not index.has_scoring or (self._ignore_existing and not own):
+            return []
+        found = index.scoring_terms(pod.namespace, pod.labels)
+        return found if self._hard_weight > 0 else [carried for carried in found if carried.role is not Role.HARD]
+
+    def catch_up_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
+        kept: _ScoreState = state.read(_SCORE_KEY)
+        index, terms = self._index(), pod.affinity_terms
+        versions = _versions(index)
+        if kept.versions != versions:
+            own = bool(terms.preferred or terms.preferred_anti)
+            if kept.versions[1] != versions[1] or self._scoring_terms(pod, index, own) != kept.carried:
+                return None
+            kept.versions = versions
+        moved = kept.sums.catch_up(index)
+        if moved is None or (kept.sums.total > 0) != kept.says:
+            return None
+        touched = []
+        for topology in moved:
+            before, now = topology.before, topology.now
+            touched += [topology.column.rows_of(code) for code in topology.codes if before[code] != now[code]]
+        return joined(touched)
 
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        sums: _PerDomain = state.read(_SCORE_KEY)
+        kept: _ScoreState = state.read(_SCORE_KEY)
         scores: IntArray | None = None
-        for column, counts in sums.values():
+        for column, counts in kept.sums.by_key.values():
             part: IntArray = counts[column.at(rows)]
             scores = part if scores is None else scores + part
         return scores if scores is not None else np.zeros(len(rows), np.int64)
 
     def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        sums: _PerDomain = state.read(_SCORE_KEY)
-        return sum(
-            int(counts[column.codes[node.row]]) for column, counts in sums.values() if column.codes[node.row] != ABSENT
-        )
+        kept: _ScoreState = state.read(_SCORE_KEY)
+        total = 0
+        for column, counts in kept.sums.by_key.values():
+            code = column.codes[node.row]
+            if code != ABSENT:
+                total += int(counts[code])
+        return total
 
     def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray | Status:
-        low, high = int(scores.min()), int(scores.max())
+        return self.normalize_within(scores, int(scores.min()), int(scores.max()))
+
+    def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
         if low == high:
             return np.zeros(len(scores), np.int64)
         # Divide first, multiply second, cut off last: with integers some results would differ by one.

@@ -3,7 +3,8 @@
 PreFilter (with AddPod and RemovePod), Filter, PreScore, Score, NormalizeScore (spec "Topology plugins" part
 B). Pods per domain come from the term index (``cache.term_index``); what a pod asks for is compiled once
 per distinct pod (:mod:`.topology_plan`) and only caught up with what moved since. The plugin signs pods only
-where it has nothing to say about any: its answers about a node depend on other nodes.
+where it has nothing to say about any, since its answers about a node depend on other nodes; for pods that are
+alike they are remembered all the same, and asked for anew in the domains that changed (``catch_up_…``).
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from kubesched.api.selectors import SelectorError
-from kubesched.cache.columns import BoolArray, IntArray, IntpArray, LabelColumn
+from kubesched.cache.columns import NO_ROWS, BoolArray, IntArray, IntpArray, LabelColumn, joined
 from kubesched.config.args import PodTopologySpreadArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
-from kubesched.framework.interface import Handle, Plugin, RowArray, VerdictArray
+from kubesched.framework.interface import NOT_SCORED, Handle, Plugin, RowArray, VerdictArray
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 
 from . import names, pod_topology_spread_hints
-from .topology_constraints import HARD, HOSTNAME, SOFT, SYSTEM_DEFAULTS
+from .topology_constraints import HARD, SOFT, SYSTEM_DEFAULTS
 from .topology_plan import Plans, Side
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -44,10 +45,12 @@ _SCORE_KEY: Final = f"PreScore{names.POD_TOPOLOGY_SPREAD}"
 class _FilterState:
     """What Filter needs. The arrays are shared and never changed; AddPod and RemovePod go to ``added``."""
 
-    __slots__ = ("_side", "added", "allowed", "columns", "counts")
+    __slots__ = ("_domains", "_positions", "_side", "added", "allowed", "columns", "counts")
 
     def __init__(self, side: Side) -> None:
         self._side = side
+        self._domains = list(side.domains)
+        self._positions = [domains.position for domains in side.domains]
         self.columns = [domains.column for domains in side.domains]
         self.counts = [domains.counts for domains in side.domains]
         #: Per constraint, the greatest number of pods a domain may have to take one more.
@@ -61,9 +64,31 @@ class _FilterState:
         least = 0 if domains.places < constraint.min_domains else domains.least(counts)
         return constraint.max_skew + least - side.own[place]
 
+    def catch_up(self) -> RowArray | None:
+        """Take the counts as they are now; the rows whose verdict changed by it, None when they cannot be told."""
+        side = self._side
+        side.sync()
+        touched: list[IntpArray] = []
+        for place, domains in enumerate(side.domains):
+            codes = domains.since(self._positions[place]) if domains is self._domains[place] else None
+            if codes is None:
+                return None
+            if not codes:
+                continue  # the counts are the same, hence the least of them
+            before, now, was_allowed = self.counts[place], domains.counts, self.allowed[place]
+            allowed = self.allowed[place] = self._allowance(place, now)
+            self.counts[place], self._positions[place] = now, domains.position
+            if allowed == was_allowed:
+                flipped = [code for code in set(codes) if (before[code] > allowed) != (now[code] > allowed)]
+            else:
+                flipped = np.flatnonzero((before[:-1] > was_allowed) != (now[:-1] > allowed)).tolist()
+            touched += [domains.column.rows_of(code) for code in flipped]
+        return joined(touched)
+
     def clone(self) -> _FilterState:
         twin = _FilterState.__new__(_FilterState)
-        twin._side, twin.columns, twin.counts = self._side, self.columns, self.counts
+        twin._side, twin._domains, twin._positions = self._side, self._domains, list(self._positions)
+        twin.columns, twin.counts = self.columns, list(self.counts)
         twin.allowed, twin.added = list(self.allowed), dict(self.added)
         return twin
 
@@ -82,25 +107,98 @@ class _FilterState:
             self.allowed[place] = self._allowance(place, counts)
 
 
-class _ScoreState:
-    """What Score needs of the feasible nodes.
+class _Part:
+    """One constraint in scoring.
 
-    ``parts``: per constraint its column, the pods per domain (per row for hostnames), the weight of the
-    topology and the constant for its maxSkew.
+    Attributes:
+        column: the topology's labels.
+        counts: pods per domain; int[capacity] per row where ``by_row``, else int64[codes + 1].
+        weight: of the topology: the more domains, the more a pod in one of them counts.
+        constant: for maxSkew.
     """
 
-    __slots__ = ("keys", "parts")
+    __slots__ = ("_version", "by_row", "column", "constant", "counts", "domains", "position", "weight")
 
-    def __init__(
-        self, parts: list[tuple[LabelColumn, npt.NDArray[np.integer], bool, float, float]], keys: list[LabelColumn]
-    ) -> None:
-        self.parts = parts
+    def __init__(self, side: Side, place: int, scored: RowArray) -> None:
+        """``scored``: the feasible rows that have the required labels."""
+        constraint = side.constraints[place]
+        self.domains = side.domains[place]
+        self.column = self.domains.column
+        self._version = self.column.version
+        self.by_row = side.by_row[place]
+        self.counts: npt.NDArray[np.integer] = side.per_row(place) if self.by_row else side.per_domain(place)
+        self.weight = log((len(scored) if self.by_row else side.size(place, scored)) + 2)
+        self.constant = float(constraint.max_skew - 1)
+        self.position = side.position(place)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the labels are those that the weight was made from."""
+        return self.column is self.domains.column and self.column.version == self._version
+
+    def gather(self, rows: RowArray) -> FloatArray:
+        """float64[len(rows)]: what the constraint adds to each row."""
+        codes: IntpArray = self.column.at(rows)
+        if self.by_row:
+            part: FloatArray = self.counts[rows] * self.weight
+            part += self.constant
+            if codes.min(initial=0) < 0:
+                part[codes < 0] = 0.0
+            return part
+        table = self.counts * self.weight + self.constant
+        table[-1] = 0.0  # no such label: neither count nor constant
+        gathered: FloatArray = table[codes]
+        return gathered
+
+    def of(self, row: int) -> float:
+        """What it adds to one row."""
+        code = self.column.codes[row]
+        return 0.0 if code < 0 else int(self.counts[row if self.by_row else code]) * self.weight + self.constant
+
+
+class _ScoreState:
+    """What Score needs of the feasible nodes."""
+
+    __slots__ = ("_everywhere", "_keys", "parts", "side")
+
+    def __init__(self, side: Side, rows: RowArray) -> None:
+        self.side = side
         #: The labels a node must have to be scored at all.
-        self.keys = keys
+        self._keys = [domains.column for domains in side.domains] if side.requires_all else []
+        ignored = _lacking(self._keys, rows)
+        self._everywhere = ignored is None
+        scored = rows if ignored is None else rows[~ignored]
+        self.parts = [_Part(side, place, scored) for place in range(len(side.constraints))]
 
     def ignored(self, rows: RowArray) -> BoolArray | None:
-        """bool[len(rows)]: nodes that are not scored; None when all are."""
-        return _lacking(self.keys, rows)
+        """bool[len(rows)]: feasible nodes that are not scored; None when all are."""
+        return None if self._everywhere else _lacking(self._keys, rows)
+
+    def ignores(self, row: int) -> bool:
+        return any(column.codes[row] < 0 for column in self._keys)
+
+    def catch_up(self) -> RowArray | None:
+        """Take the counts as they are now; the rows where they changed, None when they cannot be told."""
+        side = self.side
+        side.sync()
+        touched: list[RowArray] = []
+        for place, part in enumerate(self.parts):
+            codes = side.moved(place, part.position) if side.domains[place] is part.domains else None
+            if codes is None or not part.is_current:
+                return None
+            if not codes:
+                continue
+            part.position = side.position(place)
+            if part.by_row:
+                if part.counts is not side.per_row(place):
+                    return None
+                touched.append(np.array(codes, np.intp))
+            elif side.has_nameless(place):
+                return None
+            else:
+                part.counts = side.domains[place].counts
+                touched += [part.column.rows_of(code) for code in set(codes)]
+        return joined(touched)
 
 
 def _lacking(columns: list[LabelColumn], rows: RowArray) -> BoolArray | None:
@@ -145,6 +243,13 @@ class PodTopologySpread(Plugin):
             return Status.skip()
         state.write(self.name, _FilterState(side))
         return None
+
+    def relation(self, pod: PodInfo) -> Hashable | None:
+        return self._plans.relation(pod)
+
+    def catch_up_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
+        kept: _FilterState | None = state.get(self.name)
+        return NO_ROWS if kept is None else kept.catch_up()
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
         if added.namespace == pod.namespace:
@@ -196,72 +301,62 @@ class PodTopologySpread(Plugin):
             return Status.from_error(f"calculating preScoreState: {error}")
         if side is None:
             return Status.skip()
-        rows = nodes.rows
-        keys = [domains.column for domains in side.domains] if side.requires_all else []
-        ignored = _lacking(keys, rows)
-        scored: RowArray = rows if ignored is None else rows[~ignored]
-        parts: list[tuple[LabelColumn, npt.NDArray[np.integer], bool, float, float]] = []
-        counts: npt.NDArray[np.integer]
-        for place, constraint in enumerate(side.constraints):
-            domains = side.domains[place]
-            if constraint.key == HOSTNAME:
-                size, counts = len(scored), side.per_row(place)
-            else:
-                size, counts = side.size(place, scored), side.per_domain(place)
-            parts.append(
-                (domains.column, counts, constraint.key == HOSTNAME, log(size + 2), float(constraint.max_skew - 1))
-            )
-        state.write(_SCORE_KEY, _ScoreState(parts, keys))
+        state.write(_SCORE_KEY, _ScoreState(side, nodes.rows))
         return None
+
+    def catch_up_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
+        kept: _ScoreState | None = state.get(_SCORE_KEY)
+        if kept is None:
+            return NO_ROWS
+        # With other nodes feasible, topologies have other sizes, hence other weights.
+        return kept.catch_up() if same else None
 
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
         kept: _ScoreState = state.read(_SCORE_KEY)
         total: FloatArray | None = None
-        for column, counts, per_row, weight, constant in kept.parts:
-            codes: IntpArray = column.at(rows)
-            if per_row:
-                part: FloatArray = counts[rows] * weight
-                part += constant
-                if codes.min(initial=0) < 0:
-                    part[codes < 0] = 0.0
-            else:
-                table = counts * weight + constant
-                table[-1] = 0.0  # no such label: neither count nor constant
-                part = table[codes]
-            total = part if total is None else total + part
+        for part in kept.parts:
+            total = part.gather(rows) if total is None else total + part.gather(rows)
         assert total is not None
-        if total.min(initial=0.0) < 0:
+        if any(part.constant < 0 for part in kept.parts):
             scores = np.copysign(np.floor(np.abs(total) + 0.5), total).astype(np.int64)
         else:
             total += 0.5
             scores = total.astype(np.int64)  # cuts off, so halves are rounded up
         ignored = kept.ignored(rows)
         if ignored is not None:
-            scores[ignored] = 0
+            scores[ignored] = NOT_SCORED
         return scores
 
-    def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray | Status:
+    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         kept: _ScoreState = state.read(_SCORE_KEY)
-        ignored = kept.ignored(nodes.rows)
-        if ignored is None:
-            return _normalized(scores)
-        result = np.zeros(len(scores), np.int64)
-        if not ignored.all():
-            result[~ignored] = _normalized(scores[~ignored])
+        row, total = node.row, 0.0
+        if kept.ignores(row):
+            return NOT_SCORED
+        for part in kept.parts:
+            total += part.of(row)
+        return int(total + 0.5) if total >= 0 else -int(0.5 - total)
+
+    def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray | Status:
+        low = int(scores.min())
+        if low != NOT_SCORED:
+            return self.normalize_within(scores, low, int(scores.max()))
+        result, scored = np.zeros(len(scores), np.int64), scores != NOT_SCORED
+        if scored.any():
+            some = scores[scored]
+            result[scored] = self.normalize_within(some, int(some.min()), int(some.max()))
         return result
+
+    def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
+        """Fewest pods best: 100 * (greatest + least - score) / greatest, cut off."""
+        greatest = max(0, high)
+        if greatest == 0:
+            return np.full(len(scores), 100, np.int64)
+        scaled: IntArray = 100 * (greatest + low - scores)
+        if low >= 0:
+            return scaled // greatest
+        return np.where(scaled >= 0, scaled // greatest, -(-scaled // greatest))
 
     # -- queue -----------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return pod_topology_spread_hints.events(lambda pod: self._plans.constraints(pod, HARD))
-
-
-def _normalized(scores: IntArray) -> IntArray:
-    """Fewest pods best: 100 * (greatest + least - score) / greatest, cut off."""
-    least, greatest = int(scores.min()), max(0, int(scores.max()))
-    if greatest == 0:
-        return np.full(len(scores), 100, np.int64)
-    scaled: IntArray = 100 * (greatest + least - scores)
-    if least >= 0:
-        return scaled // greatest
-    return np.where(scaled >= 0, scaled // greatest, -(-scaled // greatest))

@@ -19,13 +19,13 @@ import numpy.typing as npt
 from kubesched.api.selectors import Selector, required_node_affinity
 from kubesched.api.taints import first_untolerated
 from kubesched.api.types import Taint, TopologySpreadConstraint
-from kubesched.cache.columns import ABSENT, IntArray, RowArray
+from kubesched.cache.columns import ABSENT, IntArray, LabelColumn, RowArray
 from kubesched.cache.domain_counts import Counter, DomainCounts, RowMask
 from kubesched.cache.term_index import PodSet
 from kubesched.framework.interface import Handle
 from kubesched.framework.podinfo import PodInfo
 
-from .topology_constraints import HARD, SOFT, Constraint, DefaultSelectors, compile_constraints
+from .topology_constraints import HARD, HOSTNAME, SOFT, Constraint, DefaultSelectors, compile_constraints
 
 if TYPE_CHECKING:
     from kubesched.cache import NodeTable
@@ -36,6 +36,8 @@ __all__ = ["Plans", "Side"]
 _BUDGET: Final = 32 << 20
 _LEAST_PLANS: Final = 32
 
+_encode: Final = msgspec.msgpack.Encoder().encode
+
 
 class Side:
     """The hard or the soft constraints of a distinct pod.
@@ -43,14 +45,25 @@ class Side:
     Attributes, current after :meth:`sync`:
         constraints: in the pod's order.
         own: per constraint, 1 when the pod itself is counted by it.
-        domains: per constraint, pods per domain among the nodes it includes.
+        domains: per constraint, pods per domain among the nodes it includes. Where ``by_row``, the topology alone.
+        by_row: per constraint, whether it counts by node: soft ones for hostnames.
         requires_all: only nodes with all topology keys take part.
     """
 
-    def __init__(self, table: NodeTable, pod: PodInfo, constraints: tuple[Constraint, ...], *, requires_all: bool, comparison: bool) -> None:  # fmt: skip
+    def __init__(
+        self,
+        table: NodeTable,
+        pod: PodInfo,
+        kind: str,
+        constraints: tuple[Constraint, ...],
+        *,
+        requires_all: bool,
+        comparison: bool,
+    ) -> None:
         self._table = table
         self.constraints = constraints
         self.requires_all = requires_all
+        self.by_row = [kind == SOFT and constraint.key == HOSTNAME for constraint in constraints]
         self.own = [int(constraint.selector.matches(pod.labels)) for constraint in constraints]
         namespace = frozenset((pod.namespace,))
         #: A selector that asks for nothing counts no existing pod, as upstream (quirk B-Q1).
@@ -63,7 +76,8 @@ class Side:
         self._counters: list[Counter | None] = [None] * len(constraints)
         self._masks = self._make_masks(pod, comparison=comparison)
         self.domains: list[DomainCounts] = []
-        self._sizes: dict[int, tuple[RowArray, int, int]] = {}
+        #: Place to (rows, column, its version, size) of the last time.
+        self._sizes: dict[int, tuple[RowArray, LabelColumn, int, int]] = {}
 
     def _make_masks(self, pod: PodInfo, *, comparison: bool) -> list[RowMask | None]:
         """Per constraint which nodes it includes; None: all that have its key. Equal ones are shared."""
@@ -98,7 +112,10 @@ class Side:
                 counter = self._counters[place] = index.counter(pod_set)
                 stale = True
             key = self.constraints[place].key
-            if mask is None and counter is not None:
+            if self.by_row[place]:
+                domains = self.domains[place] if not fresh else DomainCounts(self._table, None, key)
+                domains.sync()
+            elif mask is None and counter is not None:
                 domains = index.domains(counter, key)
             elif stale:
                 domains = DomainCounts(self._table, counter, key, mask)
@@ -117,24 +134,28 @@ class Side:
         """How many domains the feasible nodes have; nodes without the key make up one of their own, called ""."""
         column = self.domains[place].column
         known = self._sizes.get(place)
-        if known is not None and known[0] is rows and known[1] == column.version:
-            return known[2]
+        if known is not None and known[0] is rows and known[1] is column and known[2] == column.version:
+            return known[3]
         seen = np.bincount(column.at(rows) + 1, minlength=len(column.values) + 1) > 0
         size = int(seen.sum())
         empty = column.code_of.get("")
         if empty is not None and seen[0] and seen[empty + 1]:
             size -= 1
         if not rows.flags.writeable:
-            self._sizes[place] = (rows, column.version, size)
+            self._sizes[place] = (rows, column, column.version, size)
         return size
+
+    def has_nameless(self, place: int) -> bool:
+        """Whether nodes without the key make up a domain that some node has as a value: ""."""
+        return not self.requires_all and "" in self.domains[place].column.code_of
 
     def per_domain(self, place: int) -> IntArray:
         """int64[codes + 1]: pods per domain."""
         domains = self.domains[place]
-        empty = domains.column.code_of.get("")
         counter = self._counters[place]
-        if self.requires_all or empty is None or counter is None:
+        if counter is None or not self.has_nameless(place):
             return domains.counts
+        empty = domains.column.code_of[""]
         # Nodes without the label belong to the domain "", which some node carries as a value here.
         mask = self._masks[place]
         rows = np.flatnonzero(self._table.alive & (domains.column.codes == ABSENT))
@@ -145,9 +166,25 @@ class Side:
         return counts
 
     def per_row(self, place: int) -> npt.NDArray[np.int32]:
-        """int32[capacity]: pods per node, whatever nodes the constraint includes."""
+        """int32[capacity]: pods per node, whatever nodes the constraint includes. Kept up in place."""
         counter, capacity = self._counters[place], self._table.capacity
         return np.zeros(capacity, np.int32) if counter is None else counter.dense(capacity)
+
+    # -- what moved -------------------------------------------------------------------------------------
+
+    def position(self, place: int) -> int:
+        """Where :meth:`moved` goes on from."""
+        if self.by_row[place]:
+            counter = self._counters[place]
+            return 0 if counter is None else counter.position
+        return self.domains[place].position
+
+    def moved(self, place: int, position: int) -> list[int] | None:
+        """The domains (rows, where ``by_row``) whose count changed since; None when it is not known."""
+        if self.by_row[place]:
+            counter = self._counters[place]
+            return [] if counter is None else counter.rows_since(position)
+        return self.domains[place].since(position)
 
 
 class Plans:
@@ -162,6 +199,8 @@ class Plans:
         self._selectors = DefaultSelectors(handle)
         self._comparison = handle.gate("TaintTolerationComparisonOperators")
         self._sides: OrderedDict[Hashable, Side | None] = OrderedDict()
+        #: The pod last asked about and its text; a pod is asked about several times in a row.
+        self._last: tuple[PodInfo | None, bytes] = (None, b"")
 
     def constraints(self, pod: PodInfo, kind: str) -> tuple[Constraint, ...]:
         """A pod's constraints of a kind, its own or the default ones.
@@ -180,24 +219,34 @@ class Plans:
         """Whether nothing is configured or known by which to spread a pod without constraints of its own."""
         return not self._any_default or self._selectors.is_empty(pod)
 
+    def relation(self, pod: PodInfo) -> tuple[Selector | None, bytes]:
+        """What of a pod its sides depend on: the default selector if it has no constraints, and its text."""
+        listed = pod.spec.topology_spread_constraints
+        selector = self._selectors.of(pod) if self._any_default and not listed else None
+        if not listed and (selector is None or selector.is_empty):
+            return selector, b""
+        known, text = self._last
+        if known is not pod:
+            spec, meta = pod.spec, pod.metadata
+            affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+            text = _encode((meta.namespace, meta.labels, listed, spec.node_selector, affinity, spec.tolerations))
+            self._last = (pod, text)
+        return selector, text
+
     def side(self, pod: PodInfo, kind: str) -> Side | None:
         """A pod's constraints with current counts; None when there are none.
 
         Raises:
             SelectorError: when a selector of the pod cannot be parsed.
         """
-        spec, meta = pod.spec, pod.metadata
-        listed = spec.topology_spread_constraints
-        selector: Selector | None = None
-        if not listed:
-            if not self._defaults[kind]:
-                return None
-            selector = self._selectors.of(pod)
-            if selector.is_empty:
-                return None
-        affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-        text = (meta.namespace, meta.labels, listed, spec.node_selector, affinity, spec.tolerations)
-        key = (kind, selector, msgspec.msgpack.encode(text))
+        listed = pod.spec.topology_spread_constraints
+        if not listed and not self._defaults[kind]:
+            return None
+        relation = self.relation(pod)
+        selector = relation[0]
+        if not listed and (selector is None or selector.is_empty):
+            return None
+        key = (kind, relation)
         sides = self._sides
         if key in sides:
             sides.move_to_end(key)
@@ -217,6 +266,5 @@ class Plans:
         if not constraints:
             return None
         requires_all = kind == HARD or bool(pod.spec.topology_spread_constraints) or not self._system
-        return Side(
-            self._handle.snapshot.table, pod, constraints, requires_all=requires_all, comparison=self._comparison
-        )
+        table = self._handle.snapshot.table
+        return Side(table, pod, kind, constraints, requires_all=requires_all, comparison=self._comparison)

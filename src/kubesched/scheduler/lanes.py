@@ -5,20 +5,18 @@ rejected it and why, and for every feasible row the raw scores and their weighte
 its position in the node table's change journal; the next pod of the signature only asks about the rows
 that changed since. A handful of rows is done in plain Python, more of them in one vectorised pass.
 
-The best row is found through blocks: the maximum of each block of rows and how many rows have it. One
-changed row costs one block.
+The best row is found through a :class:`~.ranking.Ranking`.
 
 Why not per plugin: the sum is what is asked for, and rows change in ones and twos, so one loop over the
 plugins for a changed row is cheaper than bookkeeping per plugin. What a plugin does not read (see ``Reads``)
 it is not asked again about.
 
-Called by :mod:`.search`, which handles everything a lane cannot: unsigned plugins, nominated pods,
-restricted or sampled nodes.
+Called by :mod:`.search`, which handles everything a lane cannot: nominated pods, restricted or sampled nodes.
+Plugins whose answers depend on other nodes come on top, in :mod:`.overlay`.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import Final
 
@@ -32,16 +30,16 @@ from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEnt
 from kubesched.framework.interface import MAX_NODE_SCORE, IntArray, Normalize, Reads
 from kubesched.framework.podinfo import PodInfo
 
-__all__ = ["NO_NODE", "PASSES", "Lane", "normalized", "pick_uniformly", "score_out_of_range"]
+from .ranking import INFEASIBLE, Ranking
+
+__all__ = ["FEW", "NO_NODE", "PASSES", "Lane", "normalized", "score_out_of_range"]
 
 #: Owner of a row that passes every signed filter, and of a row without a node.
 PASSES: Final = 0
 NO_NODE: Final = 255
 
-_BLOCK: Final = 128
 #: Up to this many changed rows plain Python beats NumPy.
-_FEW: Final = 8
-_INFEASIBLE: Final = -1
+FEW: Final = 8
 
 
 def normalized(how: Normalize | None, raw: IntArray, greatest: int) -> IntArray:
@@ -70,12 +68,6 @@ def score_out_of_range(entry: ScoreEntry, score: int) -> PluginFailedError:
         "it should in the range of [0, 100] after normalizing"
     )
     return PluginFailedError(entry.name, RuntimeError(text))
-
-
-def pick_uniformly(rng: random.Random, totals: IntArray) -> int:
-    """The position of a greatest element, each with the same chance."""
-    ties = np.flatnonzero(totals == totals.max())
-    return int(ties[rng.randrange(len(ties))] if len(ties) > 1 else ties[0])
 
 
 class _Track:
@@ -118,8 +110,9 @@ class Lane:
     Attributes:
         owner: uint8[capacity]; PASSES, NO_NODE, or 1 + index of the first signed filter that rejects the row.
         verdict: uint64[capacity]; that filter's verdict.
-        total: int64[capacity]; weighted sum of the signed scores, -1 where infeasible; valid once scored.
+        ranking: weighted sums of the signed scores; valid once scored.
         feasible: number of rows that pass.
+        epoch: grows when rows that are not in the journal may have changed: all totals are new, or there are more rows.
     """
 
     def __init__(
@@ -143,7 +136,8 @@ class Lane:
         self._score_entries: tuple[ScoreEntry, ...] = ()
         self._tracks: list[_Track] = []
         self.scored = False
-        self.total: IntArray = np.zeros(0, np.int64)
+        self.ranking = Ranking()
+        self.epoch = 0
         self._order: RowArray | None = None
         self._feasible_rows: RowArray | None = None
         self._build()
@@ -167,6 +161,7 @@ class Lane:
         self.feasible = int((self.owner[rows] == PASSES).sum())
         self._feasible_rows = None
         self.scored = False
+        self.epoch += 1
 
     def _filter_rows(self, rows: RowArray) -> None:
         """Ask every filter about these rows, which must have nodes; earlier answers are dropped."""
@@ -220,7 +215,7 @@ class Lane:
                 row = change >> 1
                 rows[row] = rows.get(row, False) or change & 1 == NODE_CHANGED
             self.position = journal.position
-            if len(rows) <= _FEW:
+            if len(rows) <= FEW:
                 self._refresh_few(rows)
             else:
                 self._refresh_many(np.fromiter(rows, np.int64, len(rows)))
@@ -238,12 +233,12 @@ class Lane:
         if self.scored:
             for track in self._tracks:
                 track.raw = np.concatenate((track.raw, np.zeros(extra, np.int64)))
-            self.total = np.concatenate((self.total, np.full(extra, _INFEASIBLE, np.int64)))
-            self._measure_blocks()
+            self.ranking.grow(capacity)
+        self.epoch += 1
 
     def _refresh_few(self, rows: dict[int, bool]) -> None:
         moved = False
-        touched: set[int] = set()
+        touched: list[int] = []
         for row, node_changed in rows.items():
             was_feasible = bool(self.owner[row] == PASSES)
             is_feasible = self._refilter_one(row, node_changed)
@@ -252,12 +247,11 @@ class Lane:
                 self._feasible_rows = None
             if self.scored and (was_feasible or is_feasible):
                 moved |= self._rescore_one(row, node_changed, was_feasible, is_feasible)
-                touched.add(row // _BLOCK)
+                touched.append(row)
         if moved:
             self._remeasure_and_total()
-        else:
-            for block in touched:
-                self._measure_block(block)
+        elif touched:
+            self.ranking.settle(touched)
 
     def _refilter_one(self, row: int, node_changed: bool) -> bool:
         """One row's verdict anew; filters that read nothing that changed keep their word. True when it passes."""
@@ -302,13 +296,12 @@ class Lane:
             if track.entry.normalize is not None:
                 lost = bool((old[was_feasible] == track.greatest).any())
                 moved |= lost or bool((track.raw[now] >= track.greatest).any())
-        self.total[rows[~is_feasible]] = _INFEASIBLE
+        self.ranking.put(rows[~is_feasible], INFEASIBLE)
         if moved:
             self._remeasure_and_total()
             return
-        self.total[now] = self._sum(now)
-        for block in np.unique(rows // _BLOCK).tolist():
-            self._measure_block(block)
+        self.ranking.put(now, self._sum(now))
+        self.ranking.settle(rows)
 
     # -- scores ----------------------------------------------------------------------------------------
 
@@ -369,7 +362,7 @@ class Lane:
                 moved |= track.at_greatest <= 0 < track.greatest
             if node is not None and new is not None:
                 total += entry.weight * _normalized_one(entry.normalize, new, track.greatest)
-        self.total[row] = total if is_feasible else _INFEASIBLE
+        self.ranking.put(row, total if is_feasible else INFEASIBLE)
         return moved
 
     def _sum(self, rows: RowArray) -> IntArray:
@@ -385,7 +378,7 @@ class Lane:
         Plugins that are scaled to the greatest raw score are scaled anew when that is no longer among them.
         """
         if rows is self._feasible_rows:
-            total: IntArray = self.total[rows]
+            total: IntArray = self.ranking.total[rows]
             return total
         greatest = [
             0 if track.greatest == 0 else max(0, int(track.raw[rows].max()))
@@ -393,13 +386,18 @@ class Lane:
             if track.entry.normalize is not None
         ]
         if greatest == [track.greatest for track in self._tracks if track.entry.normalize is not None]:
-            return self.total[rows]
+            return self.ranking.total[rows]
         total = np.zeros(len(rows), np.int64)
         for track in self._tracks:
             entry, raw = track.entry, track.raw[rows]
             most = 0 if entry.normalize is None else max(0, int(raw.max()))
             total += entry.weight * normalized(entry.normalize, raw, most)
         return total
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether some plugin's scores are scaled to their greatest now, so that totals depend on which rows are left."""
+        return any(track.greatest > 0 for track in self._tracks)
 
     def _remeasure_and_total(self) -> None:
         feasible = self.feasible_rows()
@@ -409,45 +407,7 @@ class Lane:
 
     def _total_all(self) -> None:
         rows = self.feasible_rows()
-        self.total = np.full(self._capacity, _INFEASIBLE, np.int64)
-        self.total[rows] = self._sum(rows)
-        self._measure_blocks()
-
-    # -- the best row ----------------------------------------------------------------------------------
-
-    def _measure_blocks(self) -> None:
-        """Every block's maximum and how many rows have it. ``capacity`` is a multiple of 64, blocks are padded."""
-        padded = -(-self._capacity // _BLOCK) * _BLOCK
-        if padded != self._capacity:
-            total = np.full(padded, _INFEASIBLE, np.int64)
-            total[: self._capacity] = self.total
-        else:
-            total = self.total
-        blocks = total.reshape(-1, _BLOCK)
-        self._block_max: IntArray = blocks.max(axis=1)
-        self._block_count: IntArray = (blocks == self._block_max[:, None]).sum(axis=1)
-
-    def _measure_block(self, block: int) -> None:
-        part = self.total[block * _BLOCK : (block + 1) * _BLOCK]
-        best = part.max()
-        self._block_max[block] = best
-        self._block_count[block] = np.count_nonzero(part == best)
-
-    def best(self, rng: random.Random) -> int:
-        """A row with the greatest total, each with the same chance. There must be a feasible row and scores."""
-        block_max = self._block_max
-        best = block_max.max()
-        blocks = np.flatnonzero(block_max == best)
-        if len(blocks) == 1:
-            block = int(blocks[0])
-            ties = int(self._block_count[block])
-            pick = rng.randrange(ties) if ties > 1 else 0
-        else:
-            ends = np.cumsum(self._block_count[blocks])
-            pick = rng.randrange(int(ends[-1]))
-            index = int(np.searchsorted(ends, pick, side="right"))
-            block = int(blocks[index])
-            pick -= int(ends[index - 1]) if index else 0
-        start = block * _BLOCK
-        part = self.total[start : start + _BLOCK]
-        return start + int(np.flatnonzero(part == best)[pick])
+        total = np.full(self._capacity, INFEASIBLE, np.int64)
+        total[rows] = self._sum(rows)
+        self.ranking.replace(total)
+        self.epoch += 1

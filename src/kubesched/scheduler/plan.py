@@ -5,6 +5,8 @@ One per pattern of signatures, made once. Used by :mod:`.search`.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from kubesched.framework.entries import PluginFailedError, failed
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
@@ -34,7 +36,45 @@ class Plan:
         #: Their ``skips``; empty when there are none, or one of them lacks it.
         self._skips = tuple(plugin.skips for plugin in plugins) if all(hasattr(p, "skips") for p in plugins) else ()
         self._names = tuple(names)
+        filtering = [entry.plugin for entry in self.unsigned_filters]
+        scoring = [entry.plugin for entry in self.unsigned_scores]
+        #: Whether all of them offer what an overlay needs.
+        self.can_relate = bool(plugins) and (
+            all(hasattr(plugin, "relation") for plugin in plugins)
+            and all(hasattr(plugin, "catch_up_filter") for plugin in filtering)
+            and all(hasattr(plugin, "catch_up_scores") and hasattr(plugin, "normalize_within") for plugin in scoring)
+        )
+        self._plugins = tuple(plugins)
+        #: Whom an overlay asks which rows to look at again.
+        self.filters_to_catch_up = tuple(
+            plugin
+            for plugin in plugins
+            if hasattr(plugin, "catch_up_filter") and (plugin in filtering or plugin.name in self.pre_filters)
+        )
+        self.scores_to_catch_up = tuple(
+            plugin
+            for plugin in plugins
+            if hasattr(plugin, "catch_up_scores") and (plugin in scoring or plugin.name in self.unsigned_names)
+        )
         self.skipped = frozenset(names)
+
+    def relation(self, pod: PodInfo) -> tuple[Hashable, ...] | None:
+        """What the plugins that did not sign need to know of a pod; None when one of them cannot say.
+
+        Raises:
+            PluginFailedError: when one of them fails.
+        """
+        found = []
+        for plugin in self._plugins:
+            try:
+                relation = plugin.relation(pod)
+                hash(relation)
+            except Exception as error:
+                raise PluginFailedError(plugin.name, failed("running PreFilter plugin", plugin.name, error)) from error
+            if relation is None:
+                return None
+            found.append(relation)
+        return tuple(found)
 
     def nobody_else_cares(self, pod: PodInfo) -> bool:
         """Whether every plugin that did not sign says of itself that it has nothing to do for the pod.

@@ -1,11 +1,13 @@
 """Find the node for a pod: PreFilter, Filter, PreScore, Score, choice.
 
-Three paths give the same feasible nodes and scores:
+Four paths give the same feasible nodes and scores:
 
 * the **lane** path: all plugins signed the pod, so its lane already knows every node; cost independent of
   the number of nodes;
+* the same with an **overlay** for plugins whose answers depend on other nodes, but who can name the nodes that a
+  change elsewhere concerns (rules between pods): cost by what changed;
 * the same with **plugins that did not sign** on top: they are asked about the lane's feasible nodes, in a few
-  vector operations if they work on columns (rules between pods do, over the term index);
+  vector operations if they work on columns;
 * the **full** path: for what a lane cannot remember. Signed plugins are still read from the lane; nominated
   pods, a PreFilter that restricts the nodes, and sampling are added on top. It also finds the reasons when
   nothing fits.
@@ -35,8 +37,10 @@ from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status, is_success
 
 from .diagnosis import Decoder, Diagnosis, FitError, NodeStatuses
-from .lanes import NO_NODE, PASSES, Lane, normalized, pick_uniformly, score_out_of_range
+from .lanes import NO_NODE, PASSES, Lane, normalized, score_out_of_range
+from .overlay import Overlay
 from .plan import Plan
+from .ranking import pick_uniformly
 
 __all__ = ["Decision", "NoNodesError", "Nominations", "Rotation", "Search", "nodes_to_find"]
 
@@ -46,6 +50,10 @@ _LEAST_PERCENTAGE: Final = 5
 #: Memory for lanes of one profile (bytes); the least recently used go first.
 _LANE_BUDGET: Final = 48 << 20
 _MOST_LANES: Final = 1024
+#: Memory for overlays of one profile (bytes), each with a lane of its own at worst; and how many relations that
+#: were met once are remembered: an overlay is made for the second pod, so that pods like no other do not pay for it.
+_OVERLAY_BUDGET: Final = 64 << 20
+_MOST_MET: Final = 4096
 _NORMALIZE: Final = "running Normalize on Score plugins: plugin {} failed with"
 #: How many nodes a sampled search asks about at a time.
 _CHUNK: Final = 32
@@ -136,6 +144,8 @@ class Search:
         self._signers = list(signers.values())
         self._lanes: OrderedDict[Hashable, Lane] = OrderedDict()
         self._plans: dict[tuple[bool, ...], Plan] = {}
+        self._overlays: OrderedDict[Hashable, Overlay] = OrderedDict()
+        self._met: dict[Hashable, None] = {}
 
     # -- signatures ------------------------------------------------------------------------------------
 
@@ -189,6 +199,8 @@ class Search:
             if plan.nobody_else_cares(pod):
                 state.skip_filter |= plan.skipped
                 state.skip_score |= lane.state.skip_score | plan.skipped
+            elif plan.can_relate and (decision := self._find_in_overlay(state, pod, plan, lane, signature)) is not None:
+                return decision
             elif plan.pre_filters:
                 outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), plan.pre_filters)
         else:
@@ -267,7 +279,51 @@ class Search:
             rows = lane.feasible_rows()
             if not self._pre_score_unsigned(state, pod, plan, rows):
                 return self._best_beside_lane(state, pod, plan, lane, rows)
-        return Decision(table.info(lane.best(self._rng)), state, evaluated, lane.feasible)
+        return Decision(table.info(lane.ranking.best(self._rng)), state, evaluated, lane.feasible)
+
+    # -- the lane path with an overlay -----------------------------------------------------------------
+
+    def _find_in_overlay(
+        self, state: CycleState, pod: PodInfo, plan: Plan, lane: Lane, signature: Hashable
+    ) -> Decision | None:
+        """What the overlay for such pods says; None when there is none yet, or it takes a closer look."""
+        nominated = pod.status.nominated_node_name or self._nominations.nominated_nodes()
+        if nominated or self._percentage or lane.feasible < 2:
+            return None
+        relation = plan.relation(pod)
+        if relation is None:
+            return None
+        key = (signature, relation)
+        overlay = self._overlays.get(key)
+        if overlay is None:
+            if key not in self._met:
+                if len(self._met) >= _MOST_MET:
+                    self._met.clear()
+                self._met[key] = None
+                return None
+            overlay = self._new_overlay(key, plan, pod)
+        else:
+            self._overlays.move_to_end(key)
+        self._score_lane(plan, pod, lane)
+        try:
+            row = overlay.best(lane, self._rng)
+        except BaseException:
+            del self._overlays[key]  # half refreshed: worth nothing
+            raise
+        if row is None:
+            return None
+        state.skip_filter |= plan.skipped
+        state.skip_score |= lane.state.skip_score | plan.skipped
+        return Decision(self._table.info(row), state, len(self._table), overlay.feasible)
+
+    def _new_overlay(self, key: Hashable, plan: Plan, pod: PodInfo) -> Overlay:
+        overlay = self._overlays[key] = Overlay(self._table, self._framework, plan, pod)
+        scores = len(self._framework.scores)
+        row_bytes = Overlay.row_bytes(len(plan.unsigned_scores)) + Lane.row_bytes(scores)
+        most = max(4, min(_MOST_LANES, _OVERLAY_BUDGET // (row_bytes * self._table.capacity)))
+        while len(self._overlays) > most:
+            self._overlays.popitem(last=False)
+        return overlay
 
     # -- the lane path with plugins that did not sign ----------------------------------------------------
 

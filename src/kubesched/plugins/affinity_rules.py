@@ -1,0 +1,138 @@
+"""What a pod's affinity terms ask, compiled once per distinct pod, and the sums over domains they look at.
+
+Used by :mod:`.inter_pod_affinity`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from kubesched.cache.columns import IntArray, LabelColumn
+from kubesched.cache.domain_counts import Counter, DomainCounts
+from kubesched.cache.term_index import PodSet, TermIndex
+from kubesched.framework.podinfo import AffinityTerm, AffinityTerms
+
+__all__ = ["DomainSums", "Moved", "Rule", "Rules"]
+
+
+class Rule:
+    """One of an incoming pod's terms: which pods it counts, in which topology."""
+
+    __slots__ = ("_counter", "key", "pod_set", "weight")
+
+    def __init__(self, key: str, pod_set: PodSet, weight: int = 1) -> None:
+        self.key = key
+        self.pod_set = pod_set
+        self.weight = weight
+        self._counter: Counter | None = None
+
+    def counter(self, index: TermIndex) -> Counter:
+        """The index's counter of these pods."""
+        counter = self._counter
+        if counter is None or not index.touch(counter):
+            counter = self._counter = index.counter(self.pod_set)
+        return counter
+
+
+class Rules:
+    """The terms of pods that say the same, with namespaces resolved as of ``namespace_version``."""
+
+    def __init__(self, terms: AffinityTerms, index: TermIndex) -> None:
+        self.namespace_version = index.namespace_version
+
+        def means(listed: Iterable[AffinityTerm]) -> PodSet:
+            return PodSet(tuple([(index.resolve(term), term.selector) for term in listed]), terminating=True)
+
+        #: All required affinity terms have to mean a pod for it to count, so there is one set for all of them.
+        self.affinity_set = means(terms.required) if terms.required else None
+        self.affinity: tuple[Rule, ...] = ()
+        if self.affinity_set is not None:
+            keys = dict.fromkeys(term.topology_key for term in terms.required)
+            self.affinity = tuple([Rule(key, self.affinity_set) for key in keys])
+        self.anti = tuple([Rule(term.topology_key, means((term,))) for term in terms.required_anti])
+        soft = [(item.weight, item.term) for item in terms.preferred]
+        soft += [(-item.weight, item.term) for item in terms.preferred_anti]
+        self.preferred = tuple([Rule(term.topology_key, means((term,)), weight) for weight, term in soft])
+
+
+@dataclass(slots=True)
+class _Source:
+    counter: Counter
+    domains: DomainCounts
+    weight: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Domains of a topology whose sums may have changed: their ``codes``, and all sums before and now."""
+
+    column: LabelColumn
+    codes: set[int]
+    before: IntArray
+    now: IntArray
+
+
+class DomainSums:
+    """Weighted sums of some rules' counts, per domain.
+
+    Attributes:
+        by_key: topology key to the label's column and int64[codes + 1], the last one (0) for "no such label". The
+            arrays are never changed in place.
+    """
+
+    __slots__ = ("_sources", "by_key", "total")
+
+    def __init__(self) -> None:
+        self._sources: dict[str, list[_Source]] = {}
+        #: Pods that are counted, each once per rule and topology.
+        self.total = 0
+        self.by_key: dict[str, tuple[LabelColumn, IntArray]] = {}
+
+    def add(self, index: TermIndex, counter: Counter, key: str, weight: int = 1) -> None:
+        """Count a rule's pods, each ``weight`` times."""
+        domains = index.domains(counter, key)
+        self._sources.setdefault(key, []).append(_Source(counter, domains, weight, domains.position))
+        self.total += domains.total
+        counts = domains.counts if weight == 1 else domains.counts * weight
+        known = self.by_key.get(key)
+        self.by_key[key] = (domains.column, counts if known is None else known[1] + counts)
+
+    def catch_up(self, index: TermIndex) -> list[Moved] | None:
+        """Take the counts as they are now; what moved since the last time, None when it cannot be told."""
+        found: list[Moved] = []
+        if not self._sources:
+            return found
+        total = 0
+        for key, sources in self._sources.items():
+            codes: set[int] = set()
+            for source in sources:
+                counter = source.counter
+                if not counter.live or index.domains(counter, key) is not source.domains:
+                    return None
+                changed = source.domains.since(source.position)
+                if changed is None:
+                    return None
+                codes.update(changed)
+                source.position = source.domains.position
+                total += source.domains.total
+            if codes:
+                column, before = self.by_key[key]
+                now = _summed(sources, before, codes)
+                self.by_key[key] = (column, now)
+                found.append(Moved(column, codes, before, now))
+        self.total = total
+        return found
+
+
+def _summed(sources: list[_Source], before: IntArray, codes: set[int]) -> IntArray:
+    """``before`` with the sums of these domains made anew."""
+    if len(sources) == 1 and sources[0].weight == 1:
+        return sources[0].domains.counts
+    now = before.copy()
+    at = np.fromiter(codes, np.intp, len(codes))
+    now[at] = sum(source.domains.counts[at] * source.weight for source in sources)
+    return now

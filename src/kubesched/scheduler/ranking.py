@@ -1,0 +1,114 @@
+"""The greatest of many totals, when a few of them change at a time.
+
+Totals are kept in blocks, with the maximum of each block and how many have it: a changed total costs one
+block, the best one a look at the blocks. Blocks are measured when a total is first put; totals that are
+replaced as a whole every time never pay for them.
+
+Used by :mod:`.lanes` (totals by row) and :mod:`.overlay` (by slot).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from typing import Final
+
+import numpy as np
+
+from kubesched.cache.columns import RowArray
+from kubesched.framework.interface import IntArray
+
+__all__ = ["INFEASIBLE", "Ranking", "pick_uniformly"]
+
+#: The total of a row that no pod may go to.
+INFEASIBLE: Final = -1
+
+_BLOCK: Final = 128
+#: When more than this part of the blocks changed, all are measured in one pass.
+_MANY: Final = 1 / 8
+
+
+def pick_uniformly(rng: random.Random, totals: IntArray) -> int:
+    """The position of a greatest element, each with the same chance."""
+    ties = np.flatnonzero(totals == totals.max())
+    return int(ties[rng.randrange(len(ties))] if len(ties) > 1 else ties[0])
+
+
+class Ranking:
+    """Totals by row (or slot).
+
+    Attributes:
+        total: int64[n], INFEASIBLE where no pod may go. Read it; write through the methods.
+    """
+
+    __slots__ = ("_block_count", "_block_max", "_measured", "total")
+
+    def __init__(self) -> None:
+        self.total: IntArray = np.zeros(0, np.int64)
+        self._measured = False
+        self._block_max: IntArray = self.total
+        self._block_count: IntArray = self.total
+
+    def replace(self, total: IntArray) -> None:
+        """All totals anew; the array is the ranking's from now on."""
+        self.total = total
+        self._measured = False
+
+    def grow(self, size: int) -> None:
+        """More rows, infeasible ones."""
+        total = np.full(size, INFEASIBLE, np.int64)
+        total[: len(self.total)] = self.total
+        self.replace(total)
+
+    def put(self, rows: RowArray | int, totals: IntArray | int) -> None:
+        """New totals of some rows. :meth:`settle` has to follow, once for all that were put."""
+        self.total[rows] = totals
+
+    def settle(self, rows: Collection[int] | RowArray) -> None:
+        """Measure the blocks of rows that were put."""
+        if not self._measured:
+            self._measure_all()
+            return
+        blocks = np.unique(rows // _BLOCK).tolist() if isinstance(rows, np.ndarray) else {row // _BLOCK for row in rows}
+        if len(blocks) > max(1, len(self._block_max) * _MANY):
+            self._measure_all()
+            return
+        for block in blocks:
+            part = self.total[block * _BLOCK : (block + 1) * _BLOCK]
+            best = part.max()
+            self._block_max[block] = best
+            self._block_count[block] = np.count_nonzero(part == best)
+
+    def _measure_all(self) -> None:
+        size = len(self.total)
+        padded = -(-size // _BLOCK) * _BLOCK
+        if padded != size:
+            total = np.full(padded, INFEASIBLE, np.int64)
+            total[:size] = self.total
+        else:
+            total = self.total
+        blocks = total.reshape(-1, _BLOCK)
+        self._block_max = blocks.max(axis=1)
+        self._block_count = (blocks == self._block_max[:, None]).sum(axis=1)
+        self._measured = True
+
+    def best(self, rng: random.Random) -> int:
+        """A row with the greatest total, each with the same chance. There must be a feasible row."""
+        if not self._measured:
+            return pick_uniformly(rng, self.total)
+        block_max = self._block_max
+        best = block_max.max()
+        blocks = np.flatnonzero(block_max == best)
+        if len(blocks) == 1:
+            block = int(blocks[0])
+            ties = int(self._block_count[block])
+            pick = rng.randrange(ties) if ties > 1 else 0
+        else:
+            ends = np.cumsum(self._block_count[blocks])
+            pick = rng.randrange(int(ends[-1]))
+            index = int(np.searchsorted(ends, pick, side="right"))
+            block = int(blocks[index])
+            pick -= int(ends[index - 1]) if index else 0
+        start = block * _BLOCK
+        part = self.total[start : start + _BLOCK]
+        return start + int(np.flatnonzero(part == best)[pick])

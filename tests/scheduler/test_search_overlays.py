@@ -1,0 +1,565 @@
+"""Overlays remember what rules between pods say of each node; they must never remember wrongly, nor ask too much.
+
+A random cluster changes; whenever a pod of some kind is looked at, the overlay's verdicts and totals must be
+those of a search and plugins that remember nothing. And after a pod was placed, only rows of the domains that
+it changed may be asked about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from kubesched.api.decode import from_builtins
+from kubesched.api.types import Namespace, Node, Pod
+from kubesched.cache.check import check_cache
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.interface import NOT_SCORED, Plugin
+from kubesched.framework.podinfo import PodInfo
+from kubesched.plugins import in_tree_registry
+from kubesched.scheduler.diagnosis import FitError
+from kubesched.scheduler.overlay import Overlay
+from kubesched.scheduler.profiles import build_frameworks
+from kubesched.scheduler.search import Decision, NoNodesError, Rotation, Search
+from kubesched.simulate.conformance.world import World
+
+JSON = dict[str, Any]
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+
+
+def spread(key: str, app: str, *, hard: bool = False, skew: int = 1, **more: Any) -> JSON:
+    return {
+        "topologyKey": key,
+        "maxSkew": skew,
+        "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": app}},
+        **more,
+    }
+
+
+def near(key: str, app: str, **more: Any) -> JSON:
+    return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}, **more}
+
+
+def required(*terms: JSON) -> JSON:
+    return {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}
+
+
+def preferred(*terms: tuple[int, JSON]) -> JSON:
+    return {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": weight, "podAffinityTerm": term} for weight, term in terms
+        ]
+    }
+
+
+_likes_ssd = {
+    "preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 3, "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}},
+        {"weight": 2, "preference": {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}},
+    ]
+}
+
+#: Name to (app, spec): one relation each. The Service of the world selects app=web.
+KINDS: Mapping[str, tuple[str, JSON]] = {
+    "plain": ("other", {}),
+    "default": ("web", {}),
+    "hard-zone": ("db", {"topologySpreadConstraints": [spread(ZONE, "db", hard=True)]}),
+    "hard-host": ("db", {"topologySpreadConstraints": [spread(HOST, "db", hard=True, minDomains=3)]}),
+    "soft-both": ("job", {"topologySpreadConstraints": [spread(ZONE, "job"), spread(HOST, "job", skew=2)]}),
+    "soft-host": ("cron", {"topologySpreadConstraints": [spread(HOST, "cron")]}),
+    "soft-rack": ("job", {"topologySpreadConstraints": [spread("rack", "job", nodeTaintsPolicy="Honor")]}),
+    "hard-and-soft": (
+        "web",
+        {"topologySpreadConstraints": [spread(ZONE, "web", hard=True, skew=2), spread("rack", "web")]},
+    ),
+    "near-zone": ("db", {"affinity": {"podAffinity": required(near(ZONE, "db"))}}),
+    "away-host": ("web", {"affinity": {"podAntiAffinity": required(near(HOST, "web"))}}),
+    "alone": ("alone", {"affinity": {"podAntiAffinity": required(near(HOST, "alone"))}}),
+    "away-zone": ("job", {"affinity": {"podAntiAffinity": required(near(ZONE, "db", namespaces=["dev"]))}}),
+    "likes-zone": (
+        "web",
+        {
+            "affinity": {
+                "podAffinity": preferred((5, near(ZONE, "db")), (2, near(HOST, "web", namespaceSelector={}))),
+                "podAntiAffinity": preferred((3, near("rack", "job"))),
+            }
+        },
+    ),
+    "likes-ssd": (
+        "db",
+        {"affinity": {"nodeAffinity": _likes_ssd, "podAntiAffinity": required(near("rack", "job"))}},
+    ),
+    "ssd-and-soft": (
+        "job",
+        {
+            "affinity": {"nodeAffinity": _likes_ssd},
+            "topologySpreadConstraints": [spread(ZONE, "job"), spread(HOST, "job")],
+        },
+    ),
+}
+KIND_NAMES = tuple(KINDS)
+
+
+def a_pod(kind: str, name: str, node: str = "", *, namespace: str = "default") -> PodInfo:
+    app, spec = KINDS[kind]
+    containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "300m"}}}]
+    meta = {"name": name, "uid": name, "namespace": namespace, "labels": {"app": app}}
+    obj = {"metadata": meta, "spec": {**spec, "containers": containers, "nodeName": node}}
+    return PodInfo(from_builtins(obj, Pod))
+
+
+def a_node(name: str, labels: JSON, cpu: str = "2", taints: tuple[JSON, ...] = ()) -> Node:
+    """A node with its hostname and these labels; "-" leaves a label out."""
+    room = {"cpu": cpu, "memory": "8Gi", "pods": "20"}
+    obj = {
+        "metadata": {
+            "name": name,
+            "labels": {key: value for key, value in {HOST: name, **labels}.items() if value != "-"},
+        },
+        "spec": {"taints": list(taints)},
+        "status": {"capacity": room, "allocatable": room},
+    }
+    return from_builtins(obj, Node)
+
+
+def new_world(registry: Any = None, config: JSON | None = None) -> World:
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {"app": "web"}},
+    }
+    scenario = {"config": config, "objects": [service], "nodes": [], "pods": [], "pending": []}
+    return World(scenario, registry if registry is not None else in_tree_registry())
+
+
+def fresh_search(world: World) -> Search:
+    """The same profile with plugins and a search that remember nothing."""
+    framework = world.frameworks["default-scheduler"]
+    backends = framework.plugins["InterPodAffinity"].handle._backends
+    twin = build_frameworks(world.config, world.registry, backends, framework.metrics)["default-scheduler"]
+    return Search(twin, world.cache.snapshot(), world.nominations, backends.random, Rotation())
+
+
+def overlay_of(world: World, pod: PodInfo) -> Overlay | None:
+    search = world.searches["default-scheduler"]
+    signature = search.sign(pod)
+    relation = search._plan(signature).relation(pod)
+    return search._overlays.get((signature, relation))
+
+
+def look(world: World, pod: PodInfo) -> Decision | None:
+    """Find a node; the overlay, if it was asked, must know what a fresh search finds."""
+    search = world.searches["default-scheduler"]
+    try:
+        evaluation = fresh_search(world).evaluate(CycleState(), pod)
+    except FitError as error:
+        want_text = str(error)
+        with pytest.raises(FitError, match=f"^{re.escape(want_text)}$"):
+            search.find(pod)
+        return None
+    decision = search.find(pod)
+    assert decision.feasible == len(evaluation.feasible)
+    assert evaluation.totals is not None
+    best = evaluation.feasible[evaluation.totals == evaluation.totals.max()].tolist()
+    assert decision.node.row in best
+    overlay = overlay_of(world, pod)
+    lane = search._lanes[search.sign(pod)]
+    if overlay is not None and overlay._lane is lane and overlay._position == world.cache.table.journal.position:
+        assert sorted(overlay.rows[overlay.passes].tolist()) == sorted(evaluation.feasible.tolist())
+        assert overlay.feasible == len(evaluation.feasible)
+        comparable = not lane.is_scaled or overlay.feasible == lane.feasible
+        if overlay._scored and comparable:
+            known = dict(zip(overlay.rows.tolist(), overlay._ranking.total.tolist(), strict=True))
+            want = dict(zip(evaluation.feasible.tolist(), evaluation.totals.tolist(), strict=True))
+            assert {row: total for row, total in known.items() if total >= 0} == want
+    return decision
+
+
+_labels = st.fixed_dictionaries(
+    {},
+    optional={
+        ZONE: st.sampled_from(["a", "b", "c"]),
+        "rack": st.sampled_from(["r1", "r2", "", "r3"]),
+        "disk": st.just("ssd"),
+        HOST: st.just("-"),
+    },
+)
+_taints = st.sampled_from([(), (), (), ({"key": "k", "value": "v", "effect": "NoSchedule"},)])
+_nodes = st.builds(
+    lambda labels, cpu, taints: (labels, cpu, taints), _labels, st.sampled_from(["1", "2", "8"]), _taints
+)
+_kinds = st.sampled_from(KIND_NAMES)
+
+
+class OverlayMachine(RuleBasedStateMachine):
+    """A cluster that changes, looked at through overlays."""
+
+    keep = 1 << 16
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._patches = [
+            patch("kubesched.cache.journal._KEEP", self.keep),
+            patch("kubesched.cache.domain_counts._KEEP", min(self.keep, 1024)),
+        ]
+        for item in self._patches:
+            item.start()
+        self.world = new_world()
+        self.count = 0
+        self.placed: dict[str, PodInfo] = {}
+
+    def teardown(self) -> None:
+        try:
+            for kind in KIND_NAMES:
+                self.look_at(kind)
+            assert check_cache(self.world.cache) == []
+        finally:
+            for item in self._patches:
+                item.stop()
+
+    def look_at(self, kind: str, name: str = "looker") -> Decision | None:
+        if not len(self.world.cache.table):
+            with pytest.raises(NoNodesError):
+                self.world.searches["default-scheduler"].find(a_pod(kind, name))
+            return None
+        return look(self.world, a_pod(kind, name))
+
+    @initialize(count=st.sampled_from([2, 5, 9, 24]), variants=st.lists(_nodes, min_size=2, max_size=6))
+    def some_nodes(self, count: int, variants: list[Any]) -> None:
+        for index in range(count):
+            self.world.cache.set_node(a_node(f"n{index}", *variants[index % len(variants)]))
+        for kind in (*KIND_NAMES, *KIND_NAMES):
+            self.look_at(kind)
+
+    @rule(kind=_kinds, times=st.integers(1, 4))
+    def schedule(self, kind: str, times: int) -> None:
+        for _ in range(times):
+            self.count += 1
+            name = f"p{self.count}"
+            decision = self.look_at(kind, name)
+            if decision is None:
+                return
+            pod = a_pod(kind, name, decision.node.name)
+            self.world.cache.assume_pod(pod)
+            self.placed[name] = pod
+
+    @precondition(lambda self: self.placed)
+    @rule(data=st.data(), count=st.sampled_from([1, 1, 8]), forget=st.booleans())
+    def remove_pods(self, data: st.DataObject, count: int, forget: bool) -> None:
+        cache = self.world.cache
+        for name in sorted(data.draw(st.sets(st.sampled_from(sorted(self.placed)), max_size=count))):
+            pod = self.placed.pop(name)
+            if forget and pod.uid in cache.assumed:
+                cache.forget_pod(pod.pod)
+            else:
+                if pod.uid in cache.assumed:
+                    cache.add_pod(pod)
+                cache.remove_pod(pod.pod)
+
+    @rule(kind=_kinds, number=st.integers(0, 23), dev=st.booleans(), count=st.sampled_from([1, 1, 12]))
+    def add_pods(self, kind: str, number: int, dev: bool, count: int) -> None:
+        for _ in range(count):
+            self.count += 1
+            pod = a_pod(kind, f"p{self.count}", f"n{number}", namespace="dev" if dev else "default")
+            self.world.cache.add_pod(pod)
+            self.placed[pod.uid] = pod
+
+    @rule(number=st.integers(0, 25), node=_nodes)
+    def set_node(self, number: int, node: Any) -> None:
+        self.world.cache.set_node(a_node(f"n{number}", *node))
+
+    @rule(number=st.integers(0, 25))
+    def remove_node(self, number: int) -> None:
+        if self.world.cache.table.row_of(f"n{number}") is not None:
+            self.world.cache.remove_node(f"n{number}")
+
+    @rule(env=st.sampled_from(["test", "live"]))
+    def set_namespace(self, env: str) -> None:
+        self.world.cache.set_namespace(from_builtins({"metadata": {"name": "dev", "labels": {"env": env}}}, Namespace))
+
+    @rule(there=st.booleans())
+    def set_service(self, there: bool) -> None:
+        services = self.world.objects.setdefault("services", {})
+        if there:
+            services["default/db"] = {"metadata": {"name": "db"}, "spec": {"selector": {"app": "db"}}}
+        else:
+            services.pop("default/db", None)
+
+    @rule(kinds=st.lists(_kinds, max_size=4))
+    def look_around(self, kinds: list[str]) -> None:
+        for kind in kinds:
+            self.look_at(kind)
+
+
+class ForgetfulOverlayMachine(OverlayMachine):
+    """The same with logs that keep next to nothing, so that overlays fall behind them."""
+
+    keep = 6
+
+
+_machine = settings(max_examples=25, stateful_step_count=25, suppress_health_check=list(HealthCheck))
+TestOverlays = OverlayMachine.TestCase
+TestOverlays.settings = _machine
+TestForgetfulLogs = ForgetfulOverlayMachine.TestCase
+TestForgetfulLogs.settings = _machine
+
+
+# -- only what changed is asked about ----------------------------------------------------------------------
+
+
+@contextmanager
+def asked_rows(world: World) -> Iterator[list[int]]:
+    """The rows that the topology plugins are asked about, in a list that fills up."""
+    rows: list[int] = []
+    framework = world.frameworks["default-scheduler"]
+    with _spied([e for e in (*framework.filters, *framework.scores) if e.name in TOPOLOGY], rows):
+        yield rows
+
+
+TOPOLOGY = ("PodTopologySpread", "InterPodAffinity")
+
+
+@contextmanager
+def _spied(entries: list[Any], rows: list[int]) -> Iterator[None]:
+    for entry in entries:
+        one, many = entry.one, entry.many
+
+        def spy_one(state: Any, pod: Any, nodes: Any, node: Any, one: Any = one) -> int:
+            rows.append(node.row)
+            return int(one(state, pod, nodes, node))
+
+        def spy_many(state: Any, pod: Any, nodes: Any, asked: Any, many: Any = many) -> Any:
+            rows.extend(asked.tolist())
+            return many(state, pod, nodes, asked)
+
+        entry.one, entry.many = spy_one, spy_many
+    try:
+        yield
+    finally:
+        for entry in entries:
+            del entry.one, entry.many
+
+
+def world_of_zones(zones: int, each: int) -> World:
+    world = new_world()
+    for number in range(zones * each):
+        world.cache.set_node(a_node(f"n{number}", {ZONE: f"z{number % zones}", "rack": f"r{number}"}, "64"))
+    return world
+
+
+def place(world: World, kind: str, count: int, start: int = 0) -> list[str]:
+    """Schedule pods of a kind; the nodes they went to."""
+    found = []
+    for number in range(start, start + count):
+        pod = a_pod(kind, f"{kind}-{number}")
+        node = world.searches["default-scheduler"].find(pod).node.name
+        world.cache.assume_pod(pod.with_pod(pod.pod.on_node(node)))
+        found.append(node)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["hard-host", "alone", "plain"])
+def test_for_a_topology_of_single_nodes_only_the_node_that_took_a_pod_is_asked_about(kind: str) -> None:
+    world = world_of_zones(3, 40)
+    *_, last = place(world, kind, 10)
+    with asked_rows(world) as rows:
+        place(world, kind, 1, start=10)
+    assert set(rows) <= {world.cache.table.row_of(last)}
+
+
+def test_for_a_topology_of_zones_only_the_zone_that_took_a_pod_is_asked_about() -> None:
+    world = world_of_zones(12, 10)
+    *_, last = place(world, "soft-both", 6)
+    with asked_rows(world) as rows:
+        place(world, "soft-both", 1, start=6)
+    zone = world.cache.table.get(last)
+    assert zone is not None
+    of_zone = {info.row for info in world.cache.table.all_infos() if info.labels[ZONE] == zone.labels[ZONE]}
+    assert set(rows) == of_zone
+
+
+def test_a_zone_whose_verdict_stays_is_not_asked_about_again() -> None:
+    world = world_of_zones(3, 40)
+    place(world, "near-zone", 5)
+    filters = [e for e in world.frameworks["default-scheduler"].filters if e.name in TOPOLOGY]
+    rows: list[int] = []
+    with _spied(filters, rows):
+        (last,) = place(world, "near-zone", 1, start=5)
+        (now,) = place(world, "near-zone", 1, start=6)
+    assert len(set(rows)) <= 2
+    assert {last, now} >= {world.cache.table.info(row).name for row in rows[-1:]}
+
+
+def test_pods_of_another_kind_touch_only_the_rows_they_land_on() -> None:
+    world = world_of_zones(3, 40)
+    place(world, "hard-host", 5)
+    *_, last = place(world, "alone", 3)
+    others = place(world, "plain", 4)
+    with asked_rows(world) as rows:
+        place(world, "alone", 1, start=3)
+    assert set(rows) <= {world.cache.table.row_of(name) for name in (*others, last)}
+
+
+def test_the_first_pod_of_a_relation_makes_no_overlay() -> None:
+    world = world_of_zones(3, 4)
+    place(world, "hard-zone", 1)
+    assert overlay_of(world, a_pod("hard-zone", "x")) is None
+    place(world, "hard-zone", 2, start=1)
+    assert overlay_of(world, a_pod("hard-zone", "x")) is not None
+
+
+def test_a_node_that_becomes_feasible_later_is_found() -> None:
+    world = world_of_zones(2, 2)
+    full = a_node("late", {ZONE: "z9"}, cpu="100m")
+    world.cache.set_node(full)
+    place(world, "soft-both", 5)
+    overlay = overlay_of(world, a_pod("soft-both", "x"))
+    assert overlay is not None
+    slots = len(overlay.rows)
+    world.cache.set_node(a_node("late", {ZONE: "z9"}, cpu="64"))
+    place(world, "soft-both", 1, start=5)
+    world.cache.set_node(a_node("late", {ZONE: "z9"}, cpu="65"))
+    assert look(world, a_pod("soft-both", "y")) is not None
+    assert len(overlay.rows) == slots + 1
+
+
+def test_a_topology_that_shrinks_by_a_label_alone_weighs_less() -> None:
+    world = new_world()
+    for number in range(4):
+        world.cache.set_node(a_node(f"n{number}", {}, "64"))
+    for number, node in enumerate(["n0", "n0", "n1"]):
+        world.cache.add_pod(a_pod("soft-host", f"there-{number}", node))
+    for number in range(3):
+        assert look(world, a_pod("soft-host", f"before-{number}")) is not None
+    for host in ("-", "n3"):
+        world.cache.set_node(a_node("n3", {HOST: host}, "64"))
+        assert look(world, a_pod("soft-host", f"after-{host}")) is not None
+
+
+def test_a_greatest_score_that_leaves_makes_all_totals_anew() -> None:
+    world = new_world()
+    for number in range(6):
+        labels = {
+            ZONE: f"z{number % 2}",
+            **({"rack": "r1"} if number < 2 else {}),
+            **({"disk": "ssd"} if not number else {}),
+        }
+        world.cache.set_node(a_node(f"n{number}", labels, "64"))
+    place(world, "ssd-and-soft", 3)
+    for labels in ({ZONE: "z0"}, {ZONE: "z0", "disk": "ssd", "rack": "r1"}, {ZONE: "z0", "disk": "ssd"}):
+        world.cache.set_node(a_node("n0", labels, "64"))
+        assert look(world, a_pod("ssd-and-soft", f"after-{len(labels)}")) is not None
+
+
+def test_an_evicted_lane_does_not_leave_a_stale_overlay() -> None:
+    world = world_of_zones(2, 3)
+    place(world, "soft-both", 4)
+    search = world.searches["default-scheduler"]
+    search._lanes.clear()
+    world.cache.remove_node("n0")
+    assert look(world, a_pod("soft-both", "y")) is not None
+    assert look(world, a_pod("soft-both", "z")) is not None
+
+
+def test_the_number_of_overlays_is_bounded() -> None:
+    world = world_of_zones(2, 4)
+    with patch("kubesched.scheduler.search._OVERLAY_BUDGET", 1):
+        for kind in ("default", "hard-zone", "soft-both", "soft-rack", "hard-and-soft", "near-zone", "likes-zone"):
+            place(world, kind, 3)
+    assert len(world.searches["default-scheduler"]._overlays) == 4
+
+
+# -- plugins of one's own ----------------------------------------------------------------------------------
+
+
+class Crowding(Plugin):
+    """Prefers the zone with the fewest pods; knows nothing of the term index."""
+
+    name = "Crowding"
+    broken = False
+
+    def _counts(self, nodes: Any) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for info in nodes.all_infos():
+            zone = info.labels.get(ZONE, "")
+            found[zone] = found.get(zone, 0) + len(info.pods)
+        return found
+
+    def relation(self, pod: PodInfo) -> str:
+        return ""
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Any) -> None:
+        state.write("crowding", self._counts(self.handle.snapshot.table))
+
+    def catch_up_scores(self, state: CycleState, pod: PodInfo, nodes: Any, same: bool) -> Any:
+        if self.broken:
+            raise RuntimeError("lost count")
+        before, now = state.read("crowding"), self._counts(nodes)
+        state.write("crowding", now)
+        zones = {zone for zone in now if now[zone] != before.get(zone)}
+        return np.array([info.row for info in nodes.all_infos() if info.labels.get(ZONE, "") in zones], np.intp)
+
+    def score_rows(self, state: CycleState, pod: PodInfo, nodes: Any, rows: Any) -> Any:
+        counts = state.read("crowding")
+        zones = [nodes.info(row).labels.get(ZONE) for row in rows.tolist()]
+        return np.array([NOT_SCORED if zone is None else counts[zone] for zone in zones], np.int64)
+
+    def normalize_score(self, state: CycleState, pod: PodInfo, nodes: Any, scores: Any) -> Any:
+        known = scores[scores != NOT_SCORED]
+        low, high = (int(known.min()), int(known.max())) if len(known) else (0, 0)
+        final = self.normalize_within(scores, low, high)
+        final[scores == NOT_SCORED] = 0
+        return final
+
+    def normalize_within(self, scores: Any, low: int, high: int) -> Any:
+        return np.full(len(scores), 50) if low == high else (high - scores) * 100 // (high - low)
+
+
+def crowding_world() -> World:
+    registry = in_tree_registry()
+    registry.register(Crowding)
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Crowding", "weight": 5}]}}}],
+    }
+    world = new_world(registry, config)
+    for number in range(12):
+        labels = {ZONE: f"z{number % 3}"} if number < 11 else {}
+        world.cache.set_node(a_node(f"n{number}", labels, "64"))
+    return world
+
+
+def test_a_plugin_of_ones_own_may_have_its_answers_remembered() -> None:
+    world = crowding_world()
+    for number in range(12):
+        kind = KIND_NAMES[number % 2]
+        decision = look(world, a_pod(kind, f"p{number}"))
+        assert decision is not None
+        world.cache.assume_pod(a_pod(kind, f"p{number}", decision.node.name))
+    assert overlay_of(world, a_pod("plain", "x")) is not None
+
+
+def test_a_plugin_that_fails_to_catch_up_fails_the_attempt_and_the_overlay_is_dropped() -> None:
+    world = crowding_world()
+    place(world, "plain", 3)
+    plugin = world.frameworks["default-scheduler"].plugins["Crowding"]
+    plugin.broken = True
+    with pytest.raises(PluginFailedError, match='running PreScore plugin "Crowding": lost count'):
+        place(world, "plain", 1, start=3)
+    assert overlay_of(world, a_pod("plain", "x")) is None
+    plugin.broken = False
+    assert look(world, a_pod("plain", "y")) is not None
+    assert look(world, a_pod("plain", "z")) is not None
