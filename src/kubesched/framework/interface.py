@@ -240,7 +240,10 @@ class Contract:
         raise AssertionError("documentation only")
 
     def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
-        """``normalize_score`` for some of the rows, given the least and greatest raw score of all feasible ones."""
+        """``normalize_score``, one score at a time: given the least and greatest raw score of all feasible rows.
+
+        Each score's answer depends on nothing else, so it may be asked about scores that no row has.
+        """
         raise AssertionError("documentation only")
 
     # -- scheduling cycle ------------------------------------------------------------------------------

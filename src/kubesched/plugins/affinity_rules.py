@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
 from kubesched.cache.columns import IntArray, LabelColumn
 from kubesched.cache.domain_counts import Counter, DomainCounts
 from kubesched.cache.term_index import PodSet, TermIndex
@@ -68,12 +66,10 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Domains of a topology whose sums may have changed: their ``codes``, and all sums before and now."""
+    """Domains of a topology whose sums changed: (code, sum before, sum now) of each."""
 
     column: LabelColumn
-    codes: set[int]
-    before: IntArray
-    now: IntArray
+    domains: list[tuple[int, int, int]]
 
 
 class DomainSums:
@@ -81,7 +77,7 @@ class DomainSums:
 
     Attributes:
         by_key: topology key to the label's column and int64[codes + 1], the last one (0) for "no such label". The
-            arrays are never changed in place.
+            arrays are changed in :meth:`catch_up` only.
     """
 
     __slots__ = ("_sources", "by_key", "total")
@@ -120,19 +116,18 @@ class DomainSums:
                 source.position = source.domains.position
                 total += source.domains.total
             if codes:
-                column, before = self.by_key[key]
-                now = _summed(sources, before, codes)
-                self.by_key[key] = (column, now)
-                found.append(Moved(column, codes, before, now))
+                found.append(self._sum_up(key, sources, list(codes)))
         self.total = total
         return found
 
-
-def _summed(sources: list[_Source], before: IntArray, codes: set[int]) -> IntArray:
-    """``before`` with the sums of these domains made anew."""
-    if len(sources) == 1 and sources[0].weight == 1:
-        return sources[0].domains.counts
-    now = before.copy()
-    at = np.fromiter(codes, np.intp, len(codes))
-    now[at] = sum(source.domains.counts[at] * source.weight for source in sources)
-    return now
+    def _sum_up(self, key: str, sources: list[_Source], codes: list[int]) -> Moved:
+        """Take these domains' sums anew."""
+        column, sums = self.by_key[key]
+        before = sums[codes].tolist()
+        if len(sources) == 1 and sources[0].weight == 1:
+            sums = sources[0].domains.counts  # the index's own array, which it never changes in place
+            self.by_key[key] = (column, sums)
+        else:
+            sums[codes] = sum(source.domains.counts[codes] * source.weight for source in sources)
+        now = sums[codes].tolist()
+        return Moved(column, [each for each in zip(codes, before, now, strict=True) if each[1] != each[2]])

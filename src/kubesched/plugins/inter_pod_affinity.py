@@ -86,8 +86,7 @@ class _FilterState:
             if moved is None:
                 return None
             for topology in moved:
-                before, now = topology.before, topology.now
-                flipped = [code for code in topology.codes if (before[code] > 0) != (now[code] > 0)]
+                flipped = [code for code, before, now in topology.domains if (before > 0) != (now > 0)]
                 touched += [topology.column.rows_of(code) for code in flipped]
         self.affinity_total = self.affinity.total
         if (self.affinity_total == 0) != nobody or (self.existing.total == 0) != unopposed:
@@ -322,8 +321,7 @@ class InterPodAffinity(Plugin):
             return None
         touched = []
         for topology in moved:
-            before, now = topology.before, topology.now
-            touched += [topology.column.rows_of(code) for code in topology.codes if before[code] != now[code]]
+            touched += [topology.column.rows_of(code) for code, _, _ in topology.domains]
         return joined(touched)
 
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:

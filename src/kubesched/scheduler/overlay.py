@@ -43,6 +43,8 @@ __all__ = ["Overlay"]
 
 #: Slots: few of them, many of them (perhaps repeated), or None for all.
 _Slots = list[int] | IntpArray | None
+#: Up to this many different raw scores are normalised one each, and looked up by slot.
+_TABLE: Final = 1024
 #: Beyond this part of all slots (one in …) it is quicker to look at all of them.
 _WHOLE: Final = 4
 
@@ -50,13 +52,14 @@ _WHOLE: Final = 4
 class _Track:
     """A score plugin within an overlay: raw scores by slot, and their bounds among the slots that are scored."""
 
-    __slots__ = ("_at_high", "_at_low", "_has_holes", "_level", "entry", "high", "low", "raw")
+    __slots__ = ("_at_high", "_at_low", "_has_holes", "_table", "entry", "high", "low", "raw")
 
     def __init__(self, entry: ScoreEntry, raw: IntArray) -> None:
         """``raw``: int64[slots], NOT_SCORED where the row is infeasible or takes no part."""
         self.entry = entry
         self.low = self.high = 0
-        self._level: int | None = None
+        #: Normalised, checked and weighted: every score from low to high, once somebody asks.
+        self._table: IntArray | None = None
         self.replace(raw)
 
     def replace(self, raw: IntArray) -> None:
@@ -67,11 +70,7 @@ class _Track:
     @property
     def level(self) -> int | None:
         """What every score ends as when they are all the same; None when they are not."""
-        if self.low != self.high or self._has_holes:
-            return None
-        if self._level is None:
-            self._level = int(self.final(np.array([self.low]))[0])
-        return self._level
+        return None if self.low != self.high or self._has_holes else int(self.final(np.array([self.low]))[0])
 
     def measure(self) -> bool:
         """Find the bounds; True when they moved."""
@@ -80,7 +79,7 @@ class _Track:
         #: Slots at the bounds, counted when somebody first leaves one.
         self._at_low = self._at_high = -1
         self._has_holes = False
-        self._level = None
+        self._table = None
         if len(raw):
             self.low, self.high = int(raw.min()), int(raw.max())
             if self.low == NOT_SCORED:
@@ -120,10 +119,19 @@ class _Track:
         Raises:
             PluginFailedError: when the plugin fails.
         """
-        entry = self.entry
         holes = raw == NOT_SCORED if self._has_holes else None
         if holes is not None:
             raw = np.where(holes, self.low, raw)
+        if self.high - self.low < _TABLE:
+            if self._table is None:
+                self._table = self._normalized(np.arange(self.low, self.high + 1))
+            scores: IntArray = self._table.take(raw - self.low)
+        else:
+            scores = self._normalized(raw)
+        return scores if holes is None else np.where(holes, 0, scores)
+
+    def _normalized(self, raw: IntArray) -> IntArray:
+        entry = self.entry
         try:
             scores: IntArray = entry.plugin.normalize_within(raw, self.low, self.high)
         except Exception as error:
@@ -132,8 +140,6 @@ class _Track:
         low, high = int(scores.min(initial=0)), int(scores.max(initial=0))
         if low < 0 or high > MAX_NODE_SCORE:
             raise score_out_of_range(entry, low if low < 0 else high)
-        if holes is not None:
-            scores = np.where(holes, 0, scores)
         return scores if entry.weight == 1 else scores * entry.weight
 
 
