@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from kubesched.cluster.events import EVENT_TTL, EVENTS
+import pytest
+
+from kubesched.cluster.events import EVENT_TTL, EVENTS, NEW_EVENTS
 from kubesched.cluster.store import Store
 
 
@@ -46,3 +48,24 @@ def test_an_event_deleted_by_hand_is_no_trouble_later() -> None:
     clock.seconds += 2 * EVENT_TTL
     store.create(EVENTS, "default", _event("second"))
     assert [item.name for item in store.list(EVENTS).items] == ["second"]
+
+
+def test_what_a_write_through_the_new_group_returns_is_the_event_as_that_group_shows_it() -> None:
+    store = Store(_Clock(), random=Random(0))
+    given = {
+        "metadata": {"name": "e", "labels": {"a": "b"}},
+        "regarding": {"kind": "Pod", "name": "p"},
+        "note": "hello",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+    }
+    item = store.create(NEW_EVENTS, "default", given)
+    assert (item.kind, item.key, item.labels, item.owners) == (NEW_EVENTS, "default/e", {"a": "b"}, ())
+    data = item.data()
+    assert (data["apiVersion"], data["note"], data["regarding"]["name"]) == ("events.k8s.io/v1", "hello", "p")
+    assert data["metadata"]["uid"] == item.uid
+    assert data["metadata"]["resourceVersion"] == str(item.resource_version)
+    assert item.raw == store.get(NEW_EVENTS, "default", "e").raw
+    core = store.get(EVENTS, "default", "e")
+    assert (core.data()["message"], core.uid, core.resource_version) == ("hello", item.uid, item.resource_version)
+    with pytest.raises(AttributeError):
+        item.nothing  # type: ignore[attr-defined]  # noqa: B018

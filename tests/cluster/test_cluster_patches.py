@@ -198,3 +198,32 @@ BAD_JSON: list[tuple[Any, int, str]] = [
 def test_a_bad_json_patch_is_refused(operations: Any, code: int, text: str) -> None:
     with refused(code, match=text):
         apply_json_patch({"list": [1, 2]}, operations)
+
+
+NAMES = st.sampled_from(["a", "b", "c", 1, True, 1.0, ["x"]])
+
+
+def _item(name: Any, value: int, directive: str) -> dict[str, Any]:
+    return {"name": name, "value": value, **({"$patch": directive} if directive else {})}
+
+
+ITEMS = st.builds(_item, NAMES, st.integers(0, 9), st.just(""))
+CHANGES = st.builds(_item, NAMES, st.integers(0, 9), st.sampled_from(["", "", "delete", "merge"]))
+
+
+@given(st.lists(ITEMS, max_size=5), st.lists(CHANGES, max_size=6))
+def test_items_merge_by_key_one_after_the_other(items: list[dict[str, Any]], changes: list[dict[str, Any]]) -> None:
+    """Against the plain rule: the first item with the key is changed, else one is added; all with it are deleted."""
+    wanted = [dict(item) for item in items]
+    for change in changes:
+        same = [item for item in wanted if item["name"] == change["name"]]
+        plain = {"name": change["name"], "value": change["value"]}
+        if change.get("$patch") == "delete":
+            wanted = [item for item in wanted if item["name"] != change["name"]]
+        elif same:
+            same[0].update(plain)
+        else:
+            wanted.append(plain)
+    patch = {"spec": {"containers": changes}}
+    found = apply_strategic_patch({"spec": {"containers": [dict(item) for item in items]}}, patch)
+    assert found["spec"]["containers"] == wanted

@@ -8,7 +8,17 @@ import msgspec
 import pytest
 
 from builders import a_node, a_pod, a_port, info
-from kubesched.api.types import Affinity, LabelSelector, LabelSelectorRequirement, PodAffinity, PodAffinityTerm
+from kubesched.api.types import (
+    Affinity,
+    ContainerStatus,
+    LabelSelector,
+    LabelSelectorRequirement,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodStatus,
+    ResourceRequirements,
+)
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from kubesched.framework.nodeinfo import NodeInfo, PortTable
 from kubesched.framework.nominating import NominatingInfo, NominatingMode
@@ -234,3 +244,18 @@ def test_derived_totals_are_reused_only_where_they_cannot_differ() -> None:
     assert later.labels == {"a": "b"}
     assert PodInfo.derive(a_pod(cpu="2"), first).requests.milli_cpu == 2000
     assert PodInfo.derive(a_pod(cpu="1"), None).requests.milli_cpu == 1000
+
+
+def test_a_status_counts_only_when_it_says_what_was_given() -> None:
+    first = info(cpu="1")
+    silent = ContainerStatus(name="c")
+    resized = ContainerStatus(name="c", resources=ResourceRequirements(requests={"cpu": "3"}))
+
+    def running(*found: ContainerStatus) -> Pod:
+        return msgspec.structs.replace(a_pod(cpu="1"), status=PodStatus(phase="Running", container_statuses=found))
+
+    assert PodInfo.derive(running(silent), first).requests is first.requests
+    after = PodInfo.derive(running(resized), first)
+    assert after.requests.milli_cpu == 3000
+    assert after.fit_requests.milli_cpu == 1000
+    assert PodInfo.derive(running(silent), after).requests.milli_cpu == 1000

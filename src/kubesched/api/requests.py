@@ -26,6 +26,7 @@ __all__ = [
     "PODS",
     "Resources",
     "container_requests_with_defaults",
+    "has_actual_resources",
     "is_extended_resource",
     "is_scalar_resource",
     "nonzero_requests",
@@ -209,7 +210,7 @@ def _sum_requests(
     defaults = defaults or {}
     statuses: dict[str, ContainerStatus] = {}
     infeasible = False
-    if status_aware and (status.container_statuses or status.init_container_statuses):
+    if status_aware and has_actual_resources(pod):
         statuses = {item.name: item for item in (*status.container_statuses, *status.init_container_statuses)}
         infeasible = _resize_infeasible(pod)
 
@@ -256,6 +257,17 @@ def _pod_level_amounts(pod: Pod, *, status_aware: bool) -> Amounts:
     return {name: merged.get(name, _ZERO) for name in names}
 
 
+def has_actual_resources(pod: Pod) -> bool:
+    """Whether the status says what the pod or a container has been given: only then does it count beside the spec.
+
+    A running pod has container statuses in any case; kubelets that cannot resize leave resources out of them.
+    """
+    status = pod.status
+    if status.resources is not None:
+        return True
+    return any(item.resources is not None for item in (*status.container_statuses, *status.init_container_statuses))
+
+
 def _is_plain(pod: Pod) -> bool:
     """One container and nothing that complicates the sum: what most pods are."""
     spec = pod.spec
@@ -264,7 +276,7 @@ def _is_plain(pod: Pod) -> bool:
         and not spec.init_containers
         and not spec.overhead
         and spec.resources is None
-        and not pod.status.container_statuses
+        and not has_actual_resources(pod)
     )
 
 
@@ -312,7 +324,7 @@ def nonzero_requests(pod: Pod, total: Resources) -> tuple[int, int]:
         }
     else:
         # With an infeasible resize the status counts alone, and may lack what the spec has.
-        from_status = bool(pod.status.container_statuses or pod.status.init_container_statuses)
+        from_status = has_actual_resources(pod)
         defaults = {
             name: amount
             for name, amount in ((CPU, _DEFAULT_CPU), (MEMORY, _DEFAULT_MEMORY))

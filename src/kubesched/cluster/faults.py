@@ -184,6 +184,11 @@ class Faults:
 
     # -- for the client --------------------------------------------------------------------------------
 
+    @property
+    def strikes_calls(self) -> bool:
+        """Whether there is any rule about calls."""
+        return bool(self._calls)
+
     async def strike(self, when: When, verb: Verb, kind: Kind | None, name: str) -> None:
         """Delay or fail a call as the rules say; the first failing rule wins."""
         for rule in list(self._calls):
@@ -206,7 +211,11 @@ class Faults:
             await asyncio.sleep(stall)
         rules = [rule for rule in self._events if rule.kind in (None, kind)]
         if not rules:
-            seen.update((event.item.key, event.item) for event in batch)
+            for type_, item in batch:
+                if type_ == "DELETED":
+                    seen.pop(item.key, None)  # or a long life would be remembered whole
+                else:
+                    seen[item.key] = item
             return list(batch)
         result: list[WatchEvent] = []
         for event in batch:

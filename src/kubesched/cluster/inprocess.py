@@ -33,11 +33,11 @@ class InProcessClient:
         self._bookmark_seconds = bookmark_seconds
 
     async def _before(self, verb: Verb, kind: Kind, name: str = "") -> None:
-        if self._faults is not None:
+        if self._faults is not None and self._faults.strikes_calls:
             await self._faults.strike("before", verb, kind, name)
 
     async def _after(self, verb: Verb, kind: Kind, name: str = "") -> None:
-        if self._faults is not None:
+        if self._faults is not None and self._faults.strikes_calls:
             await self._faults.strike("after", verb, kind, name)
 
     async def list(

@@ -76,37 +76,35 @@ def apply_strategic_patch(target: dict[str, Any], patch: Any, path: tuple[str, .
 
 
 def _merge_object(target: dict[str, Any], patch: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
-    directive = patch.get("$patch")
-    if directive == "replace":
-        return {key: _clean(value) for key, value in patch.items() if key != "$patch" and value is not None}
-    if directive == "delete":
-        return {}
-    if directive not in (None, "merge"):
-        raise ApiError.bad_request(
-            f"{_at(path)}unrecognized $patch directive {directive!r}; use merge, replace or delete"
-        )
-    retain = patch.get("$retainKeys")
-    if retain is not None:
-        if not isinstance(retain, list):
-            raise ApiError.bad_request(f"{_at(path)}$retainKeys must be a list of names")
-        for key in [key for key in target if key not in retain]:
-            del target[key]
+    if "$patch" in patch:
+        directive = patch["$patch"]
+        if directive == "replace":
+            return {key: _clean(value) for key, value in patch.items() if key != "$patch" and value is not None}
+        if directive == "delete":
+            return {}
+        if directive not in (None, "merge"):
+            raise ApiError.bad_request(
+                f"{_at(path)}unrecognized $patch directive {directive!r}; use merge, replace or delete"
+            )
+    if "$retainKeys" in patch:
+        _retain(target, patch["$retainKeys"], path)
     orders: dict[str, list[Any]] = {}
     for key, value in patch.items():
-        if key.startswith("$"):
+        if key[:1] == "$":
             if key.startswith(_ORDER):
                 orders[key[len(_ORDER) :]] = _directive_list(key, value, path)
             elif key.startswith(_DELETE):
                 _delete_scalars(target, key[len(_DELETE) :], _directive_list(key, value, path))
             elif key not in ("$patch", "$retainKeys"):
                 raise ApiError.bad_request(f"{_at(path)}unknown directive {key}")
-            continue
-        if value is None:
+        elif isinstance(value, str):  # what most members are
+            target[key] = value
+        elif value is None:
             target.pop(key, None)
         elif isinstance(value, dict):
             current = target.get(key)
             merged = _merge_object(current if isinstance(current, dict) else {}, value, (*path, key))
-            if value.get("$patch") == "delete":
+            if "$patch" in value and value["$patch"] == "delete":
                 target.pop(key, None)
             else:
                 target[key] = merged
@@ -118,6 +116,15 @@ def _merge_object(target: dict[str, Any], patch: dict[str, Any], path: tuple[str
         if isinstance(target.get(key), list):
             target[key] = _ordered(target[key], order, merge_key((*path, key)))
     return target
+
+
+def _retain(target: dict[str, Any], retain: Any, path: tuple[str, ...]) -> None:
+    if retain is None:
+        return
+    if not isinstance(retain, list):
+        raise ApiError.bad_request(f"{_at(path)}$retainKeys must be a list of names")
+    for key in [key for key in target if key not in retain]:
+        del target[key]
 
 
 def _directive_list(key: str, value: Any, path: tuple[str, ...]) -> list[Any]:
@@ -139,24 +146,43 @@ def _merge_list(found: Any, patch: list[Any], path: tuple[str, ...]) -> list[Any
         return [_clean(item) for item in patch]
     if key == "":
         return current + [item for item in patch if item not in current]
-    if any(isinstance(item, dict) and item.get("$patch") == "replace" and key not in item for item in patch):
-        current = []
+    for item in patch:
+        if isinstance(item, dict) and "$patch" in item and item["$patch"] == "replace" and key not in item:
+            current = []
+    places = _places(current, key)
     for item in patch:
         if not isinstance(item, dict):
             raise ApiError.bad_request(f"{_at(path)}items must be objects with {key}")
         if key not in item:
             if item.get("$patch") == "replace":
-                continue
+                continue  # emptied the list, above
             raise ApiError.bad_request(f"{_at(path)}map: {item} does not contain declared merge key: {key}")
-        index = next((i for i, old in enumerate(current) if isinstance(old, dict) and old.get(key) == item[key]), -1)
-        if item.get("$patch") == "delete":
+        value = item[key]
+        if isinstance(value, str):
+            index = places.get(value, -1)
+        else:
+            index = next((i for i, old in enumerate(current) if isinstance(old, dict) and old.get(key) == value), -1)
+        if "$patch" in item and item["$patch"] == "delete":
             if index >= 0:
-                current = [old for old in current if not (isinstance(old, dict) and old.get(key) == item[key])]
+                current = [old for old in current if not (isinstance(old, dict) and old.get(key) == value)]
+                places = _places(current, key)
         elif index >= 0:
             current[index] = _merge_object(current[index], item, path)
         else:
+            if isinstance(value, str):
+                places[value] = len(current)
             current.append(_merge_object({}, item, path))
     return current
+
+
+def _places(items: list[Any], key: str) -> dict[str, int]:
+    """Where the first item with each merge key is, for keys that are text (nearly all are)."""
+    places: dict[str, int] = {}
+    for index, item in enumerate(items):
+        value = item.get(key) if isinstance(item, dict) else None
+        if isinstance(value, str):
+            places.setdefault(value, index)
+    return places
 
 
 def _ordered(items: list[Any], order: list[Any], key: str | None) -> list[Any]:
@@ -188,7 +214,11 @@ def _hashable(value: Any) -> Any:
 def _clean(value: Any) -> Any:
     """New data from a patch, without directives and nulls."""
     if isinstance(value, dict):
-        return {key: _clean(item) for key, item in value.items() if item is not None and not key.startswith("$")}
+        return {
+            key: _clean(item) if isinstance(item, dict | list) else item
+            for key, item in value.items()
+            if item is not None and key[:1] != "$"
+        }
     if isinstance(value, list):
         return [_clean(item) for item in value]
     return value

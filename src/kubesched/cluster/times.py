@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
+from math import modf
 from typing import Final, Protocol
 
 __all__ = ["Clock", "micro_time", "parse_duration", "parse_time", "timestamp"]
@@ -22,18 +23,20 @@ class Clock(Protocol):
 
 
 @lru_cache(maxsize=256)
-def _whole_seconds(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def timestamp(seconds: float) -> str:
     """A ``Time``: UTC, whole seconds."""
-    return _whole_seconds(int(seconds))
+    return f"{_second(int(seconds))}Z"
 
 
 def micro_time(seconds: float) -> str:
     """A ``MicroTime``: UTC, six decimals (leases, events)."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    part, whole = modf(seconds)
+    carry, micros = divmod(round(part * 1e6), 1_000_000)
+    return f"{_second(int(whole) + carry)}.{micros:06d}Z"
 
 
 def parse_time(text: str) -> float:

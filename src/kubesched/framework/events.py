@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kubesched.api.quantity import QuantityError, parse_quantity
-from kubesched.api.requests import pod_request_amounts
+from kubesched.api.requests import has_actual_resources, pod_request_amounts
 
 if TYPE_CHECKING:
     from kubesched.api.types import Node, Pod
@@ -178,7 +178,7 @@ class ClusterEventWithHint:
 def _scaled_down(old: Pod, new: Pod) -> bool:
     if old.spec.containers == new.spec.containers and old.spec.init_containers == new.spec.init_containers:
         fixed = old.spec.overhead == new.spec.overhead and old.spec.resources == new.spec.resources
-        if fixed and not (old.status.container_statuses or new.status.container_statuses):
+        if fixed and not (has_actual_resources(old) or has_actual_resources(new)):
             return False
     after = pod_request_amounts(new)
     return any(

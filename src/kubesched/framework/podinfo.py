@@ -16,6 +16,7 @@ import msgspec
 from kubesched.api.requests import (
     Resources,
     container_requests_with_defaults,
+    has_actual_resources,
     nonzero_requests,
     pod_requests,
 )
@@ -229,13 +230,10 @@ class PodInfo:
             QuantityError: when a request is not a quantity.
         """
         if like is not None:
-            old, new, before, after = like.pod.spec, pod.spec, like.pod.status, pod.status
+            old, new = like.pod.spec, pod.spec
             if (
-                not before.container_statuses
-                and not after.container_statuses
-                and before.init_container_statuses == after.init_container_statuses
-                and before.resources == after.resources
-                and before.allocated_resources == after.allocated_resources
+                not has_actual_resources(like.pod)
+                and not has_actual_resources(pod)
                 and old.containers == new.containers
                 and old.init_containers == new.init_containers
                 and old.overhead == new.overhead
@@ -305,8 +303,7 @@ class PodInfo:
     @cached_property
     def fit_requests(self) -> Resources:
         """What an incoming pod is filtered by: the spec alone, resizes not counted."""
-        status = self.pod.status
-        if not status.container_statuses and not status.init_container_statuses and status.resources is None:
+        if not has_actual_resources(self.pod):
             return self.requests
         return pod_requests(self.pod, status_aware=False)
 

@@ -1,0 +1,268 @@
+"""``kubesched bench --http``: pods created over HTTP by one client while the cluster schedules and runs them.
+
+    kubesched up, a process of its own ◀── pods, so many requests at a time ── this process
+
+Every run has a fresh cluster: API server, scheduler, controllers, kubelets and events in one event loop, as a user of
+``kubesched up`` has them. Caller: :mod:`.bench_command`, which measures everything inside one process itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.api.kinds import PODS
+from kubesched.api.wire import ApiError, Transport
+from kubesched.client.http import HttpTransport
+from kubesched.simulate.perf.measure import Percentiles
+from kubesched.simulate.report import Line, columns
+
+from .console import ProgressBar, print_lines, progress_bar, write
+from .errors import CliError
+
+__all__ = ["HttpRun", "run"]
+
+NODES: Final = 5_000
+PODS_CREATED: Final = 6_000
+#: How often the pods are looked at when the last one has been created (seconds).
+_LOOK_SECONDS: Final = 0.05
+#: When nothing has changed for so long (seconds), what is still pending stays so.
+_PATIENCE_SECONDS: Final = 60.0
+_REQUESTS: Final = {"cpu": "10m", "memory": "50Mi"}
+_POD: Final = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"generateName": "pod-"},
+    "spec": {"containers": [{"name": "app", "image": "pause", "resources": {"requests": _REQUESTS}}]},
+}
+
+
+class HttpRun(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One run. Times are in seconds; ``cpu_us_per_pod`` is the cluster's, None where the system does not tell."""
+
+    #: From starting the process to its first answer.
+    startup_seconds: float
+    created: int
+    creations_per_second: float
+    #: Of one creation, request to answer.
+    latency_ms: Percentiles
+    #: How many pods were on a node when the last creation was answered.
+    bound_by_then: int
+    #: From the last creation's answer until all are on a node, and until all run.
+    bound_after_seconds: float
+    running_after_seconds: float
+    cpu_us_per_pod: float | None
+
+
+def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
+    """Measure and print. ``machine`` is what the figures come from."""
+    _refuse_others(options)
+    nodes, pods = options.nodes or NODES, options.pods or PODS_CREATED
+    runs = []
+    for number in range(1, options.runs + 1):
+        with progress_bar(f"run {number} of {options.runs}: pods created", quiet=options.quiet) as bar:
+            before = time.monotonic()
+            with _cluster(nodes, options.seed) as (url, process):
+                startup = time.monotonic() - before
+                runs.append(asyncio.run(_measure(url, process, pods, options.connections, startup, bar)))
+    if options.json:
+        write(_as_json(nodes, options.connections, machine, runs))
+    else:
+        print_lines(_as_table(nodes, options.connections, machine, runs))
+    return 0
+
+
+def _refuse_others(options: argparse.Namespace) -> None:
+    """This is one fixed workload: what chooses or changes another would be passed over in silence."""
+    others = {
+        "FILE": options.file,
+        "--shape": options.shape != "basic",
+        "--case": options.case,
+        "--workload": options.workload,
+        "--set": options.settings,
+        "--decisions": options.decisions,
+        "--profile-to": options.profile_to,
+    }
+    for name, given in others.items():
+        if given:
+            raise CliError(f"{name} does not go with --http, which creates plain pods and nothing else", code=2)
+
+
+@contextmanager
+def _cluster(nodes: int, seed: int) -> Iterator[tuple[str, int]]:
+    """A cluster in a process of its own: its URL and process number."""
+    with tempfile.TemporaryDirectory(prefix="kubesched-") as scratch, tempfile.TemporaryFile("w+") as errors:
+        command = [sys.executable, "-m", "kubesched.cli", "up", "--quiet", "--nodes", str(nodes), "--seed", str(seed)]
+        command += ["--kubeconfig-out", str(Path(scratch) / "kubeconfig")]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        assert process.stdout is not None
+        try:
+            url = process.stdout.readline().strip()
+            if not url:
+                process.wait()
+                errors.seek(0)
+                raise CliError(f"kubesched up did not start: {errors.read().strip()}")
+            yield url, process.pid
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            process.stdout.close()
+
+
+async def _measure(url: str, process: int, pods: int, connections: int, startup: float, bar: ProgressBar) -> HttpRun:
+    transport = HttpTransport(url)
+    try:
+        cpu = _cpu_seconds(process)
+        begun = time.perf_counter()
+        latencies = await _create(transport, pods, connections, bar)
+        done = time.perf_counter()
+        unbound = await _count(transport, "spec.nodeName=")
+        bound_after, running_after = await _settled(transport, done)
+        used = _cpu_seconds(process)
+    except (ApiError, OSError) as error:
+        raise CliError(f"the cluster did not answer as it should: {error}") from None
+    finally:
+        await transport.close()
+    return HttpRun(
+        startup_seconds=round(startup, 2),
+        created=pods,
+        creations_per_second=round(pods / (done - begun), 1),
+        latency_ms=Percentiles.of(latencies, 1e3),
+        bound_by_then=pods - unbound,
+        bound_after_seconds=round(bound_after, 2),
+        running_after_seconds=round(running_after, 2),
+        cpu_us_per_pod=round((used - cpu) / pods * 1e6, 1) if cpu is not None and used is not None else None,
+    )
+
+
+async def _create(transport: Transport, pods: int, connections: int, bar: ProgressBar) -> list[float]:
+    """Create the pods, so many requests under way at any time; the seconds that each took."""
+    latencies: list[float] = []
+    left = iter(range(pods))
+
+    async def requests() -> None:
+        for _ in left:  # shared: each takes the next one
+            sent = time.perf_counter()
+            await transport.create(PODS, "default", _POD)
+            latencies.append(time.perf_counter() - sent)
+            bar.update(len(latencies), pods)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(connections):
+            group.create_task(requests())
+    return latencies
+
+
+async def _settled(transport: Transport, since: float) -> tuple[float, float]:
+    """Wait until every pod runs: seconds until all were on a node, and until all ran."""
+    bound: float | None = None
+    fewest, changed = sys.maxsize, since
+    while True:
+        if bound is None and not await _count(transport, "spec.nodeName="):
+            bound = time.perf_counter() - since
+        pending = await _count(transport, "status.phase=Pending")
+        now = time.perf_counter()
+        if not pending:
+            return (bound if bound is not None else now - since), now - since
+        if pending < fewest:
+            fewest, changed = pending, now
+        elif now - changed > _PATIENCE_SECONDS:
+            raise CliError(f"{pending} pods stay pending: there is no room for them; give more --nodes")
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _count(transport: Transport, field_selector: str) -> int:
+    return len((await transport.list(PODS, field_selector=field_selector)).items)
+
+
+def _cpu_seconds(process: int) -> float | None:
+    """The CPU time that a process has used; None where there is no /proc."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# -- showing -----------------------------------------------------------------------------------------------
+
+#: Label, unit and decimals of each figure.
+_FIGURES: Final = {
+    "creationsPerSecond": ("pods created", "/s", 0),
+    "boundByThenPercent": ("bound by the last creation", "%", 0),
+    "boundAfterSeconds": ("all bound after it", "s", 2),
+    "runningAfterSeconds": ("all running after it", "s", 2),
+    "latencyP50Ms": ("one creation, p50", "ms", 1),
+    "latencyP99Ms": ("one creation, p99", "ms", 1),
+    "cpuUsPerPod": ("CPU of the cluster per pod", "µs", 0),
+    "startupSeconds": ("start-up", "s", 2),
+}
+_MORE_IS_BETTER: Final = ("creationsPerSecond", "boundByThenPercent")
+
+
+def _summary(runs: Sequence[HttpRun]) -> dict[str, dict[str, float]]:
+    """The worst, the median and the best of each figure."""
+    values: dict[str, list[float]] = {
+        "creationsPerSecond": [item.creations_per_second for item in runs],
+        "boundByThenPercent": [100.0 * item.bound_by_then / item.created for item in runs],
+        "boundAfterSeconds": [item.bound_after_seconds for item in runs],
+        "runningAfterSeconds": [item.running_after_seconds for item in runs],
+        "latencyP50Ms": [item.latency_ms.p50 for item in runs],
+        "latencyP99Ms": [item.latency_ms.p99 for item in runs],
+        "cpuUsPerPod": [item.cpu_us_per_pod for item in runs if item.cpu_us_per_pod is not None],
+        "startupSeconds": [item.startup_seconds for item in runs],
+    }
+    summary = {}
+    for name, each in values.items():
+        if each:
+            low, high = min(each), max(each)
+            worst, best = (low, high) if name in _MORE_IS_BETTER else (high, low)
+            summary[name] = {"worst": round(worst, 3), "median": round(median(each), 3), "best": round(best, 3)}
+    return summary
+
+
+def _as_json(nodes: int, connections: int, machine: Mapping[str, Any], runs: Sequence[HttpRun]) -> str:
+    data = {
+        "apiVersion": "kubesched.io/v1alpha1",
+        "kind": "HttpBenchmarkResult",
+        "nodes": nodes,
+        "connections": connections,
+        "machine": machine,
+        "summary": _summary(runs),
+        "runs": runs,
+    }
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
+
+
+def _as_table(nodes: int, connections: int, machine: Mapping[str, Any], runs: Sequence[HttpRun]) -> list[Line]:
+    many = f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
+    rows = []
+    for name, figures in _summary(runs).items():
+        label, unit, digits = _FIGURES[name]
+        rows.append((label, *(f"{figures[column]:,.{digits}f}" for column in ("worst", "median", "best")), unit))
+    table = columns(("", "WORST", "MEDIAN", "BEST", ""), rows, right=(1, 2, 3))
+    return [
+        Line(f"pods over HTTP: {nodes:,} nodes, {runs[0].created:,} pods, {many}", "title"),
+        Line(f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}", "dim"),
+        Line(f"one client, {connections} requests at a time; the cluster in one process of its own", "dim"),
+        Line(""),
+        Line(table[0], "dim"),
+        *(Line(text) for text in table[1:]),
+    ]
