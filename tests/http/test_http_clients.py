@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from http_full import full_cluster
 from http_thread import cluster
 from http_world import a_deployment, a_pod
+from kubectl_session import AGENT, BIG, BUDGET, DEPLOYMENT
 
 from kubesched.cluster.http import write_kubeconfig
 
 
 def _wait(condition: Any) -> None:
-    for _ in range(200):
+    for _ in range(600):
         if condition():
             return
         time.sleep(0.02)
@@ -61,6 +64,65 @@ def test_the_official_client(tmp_path: Path) -> None:
             review = kubernetes.client.V1SelfSubjectAccessReview(spec=kubernetes.client.V1SelfSubjectAccessReviewSpec())
             answer = kubernetes.client.AuthorizationV1Api(client).create_self_subject_access_review(review)
             assert answer.status.allowed is True
+
+
+def _stateful_set() -> dict[str, Any]:
+    manifest: dict[str, Any] = yaml.safe_load(DEPLOYMENT.replace("web", "db"))
+    del manifest["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claims = [{"metadata": {"name": "data"}, "spec": claim}]
+    return {**manifest, "kind": "StatefulSet", "spec": {**manifest["spec"], "volumeClaimTemplates": claims}}
+
+
+#: API class, its list method, and how many of it there are in the end (None: some).
+MODELLED: list[tuple[str, str, int | None]] = [
+    ("CoreV1Api", "list_node", 3),
+    ("CoreV1Api", "list_namespace", 4),
+    ("CoreV1Api", "list_pod_for_all_namespaces", 11),
+    ("CoreV1Api", "list_event_for_all_namespaces", None),
+    ("CoreV1Api", "list_persistent_volume_claim_for_all_namespaces", None),
+    ("EventsV1Api", "list_event_for_all_namespaces", None),
+    ("AppsV1Api", "list_deployment_for_all_namespaces", 1),
+    ("AppsV1Api", "list_replica_set_for_all_namespaces", 1),
+    ("AppsV1Api", "list_daemon_set_for_all_namespaces", 1),
+    ("AppsV1Api", "list_stateful_set_for_all_namespaces", 1),
+    ("AppsV1Api", "list_controller_revision_for_all_namespaces", 2),
+    ("BatchV1Api", "list_job_for_all_namespaces", 1),
+    ("PolicyV1Api", "list_pod_disruption_budget_for_all_namespaces", 1),
+    ("SchedulingV1Api", "list_priority_class", 2),
+    ("CoordinationV1Api", "list_lease_for_all_namespaces", 3),
+]
+
+
+def test_the_models_of_the_official_client_take_all_that_a_living_cluster_holds(tmp_path: Path) -> None:
+    """They refuse objects that lack a field which a real server always writes."""
+    kubernetes = pytest.importorskip("kubernetes", reason="the official client is not installed")
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "once"}]}
+    job = {"metadata": {"name": "once"}, "spec": {"template": {"spec": pod}}}
+    with full_cluster() as server:
+        path = write_kubeconfig(tmp_path / "config", server.server.url)
+        with kubernetes.config.new_client_from_config(str(path)) as client:
+            core, apps = kubernetes.client.CoreV1Api(client), kubernetes.client.AppsV1Api(client)
+
+            def read_all() -> list[str]:
+                """What does not hold what it should."""
+                wrong = []
+                for api, method, count in MODELLED:
+                    found = len(getattr(getattr(kubernetes.client, api)(client), method)().items)
+                    if found != count and (count is not None or not found):
+                        wrong.append(f"{method}: {found}, not {count}")
+                return wrong
+
+            kubernetes.client.PolicyV1Api(client).create_namespaced_pod_disruption_budget(
+                "default", yaml.safe_load(BUDGET)
+            )
+            apps.create_namespaced_deployment("default", yaml.safe_load(DEPLOYMENT))
+            apps.create_namespaced_daemon_set("default", yaml.safe_load(AGENT))
+            apps.create_namespaced_stateful_set("default", _stateful_set())
+            core.create_namespaced_pod("default", yaml.safe_load(BIG))
+            kubernetes.client.BatchV1Api(client).create_namespaced_job("default", job)
+            read_all()  # objects nobody has looked at yet have no status, or half of one
+            _wait(lambda: read_all() == [])
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

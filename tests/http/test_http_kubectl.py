@@ -1,71 +1,37 @@
-"""A session with kubectl, wherever it is installed. Its transcript is docs/kubectl-session.md.
+"""A session with kubectl, wherever it is installed, against a whole cluster. Its transcript is docs/kubectl-session.md.
 
-``KUBESCHED_WRITE_TRANSCRIPT=1`` writes the transcript anew. ``KUBECTL`` names another program to use.
+``KUBESCHED_WRITE_TRANSCRIPT=1`` writes the transcript anew. ``KUBECTL`` names another program to use: every release
+must pass, and the one the transcript was recorded with must say the same again.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from http_thread import cluster
+from http_full import FullCluster, full_cluster
+from kubectl_session import FILES, POD, SESSION, Step
 
 from kubesched.cluster.http import make_certificates, write_kubeconfig
 
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
 TRANSCRIPT = Path(__file__).parents[2] / "docs" / "kubectl-session.md"
+#: Commands whose lines come in an order that names and moments decide.
+_UNORDERED = ("get", "drain", "describe node")
 
-POD = """\
-apiVersion: v1
-kind: Pod
-metadata: {name: p, labels: {app: one}}
-spec:
-  containers:
-  - {name: main, image: pause, resources: {requests: {cpu: 100m, memory: 64Mi}}}
-"""
-DEPLOYMENT = """\
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers:
-      - {name: c, image: nginx, ports: [{containerPort: 80}]}
-"""
-WIDGETS = """\
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: widgets.example.com}
-spec:
-  group: example.com
-  scope: Namespaced
-  names: {plural: widgets, kind: Widget, shortNames: [wg]}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {scale: {specReplicasPath: .spec.count, statusReplicasPath: .status.count}}
-    additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec:
-            type: object
-            properties: {size: {type: integer, description: How big.}, count: {type: integer}}
-"""
-WIDGET = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 3, count: 1}\n"
+pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on the PATH")
 
 
 class _Now:
@@ -75,146 +41,182 @@ class _Now:
         return time.time()
 
 
-#: A heading, or a command, what its output must hold (a pattern), and its exit code; ``{}`` files are in the directory.
-Step = tuple[str, str] | tuple[str, str, int]
-SESSION: list[str | Step] = [
-    "Looking around",
-    ("get nodes", r"n0 +Ready"),
-    ("get nodes -o wide", r"INTERNAL-IP"),
-    ("api-resources", r"priorityclasses +pc +scheduling.k8s.io/v1 +false +PriorityClass"),
-    ("explain pod.spec.tolerations", r"effect\s+<string>"),
-    ("auth can-i create pods", r"^yes"),
-    ("version", r"v1\.36\.0"),
-    "A pod",
-    ("create -f pod.yaml", r"pod/p created"),
-    ("create -f pod.yaml", r"AlreadyExists", 1),
-    ("wait --for=condition=Ready pod/p --timeout=10s", r"condition met"),
-    ("get pods", r"p +1/1 +Running +0"),
-    ("get pods -o wide", r"NOMINATED NODE"),
-    ("get pod p -o yaml", r"nodeName: n0"),
-    ("get pods --field-selector spec.nodeName=n0 -l app=one", r"^p "),
-    ("get pods -l app=two", r"No resources found"),
-    ("get events", r"Normal +Scheduled +pod/p +Successfully assigned default/p to n0"),
-    ("describe pod p", r"(?s)Node: +n0/.*Requests:.*cpu: +100m.*Successfully assigned"),
-    ("label pod p tier=front", r"pod/p labeled"),
-    ("patch pod p -p {\"metadata\":{\"annotations\":{\"a\":\"b\"}}}", r"pod/p patched"),
-    ("logs p", r"hollow", 1),
-    "A deployment",
-    ("apply -f web.yaml", r"deployment.apps/web created"),
-    ("apply -f web.yaml", r"deployment.apps/web unchanged"),
-    ("scale deployment web --replicas=5", r"web scaled"),
-    ("rollout status deployment web --timeout=10s", r"successfully rolled out"),
-    ("get deployments", r"web +5/5"),
-    ("edit deployment web", r"web edited"),
-    ("get deployment web -o jsonpath={.spec.replicas}", r"^6$"),
-    ("apply --server-side -f web.yaml", r"conflict", 1),
-    ("apply --server-side --force-conflicts -f web.yaml", r"serverside-applied"),
-    ("apply --server-side --field-manager=other -f other.yaml", r"(?i)conflict.*kubectl", 1),
-    ("delete deployment web", r'deployment.apps "web" deleted'),
-    "Nodes",
-    ("taint node n1 dedicated=gpu:NoSchedule", r"node/n1 tainted"),
-    ("describe node n1", r"(?s)Taints: +dedicated=gpu:NoSchedule.*Allocatable:.*cpu: +4"),
-    ("taint node n1 dedicated:NoSchedule-", r"node/n1 untainted"),
-    ("cordon n1", r"node/n1 cordoned"),
-    ("get nodes", r"n1 +Ready,SchedulingDisabled"),
-    ("uncordon n1", r"node/n1 uncordoned"),
-    ("drain n0 --force", r"(?s)evicting pod default/p.*n0 (drained|evicted)"),
-    ("get pods", r"No resources found"),
-    "Mistakes",
-    ("create -f wrong.yaml", r'unknown field "(spec\.)?contaners"', 1),
-    ("get frogs", r"the server doesn't have a resource type", 1),
-    ("get pod frog", r'pods "frog" not found', 1),
-    "Custom resources",
-    ("apply -f crd.yaml", r"created"),
-    ("wait --for=condition=established crd/widgets.example.com", r"condition met"),
-    ("apply -f widget.yaml", r"widget.example.com/w created"),
-    ("get wg", r"(?s)NAME +SIZE.*w +3"),
-    ("scale widgets/w --replicas=4", r"scaled"),
-    ("explain widgets.spec", r"size\s+<integer>"),
-    ("delete crd widgets.example.com", r"deleted"),
-    "Namespaces",
-    ("create namespace team", r"namespace/team created"),
-    ("run x --image=pause -n team", r"pod/x created"),
-    ("get pods -A", r"team +x "),
-    ("delete namespace team --timeout=10s", r'namespace "team" deleted'),
-]  # fmt: skip
+@dataclass
+class Terminal:
+    """Where kubectl is typed."""
+
+    cluster: FullCluster
+    directory: Path
+    environment: dict[str, str]
+
+    def start(self, command: str) -> subprocess.Popen[str]:
+        assert KUBECTL is not None
+        return subprocess.Popen(
+            [KUBECTL, *shlex.split(command)],
+            cwd=self.directory,
+            env=self.environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+
+    def run(self, command: str) -> tuple[str, int]:
+        process = self.start(command)
+        output, _ = process.communicate(timeout=180)
+        return output, process.returncode
 
 
-@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on the PATH")
-def test_a_session(tmp_path: Path) -> None:
-    files = {
-        "pod.yaml": POD,
-        "web.yaml": DEPLOYMENT,
-        "other.yaml": DEPLOYMENT.replace("replicas: 2", "replicas: 9"),
-        "wrong.yaml": POD.replace("containers", "contaners"),
-        "crd.yaml": WIDGETS,
-        "widget.yaml": WIDGET,
-    }
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
+@contextmanager
+def _terminal(directory: Path) -> Iterator[Terminal]:
+    """A cluster with a token and TLS when certificates can be made: kubectl sends tokens over TLS only."""
     token, ca = None, None
     options: dict[str, Any] = {}
     if importlib.util.find_spec("cryptography") is not None:
-        # kubectl sends a token over TLS only.
-        made = make_certificates(tmp_path / "tls", _Now())
+        made = make_certificates(directory / "tls", _Now())
         token, ca, options = "secret", made.ca, {"token": "secret", "tls_cert": made.cert, "tls_key": made.key}
-    with cluster(**options) as server:
-        config = write_kubeconfig(tmp_path / "config", server.url, token=token, ca=ca)
+    for name, text in FILES.items():
+        (directory / name).write_text(text)
+    with full_cluster(**options) as cluster:
+        config = write_kubeconfig(directory / "config", cluster.server.url, token=token, ca=ca)
         environment = {
             **os.environ,
             "KUBECONFIG": str(config),
-            "HOME": str(tmp_path),
-            "EDITOR": "sed -i s/replicas:.5/replicas:\\ 6/",
+            "HOME": str(directory),
+            "KUBE_EDITOR": "sed -i s/replicas:.5/replicas:\\ 6/",
         }
-        pages: list[str] = []
+        yield Terminal(cluster, directory, environment)
+
+
+def _eventually(condition: Callable[[], bool], what: str) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError(what)
+
+
+def _take(step: Step, terminal: Terminal) -> str:
+    """Do one step; its output when it is right."""
+    server = terminal.cluster.server
+    if step.meanwhile:
+        open_before = server.open_watches
+        process = terminal.start(step.command)
+        _eventually(lambda: server.open_watches > open_before, f"kubectl {step.command} does not watch")
+        _, code = terminal.run(step.meanwhile)
+        assert code == 0, step.meanwhile
+        output, _ = process.communicate(timeout=180)
+        code = process.returncode
+    else:
+        for _ in range(600):
+            output, code = terminal.run(step.command)
+            if not step.until or re.search(step.expect, output, re.MULTILINE):
+                break
+            time.sleep(0.1)
+    assert re.search(step.expect, output, re.MULTILINE), f"kubectl {step.command}\n{output}"
+    assert (code != 0) is step.fails, f"kubectl {step.command}\n{output}"
+    return output
+
+
+def test_a_session(tmp_path: Path) -> None:
+    blocks: list[tuple[str, str]] = []
+    pages: list[str] = []
+    with _terminal(tmp_path) as terminal:
         for step in SESSION:
             if isinstance(step, str):
                 pages.append(f"\n## {step}\n")
                 continue
-            command, pattern, code = (*step, 0)[:3]
-            output, found = _kubectl(command, tmp_path, environment)
-            assert re.search(pattern, output, re.MULTILINE), f"kubectl {command}\n{output}"
-            assert (found != 0) is (code != 0), f"kubectl {command}\n{output}"
-            pages.append(f"```console\n$ kubectl {command}\n{output.rstrip()}\n```\n")
+            output = _settled(_take(step, terminal), terminal.cluster.server.url)
+            typed = f"kubectl {step.command}"
+            if step.meanwhile:
+                typed += f"   # and, while it waits: kubectl {step.meanwhile}"
+            blocks.append((typed, output))
+            pages.append(f"```console\n$ {typed}\n{output.rstrip()}\n```\n")
+    release = _release()
     if os.environ.get("KUBESCHED_WRITE_TRANSCRIPT"):
-        _write(pages, server.url, files)
+        _write(pages, release)
+    recorded = TRANSCRIPT.read_text()
+    with_files = "".join(f"\n`{name}`:\n\n```yaml\n{body}```\n" for name, body in FILES.items())
+    assert recorded.endswith(with_files), "the files have changed: write the transcript anew"
+    known = re.findall(r"```console\n\$ (.*)\n((?:.*\n)*?)```\n", recorded)
+    assert [typed for typed, _ in known] == [typed for typed, _ in blocks], "write the transcript anew"
+    if f"kubectl {release}" in recorded:
+        for (typed, output), (_, said) in zip(blocks, known, strict=True):
+            assert _bare(typed, output) == _bare(typed, said), typed
 
 
-def _kubectl(command: str, directory: Path, environment: dict[str, str]) -> tuple[str, int]:
+_LETTERS = "[bcdfghjklmnpqrstvwxz2456789]"
+#: What differs from run to run, and what stands there instead.
+_CHANGING = (
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", "01234567-89ab-4cde-8f01-23456789abcd"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "2026-01-02T03:04:05Z"),
+    (r"\w{3}, \d\d \w{3} 20\d\d \d\d:\d\d:\d\d \+0000", "Fri, 02 Jan 2026 03:04:05 +0000"),
+    (r'(?<=resourceVersion: ")\d+(?=")', "1000"),
+    (rf"\b(?<=web-)({_LETTERS}{{8,10}})-{_LETTERS}{{5}}\b", r"\1-xxxxx"),
+    (rf"\b(agent|once)-{_LETTERS}{{5}}\b", r"\1-xxxxx"),
+    (r"\b10\.\d+\.\d+\.\d+\b", "10.0.0.1"),
+    # An age as kubectl writes it; 500m is half a CPU.
+    (r"(?<!\S)(?<!for )(?:\d{1,3}s|\d{1,2}m(?:\d{1,2}s)?|\d{1,2}h(?:\d{1,2}m)?)(?= |$)", "5s"),
+)
+
+
+def _settled(text: str, url: str) -> str:
+    """An output without what differs from run to run, columns where they were."""
+    text = text.replace(url, "https://127.0.0.1:6443")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    text = re.sub(r"(?m)^(WARNING: version difference.*|Kustomize Version.*|Client Version.*)\n", "", text)
+    text = re.sub(r"(?m)^(Waiting for .*\n)(?:Waiting for .*\n)+", r"\1", text)
+    lines = text.splitlines()
+    for pattern, new in _CHANGING:
+        lines = [re.sub(pattern, lambda found, new=new: _as_wide(found, new), line) for line in lines]  # type: ignore[misc]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _as_wide(found: re.Match[str], new: str) -> str:
+    """The new text, filled up where a column follows."""
+    text = found.expand(new)
+    return text.ljust(len(found[0])) if found.string[found.end() : found.end() + 1] == " " else text
+
+
+def _bare(typed: str, output: str) -> list[str]:
+    """The lines that count: columns are as wide as their widest cell, and some orders are nobody's promise."""
+    command = typed.removeprefix("kubectl ")
+    if command.startswith("drain"):
+        output = re.sub(r"Warning: |, |; |[\[\]]", "\n", output)  # its errors and warnings come in any order, too
+    if "while it waits" not in command:
+        output = re.sub(r"(?m)^Waiting for .*\n", "", output)  # what is done already need not be waited for
+    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
+    return sorted(lines) if command.startswith(_UNORDERED) else lines
+
+
+def _release() -> str:
+    """Major and minor version of the client, such as ``1.32``."""
     assert KUBECTL is not None
-    done = subprocess.run(
-        [KUBECTL, *command.split(" ")],
-        cwd=directory,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=30,
-        check=False,
+    done = subprocess.run([KUBECTL, "version", "--client", "-o", "json"], capture_output=True, text=True, check=True)
+    version = json.loads(done.stdout)["clientVersion"]["gitVersion"]
+    found = re.match(r"v(\d+\.\d+)", version)
+    assert found is not None, version
+    return found[1]
+
+
+def _write(pages: list[str], release: str) -> None:
+    shown = "".join(f"\n`{name}`:\n\n```yaml\n{body}```\n" for name, body in FILES.items())
+    head = (
+        "# A session with kubectl\n\n"
+        f"Recorded with kubectl {release} by `tests/http/test_http_kubectl.py`, which runs it wherever kubectl is "
+        "installed and compares: scheduler,\ncontrollers and three hollow nodes in one process, as `kubesched up` "
+        "starts them. Times, identifiers, random ends of names and repeated\nprogress lines are evened out. To write "
+        "this page anew: `KUBESCHED_WRITE_TRANSCRIPT=1 pytest tests/http/test_http_kubectl.py`.\n"
     )
-    return done.stdout, done.returncode
+    TRANSCRIPT.write_text(f"{head}{''.join(pages)}\n## The files\n{shown}")
 
 
-@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on the PATH")
 def test_a_watch_in_a_terminal(tmp_path: Path) -> None:
-    assert KUBECTL is not None
-    with cluster() as server:
-        config = write_kubeconfig(tmp_path / "config", server.url)
-        environment = {**os.environ, "KUBECONFIG": str(config), "HOME": str(tmp_path)}
-        (tmp_path / "pod.yaml").write_text(POD)
-        watch = subprocess.Popen(
-            [KUBECTL, "get", "pods", "-w"],
-            env=environment,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+    with _terminal(tmp_path) as terminal:
+        watch = terminal.start("get pods -w")
+        server = terminal.cluster.server
         try:
-            for _ in range(200):
-                if server.open_watches:
-                    break
-                time.sleep(0.02)
-            _kubectl("create -f pod.yaml", tmp_path, environment)
+            _eventually(lambda: server.open_watches > 0, "no watch")
+            terminal.run("create -f pod.yaml")
             assert watch.stdout is not None
             lines = []
             for line in watch.stdout:
@@ -224,21 +226,7 @@ def test_a_watch_in_a_terminal(tmp_path: Path) -> None:
         finally:
             watch.terminate()
             watch.communicate(timeout=10)
+    assert POD.count("name: p,") == 1
     assert lines[0].split() == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
     assert lines[1].split()[:3] == ["p", "0/1", "Pending"]
     assert len([line for line in lines if line.startswith("NAME")]) == 1
-
-
-def _write(pages: list[str], url: str, files: dict[str, str]) -> None:
-    """The transcript, without what differs from run to run."""
-    text = "".join(pages).replace(url, "https://127.0.0.1:6443")
-    text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", "01234567-89ab-4cde-8f01-23456789abcd", text)  # fmt: skip
-    text = re.sub(r"(?m)^(WARNING: version difference.*|Kustomize Version.*)\n", "", text)
-    shown = "".join(f"\n`{name}`:\n\n```yaml\n{body}```\n" for name, body in files.items())
-    head = (
-        "# A session with kubectl\n\n"
-        "Written by `tests/http/test_http_kubectl.py`, which runs it wherever kubectl is installed: an embedded cluster of "
-        "two nodes,\nhollow kubelets, and stand-ins: a scheduler that takes the first node, a controller that calls every "
-        "deployment done without\nmaking pods.\n"
-    )
-    TRANSCRIPT.write_text(f"{head}{text}\n## The files\n{shown}")

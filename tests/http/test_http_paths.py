@@ -158,6 +158,49 @@ def test_openapi_v2_in_json_and_protobuf() -> None:
     run(main())
 
 
+MARKED = [
+    ("core.v1.PodSpec", "containers", "merge", "name"),
+    ("core.v1.PodSpec", "volumes", "merge,retainKeys", "name"),
+    ("core.v1.PodSpec", "tolerations", None, None),
+    ("core.v1.Container", "ports", "merge", "containerPort"),
+    ("core.v1.Container", "args", None, None),
+    ("core.v1.ServiceSpec", "ports", "merge", "port"),
+    ("core.v1.PodStatus", "conditions", "merge", "type"),
+    ("apps.v1.DeploymentSpec", "strategy", "retainKeys", None),
+    ("apps.v1.DeploymentSpec", "template", None, None),
+]
+
+
+@pytest.mark.parametrize(("type_", "field", "strategy", "key"), MARKED)
+def test_openapi_says_how_lists_merge(type_: str, field: str, strategy: str | None, key: str | None) -> None:
+    """Older kubectl makes its patches from this: unmarked lists would be sent, and replaced, as a whole."""
+
+    async def main() -> None:
+        async with served() as api:
+            definitions = (await api.get("/openapi/v2")).data["definitions"]
+            found = definitions[f"io.k8s.api.{type_}"]["properties"][field]
+            assert found.get("x-kubernetes-patch-strategy") == strategy
+            assert found.get("x-kubernetes-patch-merge-key") == key
+
+    run(main())
+
+
+def test_a_free_form_kind_forbids_nothing_to_clients_that_validate_themselves() -> None:
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+    async def main() -> None:
+        async with served() as api:
+            definition = a_definition(schema={"openAPIV3Schema": free})
+            assert (await api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)).status == 201
+            old = (await api.get("/openapi/v2")).data["definitions"]
+            assert "properties" not in old["com.example.v1.Widget"]
+            assert "properties" in old["com.example.v1beta1.Widget"]
+            new = (await api.get("/openapi/v3/apis/example.com/v1")).data["components"]["schemas"]
+            assert set(new["com.example.v1.Widget"]["properties"]) == {"apiVersion", "kind", "metadata"}
+
+    run(main())
+
+
 def _references(data: Any) -> list[str]:
     if isinstance(data, dict):
         found = [data["$ref"]] if isinstance(data.get("$ref"), str) else []

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from http_world import PARTIAL, PARTIAL_LIST, PODS, TABLE, Api, a_deployment, a_node, a_pod, run, served
 
+from kubesched.api.kinds import NODES
 from kubesched.cluster.http.columns import COLUMNS
 from kubesched.cluster.http.durations import human_duration
 
@@ -71,6 +72,81 @@ def test_an_old_token_and_an_old_exact_version_are_gone() -> None:
             for query in ({"limit": 2, "continue": page["continue"]}, exact):
                 answer = await api("GET", PODS, **query)
                 assert (answer.status, answer.reason) == (410, "Expired")
+
+    run(main())
+
+
+def test_an_expired_list_may_go_on_in_the_present_with_the_token_of_the_refusal() -> None:
+    async def main() -> None:
+        async with served() as api:
+            await _five(api)
+            token = (await api.get(PODS, limit=2)).data["metadata"]["continue"]
+            await api.delete(f"{PODS}/p2")
+            await api.post(PODS, a_pod("p9"))
+            api.store.compact()
+            refusal = await api("GET", PODS, limit=2, **{"continue": token})
+            assert refusal.status == 410
+            assert "use the continue token in this response" in refusal.message
+            names: list[str] = []
+            token = refusal.data["metadata"]["continue"]
+            while token:
+                page = (await api("GET", PODS, limit=2, **{"continue": token})).data
+                names += [item["metadata"]["name"] for item in page["items"]]
+                assert page["metadata"]["resourceVersion"] == str(api.store.resource_version)
+                token = page["metadata"].get("continue")
+            assert names == ["p3", "p4", "p9"]
+
+    run(main())
+
+
+def test_five_thousand_nodes_in_pages_are_those_of_the_first_moment() -> None:
+    async def main() -> None:
+        async with served() as api:
+            for index in range(5000):
+                api.store.create(NODES, "", a_node(f"n{index:04}"))
+            names: list[str] = []
+            versions: set[str] = set()
+            left: list[int] = []
+            token = ""
+            while True:
+                query = {"continue": token} if token else {}
+                page = (await api("GET", "/api/v1/nodes", limit=500, **query)).data
+                names += [item["metadata"]["name"] for item in page["items"]]
+                versions.add(page["metadata"]["resourceVersion"])
+                left.append(page["metadata"].get("remainingItemCount", 0))
+                # What is still to come changes, goes and arrives between the pages.
+                at = len(names) + 100
+                if at < 5000:
+                    api.store.delete(NODES, "", f"n{at:04}")
+                    api.store.create(NODES, "", a_node(f"n{at + 1:04}x"))
+                    api.store.patch(NODES, "", f"n{at + 2:04}", {"metadata": {"labels": {"late": "yes"}}})
+                token = page["metadata"].get("continue", "")
+                if not token:
+                    break
+                assert not any("late" in item["metadata"]["labels"] for item in page["items"])
+            assert names == [f"n{index:04}" for index in range(5000)]
+            assert len(versions) == 1
+            assert left == list(range(4500, -1, -500))
+
+    run(main())
+
+
+NOT_SELECTABLE = [
+    ("pods", "/api/v1/pods", "field label not supported: spec.frog"),
+    ("nodes", "/api/v1/nodes", "field label not supported: spec.frog"),
+    ("jobs", "/apis/batch/v1/jobs", 'field label "spec.frog" not supported for batchv1.Job'),
+    ("config maps", "/api/v1/configmaps", '"spec.frog" is not a known field selector: only "metadata.name", "metadata.namespace"'),
+    ("leases", "/apis/coordination.k8s.io/v1/leases", '"spec.frog" is not a known field selector: only "metadata.name", "metadata.namespace"'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "text"), [case[1:] for case in NOT_SELECTABLE], ids=[c[0] for c in NOT_SELECTABLE])
+def test_fields_that_cannot_be_selected_are_refused_in_upstreams_words(path: str, text: str) -> None:
+    async def main() -> None:
+        async with served() as api:
+            for query in ({}, {"watch": "true"}):
+                answer = await api.get(path, fieldSelector="spec.frog=1", **query)
+                assert (answer.status, answer.message) == (400, text)
 
     run(main())
 

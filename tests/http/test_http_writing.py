@@ -273,6 +273,94 @@ def test_delete_a_collection_by_its_labels() -> None:
     run(main())
 
 
+COLLECTIONS: list[tuple[str, dict[str, Any] | None, dict[str, Any], int, list[str]]] = [
+    ("a dry run", {"kind": "DeleteOptions", "dryRun": ["All"]}, {}, 200, ["a", "b", "c"]),
+    ("by field", None, {"fieldSelector": "metadata.name!=b"}, 200, ["b"]),
+    ("an unknown policy, with nothing to delete", None, {"propagationPolicy": "Frog", "labelSelector": "l=z"}, 422, ["a", "b", "c"]),
+    ("a UID that none of them has", {"preconditions": {"uid": "x"}}, {}, 409, ["a", "b", "c"]),
+    ("the first of them", None, {"limit": 1}, 200, ["b", "c"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "status", "left"), [case[1:] for case in COLLECTIONS], ids=[case[0] for case in COLLECTIONS]
+)
+def test_the_options_of_a_deleted_collection(body: Any, query: dict[str, Any], status: int, left: list[str]) -> None:
+    async def main() -> None:
+        async with served() as api:
+            for name in "abc":
+                await api.post(PODS, a_pod(name))
+            assert (await api("DELETE", PODS, body, **query)).status == status
+            assert [item["metadata"]["name"] for item in (await api.get(PODS)).data["items"]] == left
+
+    run(main())
+
+
+def test_a_deleted_collection_orphans_or_takes_along_what_its_members_own() -> None:
+    async def main() -> None:
+        async with served() as api:
+            for policy, left in (("Background", []), ("Orphan", ["child"])):
+                owner = (await api.post(DEPLOYMENTS, a_deployment())).data
+                child = a_pod("child")
+                child["metadata"]["ownerReferences"] = [
+                    {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": owner["metadata"]["uid"]}
+                ]
+                await api.post(PODS, child)
+                assert (await api.delete(DEPLOYMENTS, propagationPolicy=policy)).status == 200
+                api.store.settle()
+                assert [item["metadata"]["name"] for item in (await api.get(PODS)).data["items"]] == left
+
+    run(main())
+
+
+def test_namespaces_are_deleted_one_by_one() -> None:
+    async def main() -> None:
+        async with served() as api:
+            answer = await api.delete("/api/v1/namespaces")
+            assert (answer.status, answer.reason) == (405, "MethodNotAllowed")
+            resources = {item["name"]: item for item in (await api.get("/api/v1")).data["resources"]}
+            assert "deletecollection" not in resources["namespaces"]["verbs"]
+            assert "deletecollection" in resources["pods"]["verbs"]
+
+    run(main())
+
+
+def test_a_pod_that_waits_can_be_replaced_by_its_own_manifest() -> None:
+    async def main() -> None:
+        async with served() as api:
+            first = (await api.post(PODS, a_pod())).data
+            answer = await api.put(f"{PODS}/p", a_pod(labels={"a": "b"}))
+            assert answer.status == 200, answer.message
+            assert answer.data["spec"] == first["spec"]
+
+    run(main())
+
+
+def test_ownership_can_be_moved_before_there_is_any() -> None:
+    """kubectl does it after each server-side apply, and after the dry run of one too."""
+
+    async def main() -> None:
+        async with served() as api:
+            live = (await api.post(PODS, a_pod())).data
+            assert "managedFields" not in live["metadata"]
+            entry = {
+                "manager": "kubectl",
+                "operation": "Apply",
+                "apiVersion": "v1",
+                "fieldsType": "FieldsV1",
+                "fieldsV1": {},
+            }
+            moved = [
+                {"op": "replace", "path": "/metadata/managedFields", "value": [entry]},
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
+            ]
+            answer = await api.patch(f"{PODS}/p", moved, type=JSON_PATCH, dryRun="All")
+            assert answer.status == 200, answer.message
+            assert (await api.get(f"{PODS}/p")).data == live
+
+    run(main())
+
+
 def test_statuses_are_written_through_their_subresource_only() -> None:
     async def main() -> None:
         async with served() as api:
@@ -392,6 +480,66 @@ def test_defaults_that_clients_look_at() -> None:
             spec = (await api.post("/api/v1/namespaces/default/services", service)).data["spec"]
             assert spec["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
             assert (spec["type"], spec["sessionAffinity"]) == ("ClusterIP", "None")
+
+    run(main())
+
+
+def test_workloads_get_the_strategies_and_selectors_that_kubectl_asks_for() -> None:
+    async def main() -> None:
+        async with served() as api:
+
+            async def spec(plural: str, kind: str, body: dict[str, Any], group: str = "apps") -> Any:
+                whole = {**body, "apiVersion": f"{group}/v1" if group else "v1", "kind": kind}
+                prefix = f"/apis/{group}/v1" if group else "/api/v1"
+                answer = await api.post(f"{prefix}/namespaces/default/{plural}", whole)
+                assert answer.status == 201, answer.message
+                return answer.data["spec"]
+
+            web = a_deployment()
+            deployment = await spec("deployments", "Deployment", web)
+            assert deployment["strategy"] == {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"},
+            }
+            ports = deployment["template"]["spec"]["containers"][0]["ports"]
+            assert ports == [{"containerPort": 80, "protocol": "TCP"}]
+            stateful = await spec("statefulsets", "StatefulSet", web)
+            assert stateful["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
+            daemons = await spec(
+                "daemonsets", "DaemonSet", {**web, "spec": {**web["spec"], "updateStrategy": {"type": "OnDelete"}}}
+            )
+            assert daemons["updateStrategy"] == {"type": "OnDelete"}
+            template = web["spec"]["template"]
+            controller = await spec(
+                "replicationcontrollers",
+                "ReplicationController",
+                {"metadata": {"name": "w"}, "spec": {"template": template}},
+                "",
+            )
+            assert (controller["replicas"], controller["selector"]) == (1, {"app": "web"})
+            pod = {"spec": {**template["spec"], "restartPolicy": "Never"}}
+            job = await spec("jobs", "Job", {"metadata": {"name": "j"}, "spec": {"template": pod}}, "batch")
+            uid = job["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"]
+            assert job["template"]["metadata"]["labels"] == {
+                "controller-uid": uid,
+                "batch.kubernetes.io/controller-uid": uid,
+                "job-name": "j",
+                "batch.kubernetes.io/job-name": "j",
+            }
+            cron = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": pod}}}
+            assert (await spec("cronjobs", "CronJob", {"metadata": {"name": "c"}, "spec": cron}, "batch"))[
+                "concurrencyPolicy"
+            ] == "Allow"
+
+    run(main())
+
+
+def test_what_a_kubelet_leaves_out_of_its_node_is_there_though_empty() -> None:
+    async def main() -> None:
+        async with served() as api:
+            status = {**a_node()["status"], "nodeInfo": {"kubeletVersion": "v1.36.0"}}
+            info = (await api.post("/api/v1/nodes", a_node(status=status))).data["status"]["nodeInfo"]
+            assert (info["kubeletVersion"], info["bootID"], info["osImage"]) == ("v1.36.0", "", "")
 
     run(main())
 

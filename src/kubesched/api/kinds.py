@@ -6,7 +6,7 @@ scheduler's informers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from . import types
@@ -29,6 +29,20 @@ class Kind:
     type: type[Any] | None = None
     #: Defined by a CustomResourceDefinition: stored as it comes, without defaults or checks of its own.
     custom: bool = False
+
+    # Kinds are compared and looked up with every request, and nearly always with themselves.
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Kind):
+            return NotImplemented
+        if self.plural != other.plural or self.group != other.group:
+            return False
+        return all(getattr(self, field.name) == getattr(other, field.name) for field in fields(self))
+
+    def __hash__(self) -> int:
+        return hash((self.group, self.plural))
 
     @property
     def api_version(self) -> str:

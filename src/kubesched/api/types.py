@@ -59,18 +59,17 @@ ResourceList = dict[str, str | int | float]
 Labels = dict[str, str]
 
 
-class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """Base of the API types: immutable, camelCase on the wire, defaults left out when encoding."""
+class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, gc=False):
+    """Base of the API types: immutable, camelCase on the wire, defaults left out when encoding.
 
-
-class Leaf(Struct, frozen=True, gc=False):
-    """Base of the API types that hold only scalars, tuples and plain dicts: not tracked by the garbage collector."""
+    They are trees of scalars, tuples and plain dicts, so the garbage collector need not look at them.
+    """
 
 
 # -- metadata ----------------------------------------------------------------------------------------------
 
 
-class OwnerReference(Leaf, frozen=True):
+class OwnerReference(Struct, frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -79,7 +78,7 @@ class OwnerReference(Leaf, frozen=True):
     block_owner_deletion: bool = False
 
 
-class ObjectMeta(Leaf, frozen=True):
+class ObjectMeta(Struct, frozen=True):
     name: str = ""
     generate_name: str = ""
     namespace: str = ""
@@ -98,38 +97,38 @@ class ObjectMeta(Leaf, frozen=True):
 # -- selectors ---------------------------------------------------------------------------------------------
 
 
-class LabelSelectorRequirement(Leaf, frozen=True):
+class LabelSelectorRequirement(Struct, frozen=True):
     key: str = ""
     operator: str = ""
     values: tuple[str, ...] = ()
 
 
-class LabelSelector(Leaf, frozen=True):
+class LabelSelector(Struct, frozen=True):
     match_labels: Labels = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
-class NodeSelectorRequirement(Leaf, frozen=True):
+class NodeSelectorRequirement(Struct, frozen=True):
     key: str = ""
     operator: str = ""
     values: tuple[str, ...] = ()
 
 
-class NodeSelectorTerm(Leaf, frozen=True):
+class NodeSelectorTerm(Struct, frozen=True):
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
-class NodeSelector(Leaf, frozen=True):
+class NodeSelector(Struct, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class PreferredSchedulingTerm(Leaf, frozen=True):
+class PreferredSchedulingTerm(Struct, frozen=True):
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(Leaf, frozen=True):
+class NodeAffinity(Struct, frozen=True):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] | None = None
 
@@ -142,7 +141,7 @@ class NodeAffinity(Leaf, frozen=True):
         return self.preferred_during_scheduling_ignored_during_execution
 
 
-class PodAffinityTerm(Leaf, frozen=True):
+class PodAffinityTerm(Struct, frozen=True):
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] = ()
     topology_key: str = ""
@@ -151,12 +150,12 @@ class PodAffinityTerm(Leaf, frozen=True):
     mismatch_label_keys: tuple[str, ...] = ()
 
 
-class WeightedPodAffinityTerm(Leaf, frozen=True):
+class WeightedPodAffinityTerm(Struct, frozen=True):
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
-class PodAffinity(Leaf, frozen=True):
+class PodAffinity(Struct, frozen=True):
     """Both ``podAffinity`` and ``podAntiAffinity``: their shape is the same."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
@@ -171,13 +170,13 @@ class PodAffinity(Leaf, frozen=True):
         return self.preferred_during_scheduling_ignored_during_execution
 
 
-class Affinity(Leaf, frozen=True):
+class Affinity(Struct, frozen=True):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TopologySpreadConstraint(Leaf, frozen=True):
+class TopologySpreadConstraint(Struct, frozen=True):
     max_skew: int = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
@@ -191,14 +190,14 @@ class TopologySpreadConstraint(Leaf, frozen=True):
 # -- taints and tolerations --------------------------------------------------------------------------------
 
 
-class Taint(Leaf, frozen=True):
+class Taint(Struct, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
     time_added: str | None = None
 
 
-class Toleration(Leaf, frozen=True):
+class Toleration(Struct, frozen=True):
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -209,12 +208,12 @@ class Toleration(Leaf, frozen=True):
 # -- pods --------------------------------------------------------------------------------------------------
 
 
-class ResourceRequirements(Leaf, frozen=True):
+class ResourceRequirements(Struct, frozen=True):
     requests: ResourceList = {}
     limits: ResourceList = {}
 
 
-class ContainerPort(Leaf, frozen=True):
+class ContainerPort(Struct, frozen=True):
     container_port: int = 0
     host_port: int = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
@@ -222,11 +221,11 @@ class ContainerPort(Leaf, frozen=True):
     name: str = ""
 
 
-class ContainerRestartRule(Leaf, frozen=True):
+class ContainerRestartRule(Struct, frozen=True):
     action: str = ""
 
 
-class Container(Leaf, frozen=True):
+class Container(Struct, frozen=True):
     name: str = ""
     image: str = ""
     resources: ResourceRequirements = ResourceRequirements()
@@ -235,7 +234,7 @@ class Container(Leaf, frozen=True):
     restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
 
 
-class Volume(Leaf, frozen=True):
+class Volume(Struct, frozen=True):
     """A pod volume; the sources that scheduling looks at are typed, the rest are kept as plain data."""
 
     name: str = ""
@@ -251,17 +250,17 @@ class Volume(Leaf, frozen=True):
     secret: dict[str, Any] | None = None
 
 
-class PodSchedulingGate(Leaf, frozen=True):
+class PodSchedulingGate(Struct, frozen=True):
     name: str = ""
 
 
-class PodResourceClaim(Leaf, frozen=True):
+class PodResourceClaim(Struct, frozen=True):
     name: str = ""
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
 
 
-class PodSchedulingGroup(Leaf, frozen=True):
+class PodSchedulingGroup(Struct, frozen=True):
     pod_group_name: str = ""
 
 
@@ -289,7 +288,7 @@ class PodSpec(Struct, frozen=True):
     termination_grace_period_seconds: int | None = None
 
 
-class PodCondition(Leaf, frozen=True):
+class PodCondition(Struct, frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -299,13 +298,13 @@ class PodCondition(Leaf, frozen=True):
     observed_generation: int = 0
 
 
-class ContainerStatus(Leaf, frozen=True):
+class ContainerStatus(Struct, frozen=True):
     name: str = ""
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList = {}
 
 
-class PodResourceClaimStatus(Leaf, frozen=True):
+class PodResourceClaimStatus(Struct, frozen=True):
     name: str = ""
     resource_claim_name: str | None = None
 
@@ -359,25 +358,25 @@ class Pod(Struct, frozen=True):
 # -- nodes -------------------------------------------------------------------------------------------------
 
 
-class NodeSpec(Leaf, frozen=True):
+class NodeSpec(Struct, frozen=True):
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
     pod_cidr: str = msgspec.field(default="", name="podCIDR")
     provider_id: str = msgspec.field(default="", name="providerID")
 
 
-class NodeCondition(Leaf, frozen=True):
+class NodeCondition(Struct, frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
 
 
-class ContainerImage(Leaf, frozen=True):
+class ContainerImage(Struct, frozen=True):
     names: tuple[str, ...] = ()
     size_bytes: int = 0
 
 
-class NodeStatus(Leaf, frozen=True):
+class NodeStatus(Struct, frozen=True):
     allocatable: ResourceList = {}
     conditions: tuple[NodeCondition, ...] = ()
     images: tuple[ContainerImage, ...] = ()
@@ -405,7 +404,7 @@ class Namespace(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class ObjectReference(Leaf, frozen=True):
+class ObjectReference(Struct, frozen=True):
     api_version: str = ""
     kind: str = ""
     namespace: str = ""

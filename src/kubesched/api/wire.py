@@ -22,15 +22,25 @@ class ApiError(Exception):
     """A request that the API server refused: a ``Status`` object of kind Failure.
 
     ``code`` is the HTTP status, ``reason`` upstream's word (``NotFound``, ``Conflict``, ``Invalid``,
-    ``Expired``, …); the text of the exception is the Status message.
+    ``Expired``, …); the text of the exception is the Status message. ``continue_token`` is where an
+    expired list may go on in the present, if the server says so.
     """
 
-    def __init__(self, code: int, reason: str, message: str, details: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        *,
+        continue_token: str = "",
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
         self.message = message
         self.details = dict(details or {})
+        self.continue_token = continue_token
 
     @classmethod
     def not_found(cls, kind: Kind, name: str) -> ApiError:
@@ -66,16 +76,16 @@ class ApiError(Exception):
         return cls(400, "BadRequest", message)
 
     @classmethod
-    def expired(cls, message: str) -> ApiError:
+    def expired(cls, message: str, *, continue_token: str = "") -> ApiError:
         """410: the resource version asked for is older than the history kept."""
-        return cls(410, "Expired", message)
+        return cls(410, "Expired", message, continue_token=continue_token)
 
     def to_status(self) -> dict[str, Any]:
         """The ``Status`` object as plain data."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.continue_token} if self.continue_token else {},
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,

@@ -280,7 +280,7 @@ class Informer(Background):
             return
         old = store.pop(key)
         store.forget(key, item.resource_version)
-        if old.metadata.uid != item.uid:
+        if _uid_of(old) != item.uid:
             # What went is a successor of that name that we never saw; of the one we knew the end was missed.
             final = DeletedFinalStateUnknown(key, old)
         self._tell_delete(self._handlers, key, final)
@@ -329,3 +329,8 @@ class Informer(Background):
     def _handler_failed(self, handler: ResourceEventHandler, key: str) -> None:
         self._handler_errors += 1
         logger.exception("handler %s failed on %s %s", type(handler).__name__, self.kind, key)
+
+
+def _uid_of(obj: Any) -> str:
+    """The UID of an object; kinds without a type of ours are plain data."""
+    return str(obj["metadata"].get("uid", "")) if isinstance(obj, dict) else str(obj.metadata.uid)

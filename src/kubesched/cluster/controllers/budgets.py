@@ -103,6 +103,14 @@ class Budgets(Controller):
         healthy = sum(_healthy(pod) and pod.name not in disrupted for pod in pods)
         expected, desired = self._expected(data.get("spec") or {}, pods)
         allowed = max(0, healthy - desired) if expected > 0 else 0
+        conditions = conditions_with(
+            status.get("conditions"),
+            "DisruptionAllowed",
+            "True" if allowed else "False",
+            "SufficientPods" if allowed else "InsufficientPods",
+            "",
+            self.context.now_text(),
+        )
         new_status: Data = {
             "observedGeneration": data["metadata"].get("generation", 0),
             "disruptedPods": disrupted or None,
@@ -110,14 +118,8 @@ class Budgets(Controller):
             "currentHealthy": healthy,
             "desiredHealthy": desired,
             "expectedPods": expected,
-            "conditions": conditions_with(
-                status.get("conditions"),
-                "DisruptionAllowed",
-                "True" if allowed else "False",
-                "SufficientPods" if allowed else "InsufficientPods",
-                "",
-                self.context.now_text(),
-            ),
+            # Conditions of this kind always carry a message, though it be empty: clients with models insist on it.
+            "conditions": [{"message": "", **condition} for condition in conditions],
         }
         if again is not None:
             self.queue.add_after(key, again)

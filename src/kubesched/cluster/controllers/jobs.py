@@ -2,7 +2,8 @@
 
 Pods carry the finalizer ``batch.kubernetes.io/job-tracking`` until they are counted, so that none is lost when
 it is deleted; ``status.uncountedTerminatedPods`` holds those being counted. Rules: upstream ``job_controller.go``.
-Left out: success and failure policies, per-index backoff, pod replacement policy. Counting is in :mod:`.job_status`.
+Left out: success and failure policies, per-index backoff, pod replacement policy. Counting is in :mod:`.job_status`,
+pods whose job is gone are in :mod:`.job_orphans`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .job_status import Count, completed_indexes, format_indexes
 from .kinds import JOBS
 from .pods import conditions_with, is_finished, is_ready, pod_body
 
-__all__ = ["COMPLETION_INDEX", "TRACKING", "Jobs"]
+__all__ = ["COMPLETION_INDEX", "TRACKING", "Jobs", "release_pod"]
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -32,6 +33,19 @@ def _finished_as(data: Data) -> str:
         if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
             return str(condition["type"])
     return ""
+
+
+async def release_pod(context: Context, pod: Item) -> None:
+    """Take the tracking finalizer off a pod; gone already is fine."""
+    finalizers = pod.typed.metadata.finalizers
+    if TRACKING not in finalizers:
+        return
+    left = [name for name in finalizers if name != TRACKING]
+    try:
+        await context.patch(pod, {"metadata": {"uid": pod.uid, "finalizers": left or None}})
+    except ApiError as error:
+        if error.code != 404:
+            raise
 
 
 class Jobs(WorkloadController):
@@ -83,7 +97,7 @@ class Jobs(WorkloadController):
         status["uncountedTerminatedPods"] = count.uncounted_status()
         item = await self.context.write_status(item, data, status)
         for pod in count.to_release:
-            await self._release_pod(pod)
+            await release_pod(self.context, pod)
         data = item.data()
         status = dict(data.get("status") or {})
         status.pop("uncountedTerminatedPods", None)
@@ -92,18 +106,7 @@ class Jobs(WorkloadController):
 
     async def _release(self, pods: list[Item]) -> None:
         for pod in pods:
-            await self._release_pod(pod)
-
-    async def _release_pod(self, pod: Item) -> None:
-        finalizers = pod.typed.metadata.finalizers
-        if TRACKING not in finalizers:
-            return
-        left = [name for name in finalizers if name != TRACKING]
-        try:
-            await self.context.patch(pod, {"metadata": {"uid": pod.uid, "finalizers": left or None}})
-        except ApiError as error:
-            if error.code != 404:
-                raise
+            await release_pod(self.context, pod)
 
     # -- judging ---------------------------------------------------------------------------------------
 
@@ -207,7 +210,7 @@ class Jobs(WorkloadController):
 
     async def _drop(self, pod: Item) -> None:
         """Stop a pod that is wanted no more; it counts neither as succeeded nor as failed."""
-        await self._release_pod(pod)
+        await release_pod(self.context, pod)
         await self.context.delete(pod)
 
     def _backoff(self, item: Item, count: Count) -> float:

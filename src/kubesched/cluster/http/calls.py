@@ -6,6 +6,7 @@ Made by :mod:`.server` from method and path; handed to the verb modules. Nothing
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -80,6 +81,7 @@ def wrong_method() -> ApiError:
     return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
+@lru_cache(maxsize=512)
 def parse_path(path: str) -> Target | None:
     """The target of a path below ``/api`` or ``/apis``; None for any other path.
 

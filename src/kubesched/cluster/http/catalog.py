@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...api.kinds import KINDS, Kind, kind_by_plural
+from ...api.kinds import KINDS, NAMESPACES, Kind, kind_by_plural
 from ..store import Store
 from .crds import Defined, defined_resources, establish, was_established
 
 __all__ = ["REVIEWS", "Catalog", "Resource", "Subresource"]
 
 _ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+#: Namespaces are deleted one by one.
+_SINGLE_VERBS: Final = tuple(verb for verb in _ALL_VERBS if verb != "deletecollection")
 _WRITE_VERBS: Final = ("get", "patch", "update")
 
 
@@ -70,7 +72,7 @@ class Resource:
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        return _ALL_VERBS
+        return _SINGLE_VERBS if self.kind == NAMESPACES else _ALL_VERBS
 
     def subresource(self, name: str) -> Subresource | None:
         return next((item for item in self.subresources if item.name == name), None)

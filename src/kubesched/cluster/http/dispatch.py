@@ -196,7 +196,7 @@ class Dispatcher:
             raise wrong_method()
         if method == "POST":
             return writing.create(self.store, call, await read())
-        if method == "DELETE":
+        if method == "DELETE" and "deletecollection" in resource.verbs:
             return writing.delete_collection(self.store, call, await read())
         raise wrong_method()
 

@@ -43,51 +43,58 @@ def check_fields(
     return found
 
 
-def unknown_fields(resource: Resource, data: Mapping[str, Any], *, patch: bool = False) -> Iterator[str]:
+def unknown_fields(resource: Resource, data: Mapping[str, Any], *, patch: bool = False) -> list[str]:
     """Dotted paths of fields the schema does not know."""
+    found: list[str] = []
     if resource.defined is not None:
         if resource.defined.schema:
             for key, value in data.items():
                 if key not in _HEAD:
-                    yield from _against_schema(resource.defined.schema, {key: value}, "")
-        return
+                    found += _against_schema(resource.defined.schema, {key: value}, "")
+        return found
     root = root_type(resource.kind.group, resource.kind.kind)
     if root is not None:
-        yield from _against_type(root, data, "", types(), patch)
+        _against_type(root, data, "", types(), patch, found)
+    return found
 
 
-def unknown_in_manifest(kind: Kind, data: Mapping[str, Any]) -> Iterator[str]:
+def unknown_in_manifest(kind: Kind, data: Mapping[str, Any]) -> list[str]:
     """Dotted paths of a manifest's fields that its kind does not have; nothing for kinds without a schema."""
     root = root_type(kind.group, kind.kind)
+    found: list[str] = []
     if root is not None:
-        yield from _against_type(root, data, "", types(), False)
+        _against_type(root, data, "", types(), False, found)
+    return found
 
 
 def _against_type(
-    type_: Type, data: Mapping[str, Any], path: str, known: Mapping[str, Type], patch: bool
-) -> Iterator[str]:
+    type_: Type, data: Mapping[str, Any], path: str, known: Mapping[str, Type], patch: bool, found: list[str]
+) -> None:
+    """Append the unknown fields below ``path``. Every body that is written comes through here."""
     fields = type_.fields
     for key, value in data.items():
         field = fields.get(key)
         if field is None:
             if not (patch and key.startswith("$")):
-                yield f"{path}{key}"
+                found.append(f"{path}{key}")
+            continue
+        if not value or not isinstance(value, dict | list):
             continue
         inner = known.get(field.type)
-        if inner is None or not value:
+        if inner is None:
             continue
-        if field.is_list:
+        if field.shape == "list":
             if isinstance(value, list):
                 for index, item in enumerate(value):
                     if isinstance(item, dict):
-                        yield from _against_type(inner, item, f"{path}{key}[{index}].", known, patch)
-        elif field.is_map:
-            if isinstance(value, dict):
+                        _against_type(inner, item, f"{path}{key}[{index}].", known, patch, found)
+        elif isinstance(value, dict):
+            if field.shape == "map":
                 for name, item in value.items():
                     if isinstance(item, dict):
-                        yield from _against_type(inner, item, f"{path}{key}.{name}.", known, patch)
-        elif isinstance(value, dict):
-            yield from _against_type(inner, value, f"{path}{key}.", known, patch)
+                        _against_type(inner, item, f"{path}{key}.{name}.", known, patch, found)
+            else:
+                _against_type(inner, value, f"{path}{key}.", known, patch, found)
 
 
 def _against_schema(schema: Any, data: Any, path: str) -> Iterator[str]:

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ..objects import encode
+from ..store import STRATEGIC_PATCH
 from .catalog import Catalog, Resource
 from .openapi_protobuf import encode_document
-from .schema import Field, Type, descriptions, root_type, types
+from .schema import Field, Type, descriptions, patch_markers, root_type, types
 
 __all__ = ["OpenApi"]
 
@@ -117,12 +118,11 @@ def _schemas(resources: Iterable[Resource], ref: str) -> dict[str, Any]:
     for resource in resources:
         kind = resource.kind
         gvk = {"group": kind.group, "version": resource.version, "kind": kind.kind}
-        if resource.defined is not None:
+        root = None if resource.defined is not None else root_type(kind.group, kind.kind)
+        if root is None:
             found[_custom_name(resource)] = _custom_schema(resource, gvk, ref)
             todo.append(known["ObjectMeta"])
-            continue
-        root = root_type(kind.group, kind.kind)
-        if root is not None:
+        else:
             todo.append(root)
             found[root.definition] = {**_schema(root, ref), "x-kubernetes-group-version-kind": [gvk]}
     seen: set[str] = set()
@@ -167,6 +167,7 @@ def _property(type_: Type, name: str, field: Field, ref: str, description: str) 
         value = {"allOf": [value]}
     if description:
         value["description"] = description
+    value |= patch_markers(type_, name)
     return value
 
 
@@ -175,11 +176,13 @@ def _custom_name(resource: Resource) -> str:
 
 
 def _custom_schema(resource: Resource, gvk: dict[str, str], ref: str) -> dict[str, Any]:
-    assert resource.defined is not None
-    schema: dict[str, Any] = dict(resource.defined.schema) or {
-        "type": "object",
-        "x-kubernetes-preserve-unknown-fields": True,
-    }
+    """The schema of a definition; free form where nobody has said what is in it."""
+    schema: dict[str, Any] = dict(resource.defined.schema) if resource.defined is not None else {}
+    if not schema:
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    if ref == _V2 and schema.get("x-kubernetes-preserve-unknown-fields"):
+        # Clients that validate by version 2 take a list of properties for all there are.
+        return {"type": "object", "x-kubernetes-group-version-kind": [gvk]}
     given = schema.get("properties")
     properties = dict(given) if isinstance(given, dict) else {}
     words = descriptions()
@@ -225,8 +228,9 @@ def _operation(resource: Resource, verb: str, gvk: Mapping[str, str], *, v3: boo
         "x-kubernetes-group-version-kind": dict(gvk),
     }
     if verb == "patch":
+        patches = _PATCHES if resource.defined is not None else (*_PATCHES, STRATEGIC_PATCH)
         if v3:
-            operation["requestBody"] = {"content": {name: {"schema": {"type": "object"}} for name in _PATCHES}}
+            operation["requestBody"] = {"content": {name: {"schema": {"type": "object"}} for name in patches}}
         else:
-            operation["consumes"] = list(_PATCHES)
+            operation["consumes"] = list(patches)
     return operation

@@ -10,7 +10,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-__all__ = ["Field", "Type", "descriptions", "root_type", "types"]
+from ..strategic import merge_key
+
+__all__ = ["Field", "Type", "descriptions", "patch_markers", "root_type", "types"]
+
+_STRATEGY: Final = "x-kubernetes-patch-strategy"
+#: Objects of which a patch names all members that stay: the members exclude each other.
+_RETAINED: Final = frozenset({("spec", "strategy")})
 
 _META: Final = frozenset(
     {"ObjectMeta", "ManagedFieldsEntry", "OwnerReference", "LabelSelector", "LabelSelectorRequirement", "Condition"}
@@ -94,6 +100,34 @@ def root_type(group: str, kind: str) -> Type | None:
     """The type of a kind's objects."""
     name = _tables().roots.get((group, kind))
     return types()[name] if name is not None else None
+
+
+@cache
+def _owners() -> dict[str, tuple[str, ...]]:
+    """By type: the names of the fields that hold it."""
+    found: dict[str, set[str]] = {}
+    for type_ in types().values():
+        for name, field_ in type_.fields.items():
+            found.setdefault(field_.type, set()).add(name)
+    return {name: tuple(sorted(owners)) for name, owners in found.items()}
+
+
+def patch_markers(type_: Type, name: str) -> dict[str, str]:
+    """How a strategic merge patch treats a field, as kubectl reads it from OpenAPI; empty for plain replacement.
+
+    It is what :mod:`..strategic` does, so that patches made by these markers come out as they were meant.
+    """
+    paths = [(owner, name) for owner in _owners().get(type_.name, ())]
+    if any(path in _RETAINED for path in paths):
+        return {_STRATEGY: "retainKeys"}
+    if not type_.fields[name].is_list:
+        return {}
+    key = next((key for path in paths if (key := merge_key(path)) is not None), None)
+    if key is None:
+        return {}
+    if not key:
+        return {_STRATEGY: "merge"}
+    return {_STRATEGY: "merge,retainKeys" if name == "volumes" else "merge", "x-kubernetes-patch-merge-key": key}
 
 
 @cache

@@ -28,6 +28,7 @@ from ...api.wire import ApiError
 from ..store import Store
 from .answers import refusal, wants_pretty
 from .bodies import MAX_BODY
+from .connection import Connections
 from .dispatch import Dispatcher
 from .negotiation import Accepted
 
@@ -105,7 +106,7 @@ class HttpServer:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             context.load_cert_chain(*self._tls)
-        server = web.Server(
+        server = Connections(
             self._handle,
             request_factory=_make_request,
             handler_cancellation=True,
@@ -195,6 +196,10 @@ class HttpServer:
             return await request.read()
         except web.HTTPRequestEntityTooLarge:
             raise _too_large() from None
+        except web.RequestPayloadError as error:
+            # Chunks or a compression that do not hold what they say.
+            what = str(error).rpartition("message:")[2].strip().split("\n", 1)[0] or "it ends too early"
+            raise ApiError.bad_request(f"the body of the request cannot be read: {what[:200]}") from None
         finally:
             self._free_bytes += reserved
 

@@ -220,6 +220,9 @@ def _patch_object(
 
     old = store.get(resource.kind, target.namespace, target.name)
     if not is_tracked(old):
+        if isinstance(change, list) and any(_is_about_owners(operation) for operation in change):
+            # kubectl moves ownership over after an apply, also after a dry run of one, when nothing is there yet.
+            change = [{"op": "add", "path": "/metadata/managedFields", "value": []}, *change]
         return answer_object(store, call, write(dry_run))
     trial = write(dry_run=True)
     if trial.raw == old.raw:
@@ -229,6 +232,10 @@ def _patch_object(
         resource.kind, target.namespace, target.name, data, subresource=target.subresource, dry_run=dry_run
     )
     return answer_object(store, call, item)
+
+
+def _is_about_owners(operation: Any) -> bool:
+    return isinstance(operation, dict) and str(operation.get("path", "")).startswith("/metadata/managedFields")
 
 
 def _patch_scale(store: Store, call: Call, patch_type: str, body: Body, *, dry_run: bool) -> web.Response:
@@ -312,6 +319,13 @@ class _DeleteOptions:
             causes = [{"reason": "FieldValueInvalid", "message": message, "field": "propagationPolicy"}]
             details = {"group": "meta.k8s.io", "kind": "DeleteOptions", "causes": causes}
             raise ApiError(422, "Invalid", f'DeleteOptions.meta.k8s.io "" is invalid: {message}', details)
+        if policy not in ("", "Background", "Foreground", "Orphan"):
+            supported = '"Background", "Foreground", "Orphan"'
+            message = f'Unsupported value: "{policy}": supported values: {supported}'
+            causes = [{"reason": "FieldValueNotSupported", "message": message, "field": "propagationPolicy"}]
+            details = {"group": "meta.k8s.io", "kind": "DeleteOptions", "causes": causes}
+            text = f'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: {message}'
+            raise ApiError(422, "Invalid", text, details)
         self.policy = policy or ("Orphan" if orphan else "")
         preconditions = _member(data, "preconditions")
         self.uid = _text(preconditions, "uid")
@@ -353,6 +367,8 @@ def delete_collection(store: Store, call: Call, raw: bytes) -> web.Response:
                 call.resource.kind,
                 item.namespace,
                 item.name,
+                uid=options.uid,
+                resource_version=options.version,
                 grace_period_seconds=options.grace,
                 propagation_policy=options.policy,
                 dry_run=options.dry_run,
