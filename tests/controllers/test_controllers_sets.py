@@ -22,7 +22,7 @@ from controllers_world import (
     workload,
 )
 
-from kubesched.api.kinds import NODES, PODS
+from kubesched.api.kinds import NAMESPACES, NODES, PODS
 from kubesched.cluster.controllers.job_status import format_indexes, parse_indexes
 
 # -- stateful sets -----------------------------------------------------------------------------------------
@@ -291,6 +291,30 @@ def test_jobs_end_on_time(case: str) -> None:
             await asyncio.sleep(60)
             assert not world.exists(JOBS, "sum")
             assert world.names(PODS) == []
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan", "namespace"])
+def test_the_pods_of_a_deleted_job_are_let_go(policy: str) -> None:
+    """Nobody is left to count them: their finalizer must not keep them."""
+
+    async def scenario(world: World) -> None:
+        world.create(NAMESPACES, {"metadata": {"name": "team"}})
+        world.create(JOBS, job("sum", "1h", parallelism=2, completions=2), "team")
+        await asyncio.sleep(10)
+        assert len(world.names(PODS, "team")) == 2
+        if policy == "namespace":
+            world.store.delete(NAMESPACES, "", "team")
+        else:
+            world.store.delete(JOBS, "team", "sum", propagation_policy=policy)
+        await asyncio.sleep(60)
+        pods = [world.get(PODS, name, "team") for name in world.names(PODS, "team")]
+        assert len(pods) == (2 if policy == "Orphan" else 0)
+        assert all("finalizers" not in pod["metadata"] for pod in pods)
+        assert all(pod["status"]["phase"] == "Running" for pod in pods)
+        assert not world.exists(JOBS, "sum", "team")
+        assert world.exists(NAMESPACES, "team") is (policy != "namespace")
 
     play(scenario)
 

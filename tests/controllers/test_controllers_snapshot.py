@@ -34,12 +34,15 @@ from kubesched.cluster.store import Store
 
 
 class FixedClock:
+    def __init__(self, now: float = 1_750_000_000.0) -> None:
+        self.time = now
+
     def now(self) -> float:
-        return 1_750_000_000.0
+        return self.time
 
 
-def a_store(seed: int = 1) -> Store:
-    return Store(FixedClock(), random=Random(seed))
+def a_store(seed: int = 1, now: float = 1_750_000_000.0) -> Store:
+    return Store(FixedClock(now), random=Random(seed))
 
 
 def everything(store: Store) -> dict[str, bytes]:
@@ -64,7 +67,7 @@ def test_a_saved_cluster_comes_back_as_it_was_byte_for_byte(tmp_path: Path, name
         busy_world(world)
         await asyncio.sleep(3.2)
         count = save(world.store, first)
-        store = a_store(seed=9)
+        store = a_store(seed=9, now=world.store.clock.now())
         assert restore(store, first) == count
         assert everything(store) == everything(world.store)
         assert store.resource_version == world.store.resource_version

@@ -19,6 +19,7 @@ SHAPES: Final = (
     "affinity",
     "topology",
     "topology-default",
+    "crowded",
 )
 
 
@@ -61,10 +62,19 @@ def _port(text: str) -> int:
 
 
 def _speed(text: str) -> float:
+    """Faster than the bound, and a day would take the clock beyond the year 9999."""
     value = float(text)
-    if not (value > 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"must be a positive number: {text}")
+    if not 0.001 <= value <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"must be a number from 0.001 to 1000000: {text}")
     return value
+
+
+def _setting(text: str) -> tuple[str, str]:
+    """NAME=VALUE; what the value may be is for whoever knows the name."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE: {text!r}")
+    return name, value
 
 
 _zones.__name__ = _port.__name__ = "whole number"
@@ -138,6 +148,8 @@ bind, watch back, with events recorded. Python's garbage collector is told to le
 measurement (gc.freeze), as the scheduler itself does after start-up; objects made while measuring are collected."""
     parser.epilog = """\
 examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
+          kubesched bench --shape topology --case TopologySpreading --set initPods=50000
+          kubesched bench --http --connections 32
           kubesched bench performance-config.yaml --case SchedulingBasic --workload 500Nodes"""
     parser.add_argument("file", metavar="FILE", nargs="?", help="a workload file in scheduler_perf's format")
     parser.add_argument("--shape", choices=SHAPES, default="basic", help="a workload that comes along (default: basic)")
@@ -145,7 +157,24 @@ examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
     parser.add_argument("--workload", metavar="NAME", help="the workload of the case, when it has several")
     parser.add_argument("--nodes", metavar="N", type=_positive, help="nodes (parameter initNodes; shapes: 5000)")
     parser.add_argument("--pods", metavar="P", type=_positive, help="pods measured (measurePods; shapes: 10000)")
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        dest="settings",
+        type=_setting,
+        action="append",
+        default=[],
+        help="set one parameter of the workload, such as initPods=50000; may be repeated",
+    )
     parser.add_argument("--decisions", action="store_true", help="also measure decisions alone: pop, decide, assume")
+    parser.add_argument(
+        "--http",
+        action="store_true",
+        help="instead: create pods over HTTP in a cluster of its own process (`kubesched up`), 6000 on 5000 nodes",
+    )
+    parser.add_argument(
+        "--connections", metavar="C", type=_positive, default=16, help="requests at a time with --http (default: 16)"
+    )
     parser.add_argument("--runs", metavar="R", type=_positive, default=3, help="how often (default: 3)")
     parser.add_argument("--seed", metavar="S", type=int, default=0)
     parser.add_argument("--profile-to", metavar="FILE", help="write a cProfile of the last run's measured part")
@@ -182,7 +211,11 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     parser.add_argument("--port", metavar="P", type=_port, default=0, help="0 takes a free one (default)")
     parser.add_argument("--kubeconfig-out", metavar="F", default="kubesched.kubeconfig", help="(default: %(default)s)")
     parser.add_argument(
-        "--token", metavar="TOKEN", nargs="?", const="", help="ask for a bearer token; a random one when none is given"
+        "--token",
+        metavar="TOKEN",
+        nargs="?",
+        const="",
+        help="ask for a bearer token; a random one when none is given (kubectl sends tokens over HTTPS only: add --tls)",
     )
     parser.add_argument(
         "--tls", action="store_true", help="HTTPS, with certificates made on the spot if none are given"
@@ -198,7 +231,9 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
         "--speed", metavar="X", type=_speed, default=1.0, help="let time pass X times as fast (default: 1)"
     )
     parser.add_argument(
-        "--snapshot", metavar="FILE", help="start from this saved cluster if it exists; save to it at the end"
+        "--snapshot",
+        metavar="FILE",
+        help="start from this saved cluster, at its time if that is later, if it exists; save to it at the end",
     )
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides ties and names (default: 0)")
     _quiet(parser)

@@ -16,12 +16,13 @@ from kubesched.api.kinds import Kind
 from kubesched.api.wire import ApiError, Transport
 from kubesched.cluster.dump_import import IMPORTED_KINDS, Import, import_dump, import_manifests
 from kubesched.cluster.manifests import Manifest, Manifests
-from kubesched.cluster.snapshot_file import save
+from kubesched.cluster.snapshot_file import newest_moment, save
 from kubesched.cluster.store import Store
 from kubesched.framework.clock import RealClock
 
 from .console import progress_bar, warn, write
 from .errors import CliError
+from .saved_file import claimed, refuse_other_file
 
 __all__ = ["run"]
 
@@ -31,13 +32,24 @@ _PAGE = 500
 def run(options: argparse.Namespace) -> int:
     if bool(options.paths) == (options.kubeconfig is not None):
         raise CliError("give either dumps (files or directories) or --kubeconfig FILE", code=2)
-    found = import_dump(options.paths) if options.paths else asyncio.run(_from_server(options))
-    for warning in found.warnings:
-        warn(warning)
-    store = Store(RealClock(), random=random.Random(options.seed), auto_namespaces=True)
-    for refused in found.store_in(store):
-        warn(refused)
-    count = save(store, options.output)
+    if options.context is not None and options.kubeconfig is None:
+        raise CliError("--context NAME is one of a kubeconfig; give --kubeconfig FILE too", code=2)
+    if not options.output:
+        raise CliError("--output: the name of the file is empty", code=2)
+    with claimed(options.output, "--output"):
+        refuse_other_file(options.output, "--output")
+        found = import_dump(options.paths) if options.paths else asyncio.run(_from_server(options))
+        for warning in found.warnings:
+            warn(warning)
+        if not found.objects:
+            where = ", ".join(options.paths) or options.kubeconfig
+            raise CliError(f"{where}: holds nothing that would be kept; nothing was saved")
+        clock = RealClock()
+        store = Store(clock, random=random.Random(options.seed), auto_namespaces=True)
+        for refused in found.store_in(store):
+            warn(refused)
+        everything = (item for table in store.tables.values() for item in table.objects.values())
+        count = save(store, options.output, time=max(clock.now(), newest_moment(everything)))
     if not options.quiet:
         left_out = ", ".join(f"{number} {name}" for name, number in sorted(found.left_out.items()))
         write(f"saved {count} objects to {options.output}" + (f"; left out: {left_out}\n" if left_out else "\n"))

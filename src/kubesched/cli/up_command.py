@@ -7,24 +7,32 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import gc
 import logging
 import os
 import secrets
-import signal
+import ssl
+import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager, nullcontext
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import yaml
 
 from kubesched.api.kinds import NODES
 from kubesched.api.wire import ApiError
 from kubesched.cluster.http import CertificateFiles, HttpServer, make_certificates, write_kubeconfig
+from kubesched.cluster.http.kubeconfig import NAME as KUBECONFIG_NAME
 from kubesched.cluster.manifests import Manifest, ManifestError, load_manifests
 from kubesched.cluster.nodes import make_nodes
-from kubesched.cluster.snapshot_file import SnapshotError, restore, save
+from kubesched.cluster.snapshot_file import Snapshot, SnapshotError, read
 from kubesched.cluster.stages import StageError, load_stages
 from kubesched.cluster.store import Store
+from kubesched.cluster.times import timestamp
 from kubesched.framework.clock import Clock, RealClock
 from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.intake import in_order, unknown_fields
@@ -33,11 +41,18 @@ from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
 from .console import progress_bar, warn, write
 from .errors import CliError
 from .loading import load_configuration, load_registry
+from .saved_file import claimed, save_or_rescue
+from .stopping import StopSignal
 
 __all__ = ["run"]
 
 #: Hollow kubelets renew their leases this often (seconds), as real ones.
-_HEARTBEAT_SECONDS = 10.0
+_HEARTBEAT_SECONDS: Final = 10.0
+#: Events are looked through for old ones this often (seconds).
+_EXPIRY_SECONDS: Final = 60.0
+#: Nearly all that is allocated here is either gone at once or kept (a pod's versions, its event), and next to nothing
+#: of it in cycles: at Python's own 700, 10 and 10 the collector takes a seventh of the time and finds nothing.
+_GC_THRESHOLDS: Final = (50_000, 20, 20)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,9 +68,96 @@ def run(options: argparse.Namespace) -> int:
 
 async def _up(options: argparse.Namespace) -> int:
     loop = asyncio.get_running_loop()
-    clock: Clock = RealClock()
-    if options.speed != 1:
-        clock = ScaledClock(loop, clock.now())
+    stop = StopSignal(loop)
+    _check_files(options)
+    with claimed(options.snapshot, "--snapshot") if options.snapshot else nullcontext():
+        embedded, started = None, False
+        try:
+            async with AsyncExitStack() as stack:
+                with _collector_paused():
+                    with stop.interrupts():
+                        embedded = _build(options, loop)
+                    stack.push_async_callback(embedded.stop)
+                    await stop.unless(embedded.start(scheduler=not options.no_scheduler))
+                    scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubesched-")))
+                    server, kubeconfig = await stop.unless(_serve(embedded.store, options, scratch))
+                    stack.push_async_callback(server.stop)
+                    embedded.scheduler.debugger.install(loop)
+                    expiry = loop.create_task(_expire_events(embedded.store), name="event-expiry")
+                    stack.callback(expiry.cancel)
+                started = True
+                _greet(embedded, server, kubeconfig, options)
+                await stop.wait()
+        finally:
+            # Whatever went wrong on the way down, a cluster that has run is saved.
+            if started and embedded is not None and options.snapshot:
+                count = save_or_rescue(embedded.store, options.snapshot)
+                if not options.quiet:
+                    write(f"saved {count} objects to {options.snapshot}\n")
+    return 0
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No garbage collection while a cluster is set up: nearly all that is made stays, and is looked through in vain.
+
+    What is there at the end is left out of later collections, too, and those are rarer than usual.
+    """
+    gc.disable()
+    try:
+        yield
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
+    finally:
+        gc.enable()
+
+
+async def _expire_events(store: Store) -> None:
+    """Events go after their hour even where no new ones come."""
+    while True:
+        store.expire_events()
+        await asyncio.sleep(_EXPIRY_SECONDS)
+
+
+def _check_files(options: argparse.Namespace) -> None:
+    """Refuse names of files that would go wrong in the end."""
+    if options.snapshot == "":
+        raise CliError("--snapshot: the name of the file is empty", code=2)
+    if options.snapshot and os.path.realpath(options.snapshot) == os.path.realpath(options.kubeconfig_out):
+        raise CliError(f"--snapshot and --kubeconfig-out are both {options.snapshot}; give two names", code=2)
+    if options.tls_ca is not None and options.tls_cert is None:
+        raise CliError(
+            f"--tls-ca {options.tls_ca}: belongs to a certificate; give --tls-cert and --tls-key too", code=2
+        )
+    _check_kubeconfig(options.kubeconfig_out)
+
+
+def _check_kubeconfig(given: str) -> None:
+    """Refuse to write over a file that is not a kubeconfig of ours: it may be the user's way into real clusters."""
+    path = Path(given)
+    if path.is_dir():
+        raise CliError(f"--kubeconfig-out {given}: is a directory; give the name of a file")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return
+    except UnicodeDecodeError:
+        text = "?"
+    except OSError as error:
+        raise CliError(f"--kubeconfig-out {given}: cannot be written: {error.strerror or error}") from None
+    try:
+        data = yaml.safe_load(text) if text.strip() else {"clusters": []}
+        names = [cluster["name"] for cluster in data["clusters"]]
+    except (yaml.YAMLError, ValueError, TypeError, KeyError, RecursionError):
+        names = ["?"]
+    if set(names) - {KUBECONFIG_NAME}:
+        found = "something that is no kubeconfig" if names == ["?"] else f"a kubeconfig of {', '.join(map(str, names))}"
+        raise CliError(f"--kubeconfig-out {given}: holds {found}, which is not overwritten; give another name")
+
+
+def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embedded:
+    """The cluster that the options describe, with all its objects; nothing moves yet."""
     registry, own = load_registry(options.plugin_module)
     config, remarks = load_configuration(options.config, registry, own)
     for remark in remarks:
@@ -66,59 +168,66 @@ async def _up(options: argparse.Namespace) -> int:
             kubelets["stages"] = load_stages(options.stages)
         except StageError as error:
             raise CliError(str(error)) from None
+    snapshot = None
+    if options.snapshot and Path(options.snapshot).exists():
+        try:
+            snapshot = read(options.snapshot)
+        except SnapshotError as error:
+            raise CliError(str(error)) from None
     embedded = Embedded(
         config,
         registry,
-        clock=clock,
+        clock=_clock(options, loop, snapshot),
         seed=options.seed,
         controllers=not options.no_controllers,
         kubelet_options=kubelets,
     )
-    _fill(embedded.store, options)
-    await embedded.start(scheduler=not options.no_scheduler)
-    with tempfile.TemporaryDirectory(prefix="kubesched-") as scratch:
-        server, kubeconfig = await _serve(embedded.store, options, clock, Path(scratch))
-        try:
-            stop = _stop_signal(loop)
-            embedded.scheduler.debugger.install(loop)
-            gc.collect()
-            gc.freeze()  # what is there now mostly stays; looking through it again and again costs much
-            _greet(embedded, server, kubeconfig, options)
-            await stop.wait()
-        finally:
-            await server.stop()
-            await embedded.stop()
-    if options.snapshot:
-        count = save(embedded.store, options.snapshot)
-        if not options.quiet:
-            write(f"saved {count} objects to {options.snapshot}\n")
-    return 0
+    _fill(embedded.store, options, snapshot)
+    return embedded
 
 
-def _fill(store: Store, options: argparse.Namespace) -> None:
+def _clock(options: argparse.Namespace, loop: asyncio.AbstractEventLoop, snapshot: Snapshot | None) -> Clock:
+    """The cluster's time: this machine's, unless it passes faster or has been later already.
+
+    A cluster that ran ahead when it was saved goes on where it was. One that was saved in the past has slept: the
+    time between has passed, as for a real cluster that was switched off.
+    """
+    real = RealClock()
+    now = real.now()
+    if snapshot is None or snapshot.time <= now:
+        return real if options.speed == 1 else ScaledClock(loop, now)
+    if not options.quiet:
+        ahead, where = timedelta(seconds=round(snapshot.time - now)), timestamp(snapshot.time)
+        write(
+            f"the cluster's clock goes on at {where}, where it was when saved; that is {ahead} ahead of this machine's\n"
+        )
+    return ScaledClock(loop, snapshot.time)
+
+
+def _fill(store: Store, options: argparse.Namespace, snapshot: Snapshot | None) -> None:
     """A saved cluster if there is one, hollow nodes, manifests."""
-    restored = 0
-    if options.snapshot and Path(options.snapshot).exists():
-        try:
-            restored = restore(store, options.snapshot)
-        except SnapshotError as error:
-            raise CliError(str(error)) from None
+    if snapshot is not None:
+        snapshot.load_into(store)
+        if options.nodes:
+            warn(f"--nodes {options.nodes}: left out, the nodes come from {options.snapshot}")
         if not options.quiet:
-            write(f"restored {restored} objects from {options.snapshot}\n")
-    if options.nodes and not restored:
+            write(f"restored {len(snapshot.items)} objects from {options.snapshot}\n")
+    elif options.nodes:
         template = _node_template(options.node_template) if options.node_template else None
         zones = [f"zone-{chr(ord('a') + index)}" for index in range(options.zones)]
         with progress_bar("creating nodes", quiet=options.quiet) as bar:
-            for done, node in enumerate(make_nodes(options.nodes, template, zones=zones), 1):
+            for done, node in enumerate(make_nodes(options.nodes, template, zones=zones, now=store.now()), 1):
                 _create(store, Manifest(NODES, node, options.node_template or "hollow nodes"))
                 if done % 500 == 0:
                     bar.update(done, options.nodes)
+    elif options.node_template:
+        warn(f"--node-template {options.node_template}: left out, --nodes says how many to make of it")
     if options.filename:
         loaded = load_manifests([path for group in options.filename for path in group])
         for warning in (*loaded.warnings, *unknown_fields(loaded.objects)):
             warn(warning)
         for item in in_order(loaded.objects):
-            _create(store, item, exists_is_fine=bool(restored))
+            _create(store, item, exists_is_fine=snapshot is not None)
 
 
 def _create(store: Store, item: Manifest, *, exists_is_fine: bool = False) -> None:
@@ -138,41 +247,62 @@ def _node_template(path: str) -> Mapping[str, Any]:
     return nodes[0].data
 
 
-async def _serve(store: Store, options: argparse.Namespace, clock: Clock, scratch: Path) -> tuple[HttpServer, Path]:
+async def _serve(store: Store, options: argparse.Namespace, scratch: Path) -> tuple[HttpServer, Path]:
     """Listen, and write the kubeconfig."""
     token = secrets.token_urlsafe(24) if options.token == "" else options.token
     cert, key, ca = options.tls_cert, options.tls_key, options.tls_ca
     if options.tls and cert is None:
         try:
-            made: CertificateFiles = make_certificates(scratch, clock, ("localhost", "127.0.0.1", options.host))
+            # By this machine's clock: clients look at theirs.
+            made: CertificateFiles = make_certificates(scratch, RealClock(), ("localhost", "127.0.0.1", options.host))
         except RuntimeError as error:
             raise CliError(str(error)) from None
         cert, key, ca = str(made.cert), str(made.key), str(made.ca)
+    elif cert is not None and key is not None:
+        _check_certificate(cert, key)
     try:
         server = HttpServer(store, host=options.host, port=options.port, token=token, tls_cert=cert, tls_key=key)
         await server.start()
     except ValueError as error:
         raise CliError(str(error), code=2) from None
     except OSError as error:
-        raise CliError(f"cannot listen on {options.host}:{options.port}: {error.strerror or error}") from None
+        hint = "; stop what listens there or give another --port" if error.errno == errno.EADDRINUSE else ""
+        text = os.strerror(error.errno) if error.errno == errno.EADDRINUSE else error.strerror or error
+        raise CliError(f"cannot listen on {options.host}:{options.port}: {text}{hint}") from None
     try:
         kubeconfig = write_kubeconfig(options.kubeconfig_out, server.url, token=token, ca=ca)
-    except OSError:
+    except OSError as error:
         await server.stop()
-        raise
+        which = (
+            f"--tls-ca {ca}"
+            if error.filename == ca and ca is not None
+            else f"--kubeconfig-out {options.kubeconfig_out}"
+        )
+        raise CliError(f"{which}: {error.filename or ''}: {error.strerror or error}") from None
     return server, kubeconfig
 
 
-def _stop_signal(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    return stop
+def _check_certificate(cert: str, key: str) -> None:
+    for option, name in (("--tls-cert", cert), ("--tls-key", key)):
+        try:
+            Path(name).read_bytes()
+        except OSError as error:
+            raise CliError(f"{option} {name}: cannot be read: {error.strerror or error}") from None
+    try:
+        # A password is never asked for: nobody may be there to type it.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or str(error)
+        raise CliError(
+            f"--tls-cert {cert}, --tls-key {key}: cannot be used: {reason}; "
+            "give a certificate and its key as PEM files, the key without a password"
+        ) from None
 
 
 def _greet(embedded: Embedded, server: HttpServer, kubeconfig: Path, options: argparse.Namespace) -> None:
     if options.quiet:
         write(f"{server.url}\n")
+        sys.stdout.flush()
         return
     nodes, pods = len(embedded.nodes()), len(embedded.pods())
     parts = ["scheduler"] * (not options.no_scheduler) + ["controllers"] * (not options.no_controllers)
@@ -184,3 +314,4 @@ def _greet(embedded: Embedded, server: HttpServer, kubeconfig: Path, options: ar
         "  kubectl get nodes\n"
         "stop with Ctrl-C\n"
     )
+    sys.stdout.flush()

@@ -101,8 +101,7 @@ class Admission:
         self._runtime_class(spec, name)
         if spec.get("priority") is None or (self._priority_admission and not restored):
             self._priority(spec, name)
-        if self._default_tolerations:
-            _add_default_tolerations(spec)
+        self.default_tolerations(spec)
         causes = Causes()
         check_pod_spec(decode_pod_spec(spec), causes)
         causes.raise_if_any(PODS, name)
@@ -192,6 +191,11 @@ class Admission:
         tolerations += [item for item in scheduling.get("tolerations") or [] if item not in tolerations]
         if tolerations:
             spec["tolerations"] = tolerations
+
+    def default_tolerations(self, spec: dict[str, Any]) -> None:
+        """Add the tolerations every pod gets, in place; also when a pod is replaced by its manifest."""
+        if self._default_tolerations:
+            _add_default_tolerations(spec)
 
     # -- other kinds -----------------------------------------------------------------------------------
 

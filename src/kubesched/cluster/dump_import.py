@@ -2,20 +2,22 @@
 
 Kept: nodes, pods, and what decides where pods go. Left out: Secrets and everything else that scheduling does not look
 at, quotas (they would refuse what exists already), pods that are on their way out, and in every container what may
-hold a secret (environment, command, arguments, probes) and nobody needs. Caller: :mod:`.snapshot_file`.
+hold a secret (environment, command, arguments, probes) and nobody needs. A node that was silent there is a failed node
+here. Caller: :mod:`.snapshot_file`.
 """
 
 from __future__ import annotations
 
 import gzip
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ..api.kinds import KINDS, NAMESPACES, PODS, Kind
+from ..api.kinds import KINDS, NAMESPACES, NODES, PODS, Kind
 from ..api.wire import ApiError
+from .hollow import FAILED
 from .manifests import Manifest, ManifestError, Manifests, parse_manifests
 from .store import Store
 
@@ -162,6 +164,8 @@ def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
     metadata = {key: value for key, value in data["metadata"].items() if key not in ("managedFields", "selfLink")}
     annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != _LAST_APPLIED}
     finalizers = [name for name in metadata.get("finalizers") or () if name in _FINALIZERS]
+    if kind == NODES and _is_silent(data):
+        annotations[FAILED] = "true"
     for name, value in (("annotations", annotations), ("finalizers", finalizers)):
         metadata.pop(name, None)
         if value:
@@ -174,6 +178,12 @@ def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
         result["status"] = {**status, "observedGeneration": int(status["observedGeneration"] == generation)}
     path = _TEMPLATES.get(kind.plural)
     return _without_secrets(result, path) if path is not None else result
+
+
+def _is_silent(node: Mapping[str, Any]) -> bool:
+    """Whether nobody knew of a node whether it lived."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)
 
 
 _TEMPLATES: Final[dict[str, tuple[str, ...]]] = {

@@ -185,11 +185,18 @@ def _field_terms(kind: Kind, text: str) -> list[tuple[str, bool, str]]:
             continue
         name, equal, value = _read_term(term, text)
         if name not in known:
-            raise ApiError.bad_request(
-                f"field label not supported: {name}; {kind.group_resource} can be selected by {', '.join(sorted(known))}"
-            )
+            raise ApiError.bad_request(_not_selectable(kind, name))
         terms.append((name, equal, value))
     return terms
+
+
+def _not_selectable(kind: Kind, name: str) -> str:
+    """Upstream's words, which differ between kinds with selectable fields of their own and all others."""
+    if kind.group_resource == "jobs.batch":
+        return f'field label "{name}" not supported for batchv1.Job'
+    if kind.custom or kind.group_resource in _READERS:
+        return f"field label not supported: {name}"
+    return f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 def _split_escaped(text: str) -> list[str]:

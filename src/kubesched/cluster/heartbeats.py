@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from ..api.kinds import NODES, Kind, kind_by_plural
 from ..api.wire import ApiError, Transport
+from .nodes import kubelet_conditions
 from .times import Clock, micro_time, timestamp
 
 __all__ = ["Heartbeats"]
@@ -25,6 +26,8 @@ _LEASE_SECONDS: Final = 40
 _EVIDENT_SECONDS: Final = 12.5
 _RETRY_SECONDS: Final = 1.0
 _WRITES_PER_TURN: Final = 100
+#: Conditions that a kubelet reports; others (NetworkUnavailable, …) have authors of their own.
+_OURS: Final = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "Ready"})
 
 
 def _leases() -> Kind:
@@ -94,6 +97,16 @@ class Heartbeats:
     def report_ready(self, name: str) -> None:
         """Somebody took a living node for dead: it says that it is not."""
         self._order("ready", name)
+
+    @property
+    def audible(self) -> bool:
+        """Whether nodes are heard from all the time: not with quiet heartbeats."""
+        return bool(self._seconds)
+
+    def register(self, name: str) -> None:
+        """A node lacks conditions or their timestamps: its kubelet reports them. Quiet heartbeats leave it as it is."""
+        if self._seconds:
+            self._order("register", name)
 
     def next_timer(self) -> float | None:
         """When a failure becomes evident, or now when something waits to be sent; None otherwise.
@@ -184,7 +197,7 @@ class Heartbeats:
             self._leased.discard(name)
             await self._unless_gone(self._client.delete(LEASES, NAMESPACE, name))
         elif name not in self.failed:
-            await self._unless_gone(self._report_ready(name))
+            await self._unless_gone(self._register(name) if what == "register" else self._report_ready(name))
 
     async def _renew(self, name: str) -> None:
         body: dict[str, Any] = {
@@ -213,25 +226,20 @@ class Heartbeats:
         self._leased.add(name)
 
     async def _report_ready(self, name: str) -> None:
+        """Nothing on this node is unknown any more; what it said of itself before stays."""
         now = timestamp(self._clock.now())
-        condition = {
-            "type": "Ready",
-            "status": "True",
-            "reason": "KubeletReady",
-            "message": "kubelet is posting ready status",
-            "lastTransitionTime": now,
-        }
-        others = {
-            "MemoryPressure": "KubeletHasSufficientMemory",
-            "DiskPressure": "KubeletHasNoDiskPressure",
-            "PIDPressure": "KubeletHasSufficientPID",
-        }
-        node = (await self._client.get(NODES, "", name)).typed
-        conditions = [condition] + [
-            {"type": one.type, "status": "False", "reason": others[one.type], "lastTransitionTime": now}
-            for one in node.status.conditions
-            if one.type in others and one.status == "Unknown"
-        ]
+        given: list[dict[str, Any]] = ((await self._client.get(NODES, "", name)).data().get("status") or {}).get(
+            "conditions"
+        ) or []
+        unknown = {one.get("type") for one in given if one.get("status") == "Unknown"} & _OURS
+        await self._patch(name, [one for one in kubelet_conditions(now) if one["type"] in unknown | {"Ready"}])
+
+    async def _register(self, name: str) -> None:
+        """The first status of a node that somebody else made: its conditions, with timestamps."""
+        status = (await self._client.get(NODES, "", name)).data().get("status") or {}
+        await self._patch(name, kubelet_conditions(timestamp(self._clock.now()), status.get("conditions") or ()))
+
+    async def _patch(self, name: str, conditions: list[dict[str, Any]]) -> None:
         await self._client.patch(NODES, "", name, {"status": {"conditions": conditions}}, subresource="status")
 
     @staticmethod

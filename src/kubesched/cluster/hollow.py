@@ -32,6 +32,8 @@ from .times import Clock, parse_duration, timestamp
 __all__ = ["DURATION", "EXIT", "HollowKubelets"]
 
 _RETRY_SECONDS: Final = 1.0
+#: Timers that go off in one go before other tasks get a turn, for transports that never wait.
+_BREATH: Final = 32
 _FINISHED: Final = ("Succeeded", "Failed")
 #: What a running pod's kubelet says again when the node was taken for dead.
 _REVIVE: Final = Stage("pod-revive", next=Next(ready=True))
@@ -46,6 +48,7 @@ class _Address(msgspec.Struct):
 class _Condition(msgspec.Struct):
     type: str = ""
     status: str = ""
+    lastHeartbeatTime: str | None = None  # noqa: N815 - the wire's name
 
 
 class _Image(msgspec.Struct):
@@ -262,9 +265,13 @@ class HollowKubelets:
         if fresh:
             self._heartbeats.node_added(name)
             self._plan_node(name)
+            reported = {item.type for item in status.conditions if item.lastHeartbeatTime}
+            if "Ready" not in reported or len(reported) < len(status.conditions):
+                self._heartbeats.register(name)
         self._obey(name, failed=(view.metadata.annotations or {}).get(FAILED) == "true")
+        # One that was taken for dead before its kubelet began to run, in a restored cluster, is told with the others.
         if (
-            not fresh
+            (not fresh or self._heartbeats.audible)
             and name not in self._heartbeats.failed
             and any(item.type == "Ready" and item.status == "Unknown" for item in status.conditions)
         ):
@@ -376,6 +383,7 @@ class HollowKubelets:
 
     async def _run_timers(self) -> None:
         loop = asyncio.get_running_loop()
+        acted = 0
         while True:
             self._wake.clear()
             self._forget_stale()
@@ -394,6 +402,9 @@ class HollowKubelets:
                 await self._act(key, self._pods[key])
             finally:
                 self._in_action = False
+            acted += 1
+            if acted % _BREATH == 0:
+                await asyncio.sleep(0)
 
     async def _act(self, key: str, known: _Running) -> None:
         """Do what a stage says; try again later when it is refused for no good reason."""

@@ -1,6 +1,6 @@
 """Defaults and checks of kinds other than Pod: small functions in two tables, one row to add a kind.
 
-Caller: ``store`` on create and update. Objects arrive as private plain data and defaults are filled in place.
+The defaults of workloads are in :mod:`.workload_defaults`. Caller: ``store`` on create and update. Objects arrive as private plain data and defaults are filled in place.
 A field of the wrong type is 400; an invalid value is a cause.
 """
 
@@ -18,12 +18,25 @@ from ..api.wire import ApiError
 from .admission import HIGHEST_USER_PRIORITY, PRIORITY_CLASSES, Admission, default_pod_spec
 from .pod_validation import check_pod_spec, decode_pod_spec
 from .validation import LABEL_VALUE_TEXT, QUALIFIED_TEXT, Causes, check_labels, check_quantities, forbidden
+from .workload_defaults import WORKLOAD_DEFAULTS
 
 __all__ = ["check_kind", "check_kind_update", "default_kind", "fill_defaults"]
 
 Data = dict[str, Any]
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_NODE_INFO: Final = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
 _SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
@@ -51,6 +64,10 @@ def _default_node(data: Data, admission: Admission) -> None:
     status = _mapping(data, "status", "status")
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(_mapping(status, "capacity", "status.capacity"))
+    if status.get("nodeInfo"):
+        # A real server writes these even when nobody knows them, and clients with models of their own insist on them.
+        info = _mapping(status, "nodeInfo", "status.nodeInfo")
+        status["nodeInfo"] = {**dict.fromkeys(_NODE_INFO, ""), **info}
 
 
 def _default_namespace(data: Data, admission: Admission) -> None:
@@ -83,18 +100,6 @@ def _default_volume(data: Data, admission: Admission) -> None:
     spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
 
 
-def _default_replicas(data: Data, admission: Admission) -> None:
-    _spec(data).setdefault("replicas", 1)
-
-
-def _default_job(data: Data, admission: Admission) -> None:
-    spec = _spec(data)
-    if "completions" not in spec and "parallelism" not in spec:
-        spec["completions"] = spec["parallelism"] = 1
-    spec.setdefault("parallelism", 1)
-    spec.setdefault("backoffLimit", 6)
-
-
 def _default_secret(data: Data, admission: Admission) -> None:
     data.setdefault("type", "Opaque")
     texts = _mapping(data, "stringData", "stringData")
@@ -125,11 +130,6 @@ _DEFAULTS: Final[dict[str, Callable[[Data, Admission], None]]] = {
     "persistentvolumes": _default_volume,
     "secrets": _default_secret,
     "services": _default_service,
-    "deployments.apps": _default_replicas,
-    "replicasets.apps": _default_replicas,
-    "statefulsets.apps": _default_replicas,
-    "replicationcontrollers": _default_replicas,
-    "jobs.batch": _default_job,
 }
 
 #: The status a new object begins with, where the server resets what the client sent.
@@ -148,6 +148,9 @@ def fill_defaults(kind: Kind, data: Data, admission: Admission) -> None:
     fill = _DEFAULTS.get(kind.group_resource)
     if fill is not None:
         fill(data, admission)
+    fill_workload = WORKLOAD_DEFAULTS.get(kind.group_resource)
+    if fill_workload is not None:
+        fill_workload(data)
 
 
 def default_kind(kind: Kind, data: Data, admission: Admission, *, keep_status: bool) -> None:

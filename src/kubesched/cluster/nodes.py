@@ -5,17 +5,24 @@ Caller: the command line, simulations and benchmarks. What runs on them is in :m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from ..api.kinds import NODES
 from .objects import Stored
 from .store import Store
 
-__all__ = ["create_nodes", "make_nodes", "node_template"]
+__all__ = ["create_nodes", "kubelet_conditions", "make_nodes", "node_template"]
 
 _HOSTNAME = "kubernetes.io/hostname"
 _ZONE = "topology.kubernetes.io/zone"
+#: What a kubelet reports of a healthy node: type, status, reason, message.
+_HEALTHY: Final = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)
 
 
 def node_template(
@@ -71,6 +78,22 @@ def node_template(
     }
 
 
+def kubelet_conditions(now: str, given: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+    """A node's conditions as its kubelet reports them at a timestamp.
+
+    Those that are given stay what they are and get the timestamps they lack; those that are missing are healthy.
+    """
+    known = {str(condition.get("type")): condition for condition in given}
+    times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
+    reported = []
+    for type_, status, reason, message in _HEALTHY:
+        healthy = {"type": type_, "status": status, "reason": reason, "message": message}
+        condition = known.pop(type_, healthy)
+        as_healthy = healthy if (condition.get("status"), condition.get("reason", reason)) == (status, reason) else {}
+        reported.append({**times, **as_healthy, **condition})
+    return reported + [{**times, **condition} for condition in known.values()]
+
+
 def make_nodes(
     count: int,
     template: Mapping[str, Any] | None = None,
@@ -79,11 +102,13 @@ def make_nodes(
     zones: Sequence[str] = (),
     start: int = 0,
     width: int = 5,
+    now: str = "",
 ) -> Iterator[dict[str, Any]]:
     """Node manifests from a template: ``hollow-00000``, ``hollow-00001``, …
 
     Every node gets its host name label and an address; ``zones`` are dealt out in turn. A template that lists no
-    pod capacity gets 110, as a kubelet would report.
+    pod capacity gets 110, as a kubelet would report. With ``now``, a timestamp, every node has all the conditions
+    that its kubelet reports, since then.
     """
     base = dict(template) if template is not None else node_template()
     metadata, status = dict(base.get("metadata") or {}), dict(base.get("status") or {})
@@ -92,6 +117,8 @@ def make_nodes(
     for field in ("capacity", "allocatable"):
         if status.get(field):
             status[field] = {"pods": "110", **status[field]}
+    if now:
+        status["conditions"] = kubelet_conditions(now, status.get("conditions") or ())
     for index in range(start, start + count):
         name = f"{prefix}{index:0{width}d}"
         labels = {**(metadata.get("labels") or {}), _HOSTNAME: name}

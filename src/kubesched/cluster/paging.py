@@ -1,6 +1,7 @@
 """Pages of a list and the tokens that continue them.
 
-A token names the version of the first page and the last key shown, so every page shows one moment.
+A token names the version of the first page and the last key shown, so every page shows one moment. A token of a
+version that is no longer known can be traded for one of version -1, which goes on at that key in the present.
 Caller: ``store.list``.
 """
 
@@ -17,7 +18,7 @@ from .fields import Filter
 from .objects import Stored, encode
 from .table import Key
 
-__all__ = ["make_page", "read_token"]
+__all__ = ["make_page", "read_token", "write_token"]
 
 
 def make_page(items: list[Stored], filter_: Filter, version: int, after: Key | None, limit: int) -> ListPage:
@@ -31,14 +32,15 @@ def make_page(items: list[Stored], filter_: Filter, version: int, after: Key | N
             continue
         if limit > 0 and len(found) == limit:
             remaining = None if filter_.selects else sum(1 for rest in items[index:] if filter_.matches(rest))
-            return ListPage(found, str(version), _write_token(version, found[-1]), remaining)
+            last = (found[-1].namespace, found[-1].name)
+            return ListPage(found, str(version), write_token(version, last), remaining)
         found.append(item)
     return ListPage(found, str(version))
 
 
-def _write_token(version: int, last: Stored) -> str:
-    start = [last.namespace, last.name]
-    raw = encode({"v": "meta.k8s.io/v1", "rv": version, "start": start})
+def write_token(version: int, last: Key) -> str:
+    """The token of the page after ``last``; a negative version means the present."""
+    raw = encode({"v": "meta.k8s.io/v1", "rv": version, "start": last})
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 

@@ -13,14 +13,16 @@ from ..api.wire import ApiError, ListPage
 from .events import EVENTS, NEW_EVENTS, new_item, new_watch_event
 from .fields import compile_filter
 from .objects import Stored
-from .paging import make_page, read_token
+from .paging import make_page, read_token, write_token
 from .table import Key, Table, Watch, initial_events
 
 __all__ = ["Reading"]
 
 _CONTINUE_EXPIRED: Final = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-    "without the continue parameter."
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
 )
 
 
@@ -92,8 +94,8 @@ class Reading:
         """Objects in key order. Pages of one list all show the version of the first page.
 
         Raises:
-            ApiError: 400 for bad selectors or versions, 410 for an expired token or exact version, 504 for a
-                version that is still in the future.
+            ApiError: 400 for bad selectors or versions, 410 for an expired token (with another one that goes on in
+                the present) or exact version, 504 for a version that is still in the future.
         """
         table = self.table(kind)
         namespace = namespace if kind.namespaced else ""
@@ -102,10 +104,12 @@ class Reading:
         version = self._version
         if continue_token:
             version, after = read_token(continue_token)
+            if version < 0:
+                version = self._version
             try:
                 items = table.at(version)
             except ApiError:
-                raise ApiError.expired(_CONTINUE_EXPIRED) from None
+                raise ApiError.expired(_CONTINUE_EXPIRED, continue_token=write_token(-1, after)) from None
         else:
             wanted = self._parse_version(resource_version)
             if resource_version_match == "Exact":

@@ -101,7 +101,7 @@ class Store(Reading):
         self._limits = Limits(self.table(LIMIT_RANGES))
         self._quotas = Quotas(self)
         self._deletion = Deletion(self)
-        self._event_expiry = EventExpiry()
+        self._events, self._event_expiry = self._tables[EVENTS], EventExpiry()
         self._pod_actions = PodActions(self)
         for name in FIRST_NAMESPACES:
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
@@ -171,18 +171,16 @@ class Store(Reading):
             self._quotas.admit(kind, document)
         item = self.commit(table, document, None, dry_run=dry_run)
         if kind == EVENTS and not dry_run:
-            self._expire_events(table, item)
+            self.expire_events()
         self._settle_later()
         return item
 
-    def _expire_events(self, table: Table, newest: Stored) -> None:
-        """A new event drives out those that are too old."""
-        now = self.clock.now()
-        self._event_expiry.born(now, newest)
-        for namespace, name in self._event_expiry.due(now):
-            old = table.objects.get((namespace, name))
+    def expire_events(self) -> None:
+        """Remove the events whose hour is over. A new event does it too; who has a timer may do it now and then."""
+        for key in self._event_expiry.due(self.clock.now()):
+            old = self._events.objects.get(key)
             if old is not None:
-                self.remove(table, old.document(), old)
+                self.remove(self._events, old.document(), old)
 
     def update(
         self,
@@ -370,14 +368,18 @@ class Store(Reading):
         """Give a document the next version, store it and tell the watches. For the modules of this room."""
         metadata = document["metadata"]
         if dry_run:
-            version = old.resource_version if old is not None else 0
+            version = 0 if old is None else old.resource_version
             metadata["resourceVersion"] = str(version)
+            if old is None:
+                del metadata["resourceVersion"]  # what was never stored has none
             return Stored(table.kind, encode_clean(document), metadata, version)
         version = self._version + 1
         metadata["resourceVersion"] = str(version)
         item = Stored(table.kind, encode_clean(document), metadata, version)
         self._version = version
         table.record("ADDED" if old is None else "MODIFIED", item, old)
+        if table is self._events:
+            self._event_expiry.written(self.clock.now(), item)
         self._deletion.index(item, old)
         self._quotas.changed(item, old)
         return item
@@ -393,11 +395,12 @@ class Store(Reading):
         self._quotas.changed(None, old)
         return item
 
-    def load(self, items: Iterable[tuple[Kind, bytes]], resource_version: int) -> None:
+    def load(self, items: Iterable[Stored], resource_version: int) -> None:
         """Replace everything by saved objects, with their versions. See :mod:`.snapshot_file`.
 
         No history comes with them: watches begin at ``resource_version``. The generator of UIDs and names is moved
-        to where it has not been, so that a store of the same seed does not give out the same UIDs again.
+        to where it has not been, so that a store of the same seed does not give out the same UIDs again. Deletions
+        that had begun go on, and events expire an hour after they were written, by this store's clock.
 
         Raises:
             RuntimeError: when somebody watches this store already.
@@ -408,16 +411,16 @@ class Store(Reading):
         for table in tables:
             table.reset(resource_version)
         self._background.clear()
-        self._deletion, self._quotas = Deletion(self), Quotas(self)
-        for kind, raw in items:
-            metadata = msgspec.json.decode(decode_document(raw)["metadata"])
-            item = Stored(kind, raw, metadata, int(metadata["resourceVersion"]))
-            self.table(kind).objects[item.namespace, item.name] = item
+        self._deletion, self._quotas, self._event_expiry = Deletion(self), Quotas(self), EventExpiry()
+        for item in items:
+            self.table(item.kind).objects[item.namespace, item.name] = item
             self._deletion.index(item, None)
-            self._deletion.resume(item, metadata)
+            if b'"deletionTimestamp"' in item.raw:
+                self._deletion.resume(item, item.section("metadata"))
         self._version = resource_version
         for item in list(self.table(RESOURCE_QUOTAS).objects.values()):
             self._quotas.changed(item, None)
+        self._event_expiry.resume(self._events.objects.values())
         self._random.seed(self._random.getrandbits(64) ^ (resource_version << 64))
         self._settle_later()
 

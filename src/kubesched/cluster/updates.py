@@ -38,7 +38,7 @@ def checked_spec_change(
     """
     if old.kind == PODS:
         if "spec" in changed:
-            _pod_spec_change(before, after, causes, resize=resize)
+            _pod_spec_change(admission, before, after, causes, resize=resize)
         return
     for section in list(after):
         open_section(after, section)
@@ -47,7 +47,7 @@ def checked_spec_change(
     check_kind_update(old.kind, old.data(), after, causes)
 
 
-def _pod_spec_change(before: Document, after: Document, causes: Causes, *, resize: bool) -> None:
+def _pod_spec_change(admission: Admission, before: Document, after: Document, causes: Causes, *, resize: bool) -> None:
     old_spec: dict[str, Any] = msgspec.json.decode(before["spec"])
     new_spec = open_section(after, "spec")
     if not isinstance(new_spec, dict):
@@ -59,6 +59,8 @@ def _pod_spec_change(before: Document, after: Document, causes: Causes, *, resiz
     for field in ("priority", "preemptionPolicy", "priorityClassName"):
         if field not in new_spec and field in old_spec:
             new_spec[field] = old_spec[field]
+    if not resize:
+        admission.default_tolerations(new_spec)
     after["spec"] = new_spec
     check_pod_update(old_spec, new_spec, causes, resize=resize)
     check_pod_spec(decode_pod_spec(new_spec), causes)

@@ -10,9 +10,12 @@ import asyncio
 import selectors
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["ScaledClock", "ScaledTimeLoop"]
+
+#: Real seconds; selectors refuse to wait for weeks, and waking early does no harm.
+_LONGEST_WAIT: Final = 3600.0
 
 
 class _ScaledSelector(selectors.BaseSelector):
@@ -23,7 +26,7 @@ class _ScaledSelector(selectors.BaseSelector):
         self._speed = speed
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        return self._inner.select(None if timeout is None else timeout / self._speed)
+        return self._inner.select(None if timeout is None else min(timeout / self._speed, _LONGEST_WAIT))
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         return self._inner.register(fileobj, events, data)

@@ -22,6 +22,7 @@ from .context import Context, ControllerSettings
 from .daemon_sets import DaemonSets
 from .deployments import Deployments
 from .garbage import GarbageCollector
+from .job_orphans import JobOrphans
 from .jobs import Jobs
 from .node_lifecycle import NodeLifecycle
 from .pod_gc import PodGarbage
@@ -40,6 +41,7 @@ ALL: Final[tuple[type[Controller], ...]] = (
     StatefulSets,
     DaemonSets,
     Jobs,
+    JobOrphans,
     Budgets,
     Volumes,
     NodeLifecycle,

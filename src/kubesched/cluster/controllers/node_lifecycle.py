@@ -2,7 +2,8 @@
 
 A node with a Lease in ``kube-node-lease`` must renew it; ``node_grace_seconds`` after the last renewal its Ready
 condition becomes Unknown and its pods stop being ready. A node without a Lease is not watched over. A node is found
-the moment its grace ends, not at the next round of a monitor. Taints: upstream ``node_lifecycle_controller.go``.
+the moment its grace ends, not at the next round of a monitor. Silence counts from when this controller began to look:
+what nobody heard while everything was switched off is held against no node. Taints: upstream ``node_lifecycle_controller.go``.
 Next: :mod:`.taint_eviction` deletes the pods that do not tolerate them. Evictions are not rate limited by zone.
 """
 
@@ -64,6 +65,7 @@ class NodeLifecycle(Controller):
         self._nodes = context.cache(NODES)
         self._leases = context.cache(LEASES)
         self._watched: set[str] = set()
+        self._since: float | None = None
         self.watch(NODES, self._node_changed)
         self.watch(LEASES, self._lease_changed)
 
@@ -108,7 +110,10 @@ class NodeLifecycle(Controller):
         if not renewed:
             return False
         grace = self.context.settings.node_grace_seconds
-        silence = self.context.now() - parse_time(renewed)
+        now = self.context.now()
+        if self._since is None:
+            self._since = now
+        silence = now - max(parse_time(renewed), self._since)
         if silence >= grace:
             return True
         self._watched.add(item.name)

@@ -1,0 +1,125 @@
+"""The file a command saves a cluster to: one run at a time, and no save that loses what there was to save.
+
+Callers: :mod:`.up_command` for its snapshot, :mod:`.import_command` for what it writes. The format is in
+:mod:`kubesched.cluster.snapshot_file`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kubesched.cluster.snapshot_file import is_saved_cluster, save
+from kubesched.cluster.store import Store
+
+from .errors import CliError
+
+__all__ = ["claimed", "refuse_other_file", "save_or_rescue"]
+
+
+@contextmanager
+def claimed(given: str, option: str) -> Iterator[None]:
+    """Keep other runs off a file that is going to be replaced, and find out now whether that can be done.
+
+    A file beside it, ``.NAME.lock``, is locked meanwhile; the lock dies with its process, however that ends.
+
+    Raises:
+        CliError: when another run holds the file, when no file can be made in its directory, or when the path is
+            that of a directory, a device or the like. ``option`` is how the user named it.
+    """
+    path = Path(os.path.realpath(given))
+    where = f"{option} {given}"
+    with contextlib.suppress(OSError):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise CliError(f"{where}: is there and is no regular file; give the name of a file")
+    place = path.with_name(f".{path.name}.lock")
+    try:
+        descriptor = _locked(place)
+    except BlockingIOError:
+        text = (
+            f"{where}: is in use by another kubesched{_holder(place)}; stop that one first, or give a copy of the file"
+        )
+        raise CliError(text) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CliError(
+            f"{where}: cannot be saved there ({path.parent}: {reason}); give a file in a directory that you can write to"
+        ) from None
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            place.unlink()  # while it is still locked: whoever waits looks whether it is still there
+        os.close(descriptor)
+
+
+def refuse_other_file(given: str, option: str) -> None:
+    """Nothing but an older saved cluster is written over.
+
+    Raises:
+        CliError: when the file is there, is not empty and holds something else.
+    """
+    path = Path(given)
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size and not is_saved_cluster(path):
+            raise CliError(
+                f"{option} {given}: is there and is no saved cluster; it is not overwritten, give another name"
+            )
+
+
+def _locked(place: Path) -> int:
+    """A descriptor of the lock file, which is ours and has our process id in it."""
+    while True:
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                same = os.fstat(descriptor).st_ino == place.stat().st_ino
+            except FileNotFoundError:
+                same = False  # its holder has just ended
+            if same:
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, f"{os.getpid()}\n".encode())
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _holder(place: Path) -> str:
+    try:
+        text = place.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return f" (process {text})" if text.isdigit() else ""
+
+
+def save_or_rescue(store: Store, path: str) -> int:
+    """Save a cluster; where that fails, to a directory for temporary files rather than not at all.
+
+    Raises:
+        CliError: when it was not saved where it should be, saying where it is instead.
+    """
+    try:
+        return save(store, path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+    try:
+        rescue = Path(tempfile.mkdtemp(prefix="kubesched-saved-")) / Path(path).name
+        count = save(store, rescue)
+    except OSError as error:
+        raise CliError(
+            f"{path}: cannot be saved: {reason}; nor in {tempfile.gettempdir()}: {error.strerror or error}; "
+            "what was there before is unchanged, what happened in this run is lost"
+        ) from None
+    raise CliError(
+        f"{path}: cannot be saved: {reason}; what was there before is unchanged. "
+        f"The cluster's {count} objects are in {rescue}: move that file to where it belongs"
+    )
