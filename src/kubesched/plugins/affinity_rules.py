@@ -123,11 +123,12 @@ class DomainSums:
     def _sum_up(self, key: str, sources: list[_Source], codes: list[int]) -> Moved:
         """Take these domains' sums anew."""
         column, sums = self.by_key[key]
-        before = sums[codes].tolist()
+        before = [int(sums[code]) for code in codes]
         if len(sources) == 1 and sources[0].weight == 1:
             sums = sources[0].domains.counts  # the index's own array, which it never changes in place
             self.by_key[key] = (column, sums)
         else:
-            sums[codes] = sum(source.domains.counts[codes] * source.weight for source in sources)
-        now = sums[codes].tolist()
-        return Moved(column, [each for each in zip(codes, before, now, strict=True) if each[1] != each[2]])
+            for code in codes:
+                sums[code] = sum([int(source.domains.counts[code]) * source.weight for source in sources])
+        changes = [(code, was, int(sums[code])) for code, was in zip(codes, before, strict=True)]
+        return Moved(column, [change for change in changes if change[1] != change[2]])

@@ -43,6 +43,8 @@ __all__ = ["Overlay"]
 
 #: Slots: few of them, many of them (perhaps repeated), or None for all.
 _Slots = list[int] | IntpArray | None
+#: The total of a slot that does not pass: less than nothing, whatever is added.
+_CLOSED: Final = -(1 << 60)
 #: Up to this many different raw scores are normalised one each, and looked up by slot.
 _TABLE: Final = 1024
 #: Beyond this part of all slots (one in …) it is quicker to look at all of them.
@@ -52,83 +54,96 @@ _WHOLE: Final = 4
 class _Track:
     """A score plugin within an overlay: raw scores by slot, and their bounds among the slots that are scored."""
 
-    __slots__ = ("_at_high", "_at_low", "_has_holes", "_table", "entry", "high", "low", "raw")
+    __slots__ = ("_at_high", "_at_low", "_has_unscored", "_table", "entry", "high", "low", "raw")
 
-    def __init__(self, entry: ScoreEntry, raw: IntArray) -> None:
-        """``raw``: int64[slots], NOT_SCORED where the row is infeasible or takes no part."""
+    def __init__(self, entry: ScoreEntry, raw: IntArray, passes: BoolArray | None) -> None:
+        """See :meth:`replace`."""
         self.entry = entry
-        self.low = self.high = 0
+        self.replace(raw, passes)
+
+    def replace(self, raw: IntArray, passes: BoolArray | None) -> None:
+        """All raw scores anew: int64[slots], NOT_SCORED where the row is infeasible or takes no part."""
+        self.raw = raw
+        self.measure(passes)
+
+    def measure(self, passes: BoolArray | None) -> None:
+        """Find the bounds among the slots that pass (None: all)."""
+        raw = self.raw if passes is None else self.raw[passes]
+        self.low, self.high = (int(raw.min()), int(raw.max())) if len(raw) else (0, 0)
+        self._has_unscored = self.low == NOT_SCORED
+        if self._has_unscored:
+            raw = raw[raw != NOT_SCORED]
+            self.low, self.high = (int(raw.min()), int(raw.max())) if len(raw) else (0, 0)
+        #: Slots at the bounds, counted when somebody first comes to one or leaves it.
+        self._at_low = self._at_high = -1
         #: Normalised, checked and weighted: every score from low to high, once somebody asks.
         self._table: IntArray | None = None
-        self.replace(raw)
-
-    def replace(self, raw: IntArray) -> None:
-        """All raw scores anew."""
-        self.raw = raw
-        self.measure()
-
-    @property
-    def level(self) -> int | None:
-        """What every score ends as when they are all the same; None when they are not."""
-        return None if self.low != self.high or self._has_holes else int(self.final(np.array([self.low]))[0])
-
-    def measure(self) -> bool:
-        """Find the bounds; True when they moved."""
-        raw, before = self.raw, (self.low, self.high)
-        self.low = self.high = 0
-        #: Slots at the bounds, counted when somebody first leaves one.
-        self._at_low = self._at_high = -1
-        self._has_holes = False
-        self._table = None
-        if len(raw):
-            self.low, self.high = int(raw.min()), int(raw.max())
-            if self.low == NOT_SCORED:
-                self._has_holes = True
-                raw = raw[raw != NOT_SCORED]
-                self.low, self.high = (int(raw.min()), int(raw.max())) if len(raw) else (0, 0)
-        return before != (self.low, self.high)
 
     def append(self) -> None:
         """One more slot, infeasible as yet."""
         self.raw = np.append(self.raw, NOT_SCORED)
-        self._has_holes = True
 
-    def put(self, slot: int, new: int) -> bool:
-        """A slot's new raw score; True when the bounds may have moved."""
+    def put(self, slot: int, new: int, passes: bool) -> tuple[bool, bool]:
+        """A slot's new raw score: (bounds moved, they have to be measured)."""
         old = int(self.raw[slot])
+        if passes and new == NOT_SCORED:
+            self._has_unscored = True
         if old == new:
-            return False
-        if old == self.low or old == self.high or new == self.low or new == self.high:
-            if self._at_low < 0:
-                self._at_low = int(np.count_nonzero(self.raw == self.low))
-                self._at_high = int(np.count_nonzero(self.raw == self.high))
-            self._at_low += (new == self.low) - (old == self.low)
-            self._at_high += (new == self.high) - (old == self.high)
-            if self._at_low <= 0 or self._at_high <= 0:
-                self.raw[slot] = new
-                return True  # whoever is told so measures again
+            return False, False
+        low, high = self.low, self.high
+        if self._at_low < 0 and (low in (old, new) or high in (old, new)):
+            self._at_low = int(np.count_nonzero(self.raw == low))
+            self._at_high = int(np.count_nonzero(self.raw == high))
         self.raw[slot] = new
-        if new == NOT_SCORED:
-            self._has_holes = True
-            return False
-        return not self.low <= new <= self.high
+        moved = False
+        if new != NOT_SCORED and not low <= new <= high:
+            moved = True
+            self._table = None
+            # The count of the other bound is not known any more unless it was taken.
+            if new > high:
+                self.high, self._at_high = new, 1 if self._at_low >= 0 else -1
+            else:
+                self.low, self._at_low = new, 1 if self._at_high >= 0 else -1
+        elif self._at_low >= 0:
+            self._at_low += new == low
+            self._at_high += new == high
+        if self._at_low >= 0:
+            self._at_low -= old == low == self.low
+            self._at_high -= old == high == self.high
+            if not self._at_low or not self._at_high:
+                return True, True
+        return moved, False
+
+    @property
+    def level(self) -> int | None:
+        """What every score ends as when they are all the same; None when they are not."""
+        return None if self.low != self.high or self._has_unscored else self.final_one(self.low)
 
     def final(self, raw: IntArray) -> IntArray:
-        """Raw scores normalised within the bounds, checked and weighted.
+        """Raw scores normalised within the bounds, checked and weighted; anything where the row is infeasible.
 
         Raises:
             PluginFailedError: when the plugin fails.
         """
-        holes = raw == NOT_SCORED if self._has_holes else None
-        if holes is not None:
-            raw = np.where(holes, self.low, raw)
-        if self.high - self.low < _TABLE:
-            if self._table is None:
-                self._table = self._normalized(np.arange(self.low, self.high + 1))
-            scores: IntArray = self._table.take(raw - self.low)
-        else:
-            scores = self._normalized(raw)
-        return scores if holes is None else np.where(holes, 0, scores)
+        if self.high - self.low >= _TABLE:
+            unscored = raw == NOT_SCORED
+            scores = self._normalized(np.where(unscored, self.low, raw))
+            scores[unscored] = 0
+            return scores
+        if self._table is None:
+            self._table = self._normalized(np.arange(self.low, self.high + 1))
+        scores = self._table.take(raw - self.low, mode="clip")
+        return np.where(raw == NOT_SCORED, 0, scores) if self._has_unscored else scores
+
+    def final_one(self, raw: int) -> int:
+        """The same for one row, which is feasible."""
+        if raw == NOT_SCORED:
+            return 0
+        if self.high - self.low >= _TABLE:
+            return int(self._normalized(np.array([raw]))[0])
+        if self._table is None:
+            self._table = self._normalized(np.arange(self.low, self.high + 1))
+        return int(self._table[raw - self.low])
 
     def _normalized(self, raw: IntArray) -> IntArray:
         entry = self.entry
@@ -140,7 +155,7 @@ class _Track:
         low, high = int(scores.min(initial=0)), int(scores.max(initial=0))
         if low < 0 or high > MAX_NODE_SCORE:
             raise score_out_of_range(entry, low if low < 0 else high)
-        return scores if entry.weight == 1 else scores * entry.weight
+        return scores * entry.weight
 
 
 class Overlay:
@@ -167,8 +182,9 @@ class Overlay:
         self._ranking = Ranking()
         #: int32[capacity]: row to slot, -1 without one.
         self._slot_of: npt.NDArray[np.int32] = np.zeros(0, np.int32)
-        #: int64[slots]: the lane's totals, INFEASIBLE included.
+        #: int64[slots]: the lane's totals, INFEASIBLE included; and the same with _CLOSED for slots that do not pass.
         self._base: IntArray = np.zeros(0, np.int64)
+        self._open: IntArray = self._base
         self.rows: IntpArray = np.zeros(0, np.intp)
         self.passes: BoolArray = np.zeros(0, np.bool_)
         self.feasible = 0
@@ -176,7 +192,7 @@ class Overlay:
     @staticmethod
     def row_bytes(score_plugins: int) -> int:
         """Memory of one row."""
-        return 4 + 8 + 8 + 8 + 1 + 8 * score_plugins
+        return 4 + 8 + 8 + 8 + 8 + 1 + 8 * score_plugins
 
     def best(self, lane: Lane, rng: random.Random) -> int | None:
         """The row to choose, each of the best with the same chance; None when only a full look can tell.
@@ -244,6 +260,7 @@ class Overlay:
         self.rows.flags.writeable = False
         self.passes = np.append(self.passes, False)
         self._base = np.append(self._base, INFEASIBLE)
+        self._open = np.append(self._open, _CLOSED)
         for track in self._tracks:
             track.append()
         if self._scored:
@@ -281,6 +298,7 @@ class Overlay:
         self._slot_of = np.full(table.capacity, -1, np.int32)
         self._slot_of[rows] = np.arange(len(rows), dtype=np.int32)
         self._base = lane.ranking.total[rows]
+        self._open = np.full(len(rows), _CLOSED, np.int64)
         self.passes = np.zeros(len(rows), np.bool_)
         self._refilter_many(np.arange(len(rows)))
         return True
@@ -301,6 +319,7 @@ class Overlay:
                     if entry.one(state, pod, table, node):
                         now = False
                         break
+            self._open[slot] = self._base[slot] if now else _CLOSED
             if now != self.passes[slot]:
                 self.passes[slot] = now
                 self.feasible += 1 if now else -1
@@ -316,8 +335,13 @@ class Overlay:
                 break
             now[now] = entry.many(self._state, self._pod, self._table, asked) == 0
         self.passes[slots] = now
+        self._open[slots] = np.where(now, self._base[slots], _CLOSED)
         self.feasible = int(np.count_nonzero(self.passes))
         return bool((now == before).all())
+
+    def _mask(self) -> BoolArray | None:
+        """``passes``, or None when all slots pass."""
+        return None if self.feasible == len(self.rows) else self.passes
 
     def _left(self) -> IntpArray:
         """The feasible rows."""
@@ -333,7 +357,7 @@ class Overlay:
         if status is not None:
             raise PluginFailedError(status.plugin, status.as_error() or RuntimeError(status.message()))
         entries = [entry for entry in plan.unsigned_scores if entry.name not in state.skip_score]
-        self._tracks = [_Track(entry, self._raw(entry, rows)) for entry in entries]
+        self._tracks = [_Track(entry, self._raw(entry, rows), self._mask()) for entry in entries]
         self._total_all()
         self._scored = True
 
@@ -379,61 +403,62 @@ class Overlay:
     def _rescore_few(self, slots: list[int]) -> bool:
         """Raw scores of some slots, one by one; True when bounds moved."""
         table, state, pod = self._table, self._state, self._pod
-        shifted = False
+        moved = lost = False
         for slot in slots:
             node = table.info(int(self.rows[slot])) if self.passes[slot] else None
             for track in self._tracks:
                 new = track.entry.one(state, pod, table, node) if node is not None else NOT_SCORED
-                shifted |= track.put(slot, new)
-        if shifted:
+                shifted, unknown = track.put(slot, new, node is not None)
+                moved |= shifted
+                lost |= unknown
+        if lost:
             for track in self._tracks:
-                track.measure()
-        return shifted
+                track.measure(self._mask())
+        return moved
 
     def _rescore_many(self, slots: IntpArray) -> bool:
         passes = self.passes[slots]
         asked = slots[passes]
         rows = self.rows[asked]
-        shifted = False
+        moved = False
         for track in self._tracks:
             if len(asked) < len(slots):
                 track.raw[slots[~passes]] = NOT_SCORED
             track.raw[asked] = track.entry.many(self._state, self._pod, self._table, rows)
-            shifted |= track.measure()
-        return shifted
+            bounds = (track.low, track.high)
+            track.measure(self._mask())
+            moved |= bounds != (track.low, track.high)
+        return moved
 
     def _rescore_all(self) -> bool:
         """All raw scores; False when every slot's normalised score is what it was."""
         rows = self._left()
-        shifted = False
+        moved = False
         for track in self._tracks:
             level = track.level
-            track.replace(self._raw(track.entry, rows))
-            shifted |= level is None or track.level != level
-        return shifted
+            track.replace(self._raw(track.entry, rows), self._mask())
+            moved |= level is None or track.level != level
+        return moved
 
     def _total(self, slots: list[int] | IntpArray) -> None:
         """Totals of these slots anew."""
-        if isinstance(slots, list) and not self._tracks:
+        if isinstance(slots, list):
             for slot in slots:
-                self._ranking.put(slot, self._base[slot] if self.passes[slot] else INFEASIBLE)
+                total = int(self._open[slot])
+                if total >= 0:
+                    total += sum([track.final_one(int(track.raw[slot])) for track in self._tracks])
+                self._ranking.put(slot, total)
         else:
-            at = np.asarray(slots, np.intp)
-            total = self._base[at]
+            at = self._open[slots]
             for track in self._tracks:
-                total += track.final(track.raw[at])
-            passes = self.passes[at]
-            if not passes.all():
-                total[~passes] = INFEASIBLE
-            self._ranking.put(at, total)
+                at += track.final(track.raw[slots])
+            self._ranking.put(slots, at)
         self._ranking.settle(slots)
 
     def _total_all(self) -> None:
-        total = self._base.copy()
+        total = self._open.copy()
         for track in self._tracks:
             total += track.final(track.raw)
-        if self.feasible != len(total):
-            total[~self.passes] = INFEASIBLE
         self._ranking.replace(total)
 
 

@@ -1,8 +1,9 @@
 """The greatest of many totals, when a few of them change at a time.
 
-Totals are kept in blocks, with the maximum of each block and how many have it: a changed total costs one
-block, the best one a look at the blocks. Blocks are measured when a total is first put; totals that are
-replaced as a whole every time never pay for them.
+Up to some thousands a look at all of them is quickest: NumPy compares 5,000 in a microsecond. Beyond, totals
+are kept in blocks, with the maximum of each block and how many have it: a changed total costs one block, the
+best one a look at the blocks. Blocks are measured when a total is first put; totals that are replaced as a
+whole every time never pay for them.
 
 Used by :mod:`.lanes` (totals by row) and :mod:`.overlay` (by slot).
 """
@@ -23,6 +24,8 @@ __all__ = ["INFEASIBLE", "Ranking", "pick_uniformly"]
 #: The total of a row that no pod may go to.
 INFEASIBLE: Final = -1
 
+#: Up to this many totals there are no blocks.
+_FLAT: Final = 1 << 14
 _BLOCK: Final = 128
 #: When more than this part of the blocks changed, all are measured in one pass.
 _MANY: Final = 1 / 8
@@ -30,8 +33,9 @@ _MANY: Final = 1 / 8
 
 def pick_uniformly(rng: random.Random, totals: IntArray) -> int:
     """The position of a greatest element, each with the same chance."""
-    ties = np.flatnonzero(totals == totals.max())
-    return int(ties[rng.randrange(len(ties))] if len(ties) > 1 else ties[0])
+    is_best = totals == totals.max()
+    ties = int(np.count_nonzero(is_best))
+    return int(np.flatnonzero(is_best)[rng.randrange(ties)]) if ties > 1 else int(is_best.argmax())
 
 
 class Ranking:
@@ -66,6 +70,8 @@ class Ranking:
 
     def settle(self, rows: Collection[int] | RowArray) -> None:
         """Measure the blocks of rows that were put."""
+        if len(self.total) <= _FLAT:
+            return
         if not self._measured:
             self._measure_all()
             return
