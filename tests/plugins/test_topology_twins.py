@@ -33,8 +33,9 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code
 from kubesched.plugins import in_tree_registry
 from kubesched.scheduler.diagnosis import FitError
+from kubesched.scheduler.full_look import Evaluation, Rotation
 from kubesched.scheduler.profiles import build_frameworks
-from kubesched.scheduler.search import Decision, Evaluation, Rotation, Search
+from kubesched.scheduler.search import Decision, Search
 from kubesched.simulate.conformance.world import World
 
 JSON = dict[str, Any]

@@ -20,8 +20,9 @@ from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
 from kubesched.plugins import in_tree_registry
 from kubesched.scheduler.diagnosis import FitError, NodeStatuses
+from kubesched.scheduler.full_look import Evaluation, Rotation
 from kubesched.scheduler.handle import Backends, ProfileHandle
-from kubesched.scheduler.search import Decision, Evaluation, Rotation, Search
+from kubesched.scheduler.search import Decision, Search
 
 #: In-tree plugins that sign every pod, in upstream's order.
 SIGNING = (

@@ -33,7 +33,7 @@ from kubesched.cache.check import check_cache
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 from kubesched.scheduler.diagnosis import FitError
-from kubesched.scheduler.search import NoNodesError
+from kubesched.scheduler.full_look import NoNodesError
 
 _ssd, _zone_a = term(requirement("disk", "In", "ssd")), term(requirement("topology.kubernetes.io/zone", "In", "a"))
 _fast = term(requirement("rank", "Gt", "4"))

@@ -28,9 +28,10 @@ from kubesched.framework.interface import NOT_SCORED, Plugin
 from kubesched.framework.podinfo import PodInfo
 from kubesched.plugins import in_tree_registry
 from kubesched.scheduler.diagnosis import FitError
+from kubesched.scheduler.full_look import NoNodesError, Rotation
 from kubesched.scheduler.overlay import Overlay
 from kubesched.scheduler.profiles import build_frameworks
-from kubesched.scheduler.search import Decision, NoNodesError, Rotation, Search
+from kubesched.scheduler.search import Decision, Search
 from kubesched.simulate.conformance.world import World
 
 JSON = dict[str, Any]

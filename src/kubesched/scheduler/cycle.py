@@ -29,7 +29,7 @@ from kubesched.framework.waiting import PodInPreBind, WaitingPod
 from kubesched.queue.scheduling_queue import QueueError
 
 from .diagnosis import FitError
-from .search import NoNodesError
+from .full_look import NoNodesError
 from .status_writer import StatusWriter
 
 if TYPE_CHECKING:

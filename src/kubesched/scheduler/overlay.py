@@ -31,11 +31,12 @@ from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import BoolArray, IntpArray, RowArray, joined
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry, failed
-from kubesched.framework.interface import MAX_NODE_SCORE, NOT_SCORED, IntArray
+from kubesched.framework.interface import NOT_SCORED, IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 
-from .lanes import FEW, PASSES, Lane, score_out_of_range
+from .bounded_scores import BoundedScores
+from .lanes import FEW, PASSES, Lane
 from .plan import Plan
 from .ranking import INFEASIBLE, Ranking
 
@@ -45,117 +46,8 @@ __all__ = ["Overlay"]
 _Slots = list[int] | IntpArray | None
 #: The total of a slot that does not pass: less than nothing, whatever is added.
 _CLOSED: Final = -(1 << 60)
-#: Up to this many different raw scores are normalised one each, and looked up by slot.
-_TABLE: Final = 1024
 #: Beyond this part of all slots (one in …) it is quicker to look at all of them.
 _WHOLE: Final = 4
-
-
-class _Track:
-    """A score plugin within an overlay: raw scores by slot, and their bounds among the slots that are scored."""
-
-    __slots__ = ("_at_high", "_at_low", "_has_unscored", "_table", "entry", "high", "low", "raw")
-
-    def __init__(self, entry: ScoreEntry, raw: IntArray, passes: BoolArray | None) -> None:
-        """See :meth:`replace`."""
-        self.entry = entry
-        self.replace(raw, passes)
-
-    def replace(self, raw: IntArray, passes: BoolArray | None) -> None:
-        """All raw scores anew: int64[slots], NOT_SCORED where the row is infeasible or takes no part."""
-        self.raw = raw
-        self.measure(passes)
-
-    def measure(self, passes: BoolArray | None) -> None:
-        """Find the bounds among the slots that pass (None: all)."""
-        raw = self.raw if passes is None else self.raw[passes]
-        self.low, self.high = (int(raw.min()), int(raw.max())) if len(raw) else (0, 0)
-        self._has_unscored = self.low == NOT_SCORED
-        if self._has_unscored:
-            raw = raw[raw != NOT_SCORED]
-            self.low, self.high = (int(raw.min()), int(raw.max())) if len(raw) else (0, 0)
-        #: Slots at the bounds, counted when somebody first comes to one or leaves it.
-        self._at_low = self._at_high = -1
-        #: Normalised, checked and weighted: every score from low to high, once somebody asks.
-        self._table: IntArray | None = None
-
-    def append(self) -> None:
-        """One more slot, infeasible as yet."""
-        self.raw = np.append(self.raw, NOT_SCORED)
-
-    def put(self, slot: int, new: int, passes: bool) -> tuple[bool, bool]:
-        """A slot's new raw score: (bounds moved, they have to be measured)."""
-        old = int(self.raw[slot])
-        if passes and new == NOT_SCORED:
-            self._has_unscored = True
-        if old == new:
-            return False, False
-        low, high = self.low, self.high
-        if self._at_low < 0 and (low in (old, new) or high in (old, new)):
-            self._at_low = int(np.count_nonzero(self.raw == low))
-            self._at_high = int(np.count_nonzero(self.raw == high))
-        self.raw[slot] = new
-        moved = False
-        if new != NOT_SCORED and not low <= new <= high:
-            moved = True
-            self._table = None
-            # The count of the other bound is not known any more unless it was taken.
-            if new > high:
-                self.high, self._at_high = new, 1 if self._at_low >= 0 else -1
-            else:
-                self.low, self._at_low = new, 1 if self._at_high >= 0 else -1
-        elif self._at_low >= 0:
-            self._at_low += new == low
-            self._at_high += new == high
-        if self._at_low >= 0:
-            self._at_low -= old == low == self.low
-            self._at_high -= old == high == self.high
-            if not self._at_low or not self._at_high:
-                return True, True
-        return moved, False
-
-    @property
-    def level(self) -> int | None:
-        """What every score ends as when they are all the same; None when they are not."""
-        return None if self.low != self.high or self._has_unscored else self.final_one(self.low)
-
-    def final(self, raw: IntArray) -> IntArray:
-        """Raw scores normalised within the bounds, checked and weighted; anything where the row is infeasible.
-
-        Raises:
-            PluginFailedError: when the plugin fails.
-        """
-        if self.high - self.low >= _TABLE:
-            unscored = raw == NOT_SCORED
-            scores = self._normalized(np.where(unscored, self.low, raw))
-            scores[unscored] = 0
-            return scores
-        if self._table is None:
-            self._table = self._normalized(np.arange(self.low, self.high + 1))
-        scores = self._table.take(raw - self.low, mode="clip")
-        return np.where(raw == NOT_SCORED, 0, scores) if self._has_unscored else scores
-
-    def final_one(self, raw: int) -> int:
-        """The same for one row, which is feasible."""
-        if raw == NOT_SCORED:
-            return 0
-        if self.high - self.low >= _TABLE:
-            return int(self._normalized(np.array([raw]))[0])
-        if self._table is None:
-            self._table = self._normalized(np.arange(self.low, self.high + 1))
-        return int(self._table[raw - self.low])
-
-    def _normalized(self, raw: IntArray) -> IntArray:
-        entry = self.entry
-        try:
-            scores: IntArray = entry.plugin.normalize_within(raw, self.low, self.high)
-        except Exception as error:
-            prefix = "running Normalize on Score plugins: plugin {} failed with"
-            raise PluginFailedError(entry.name, failed(prefix, entry.name, error)) from error
-        low, high = int(scores.min(initial=0)), int(scores.max(initial=0))
-        if low < 0 or high > MAX_NODE_SCORE:
-            raise score_out_of_range(entry, low if low < 0 else high)
-        return scores * entry.weight
 
 
 class Overlay:
@@ -177,7 +69,7 @@ class Overlay:
         self._epoch = -1
         self._position = 0
         self._filters: tuple[FilterEntry, ...] = ()
-        self._tracks: list[_Track] = []
+        self._tracks: list[BoundedScores] = []
         self._scored = False
         self._ranking = Ranking()
         #: int32[capacity]: row to slot, -1 without one.
@@ -357,7 +249,7 @@ class Overlay:
         if status is not None:
             raise PluginFailedError(status.plugin, status.as_error() or RuntimeError(status.message()))
         entries = [entry for entry in plan.unsigned_scores if entry.name not in state.skip_score]
-        self._tracks = [_Track(entry, self._raw(entry, rows), self._mask()) for entry in entries]
+        self._tracks = [BoundedScores(entry, self._raw(entry, rows), self._mask()) for entry in entries]
         self._total_all()
         self._scored = True
 

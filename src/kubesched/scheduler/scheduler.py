@@ -26,11 +26,12 @@ from kubesched.queue import SchedulingQueue
 
 from .cycle import Cycle
 from .debugger import CacheDebugger
+from .full_look import Rotation
 from .handle import Backends
 from .handlers import NamespaceHandler, NodeHandler, PodHandler, ResourceHandler
 from .port import Informer, Port
 from .profiles import build_frameworks
-from .search import Rotation, Search
+from .search import Search
 
 __all__ = ["Scheduler"]
 

@@ -19,7 +19,8 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
 from kubesched.scheduler.diagnosis import FitError
-from kubesched.scheduler.search import NoNodesError, Search
+from kubesched.scheduler.full_look import NoNodesError
+from kubesched.scheduler.search import Search
 
 __all__ = ["format_amount", "hints_for"]
 

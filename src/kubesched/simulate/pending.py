@@ -22,7 +22,7 @@ from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code, Status
 from kubesched.scheduler.diagnosis import FitError
-from kubesched.scheduler.search import NoNodesError
+from kubesched.scheduler.full_look import NoNodesError
 
 from .embedded import Embedded
 from .hints import hints_for

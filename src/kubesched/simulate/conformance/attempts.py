@@ -9,7 +9,7 @@ from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 from kubesched.scheduler.diagnosis import FitError
-from kubesched.scheduler.search import Evaluation, NoNodesError
+from kubesched.scheduler.full_look import Evaluation, NoNodesError
 
 from .world import World
 
