@@ -6,6 +6,7 @@ Caller: ``table`` for every listed object and every watched change.
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import intern
 from typing import Any, Final
 
 import msgspec
@@ -54,14 +55,15 @@ _node = msgspec.json.Decoder(_Node).decode
 
 
 def _pod_fields(item: Stored) -> dict[str, str]:
+    # Tens of thousands of pods have the same few values: one string each will do.
     pod = _pod(item.raw)
     return {
-        "spec.nodeName": pod.spec.node_name or "",
-        "spec.schedulerName": pod.spec.scheduler_name or "",
-        "spec.restartPolicy": pod.spec.restart_policy or "",
-        "spec.serviceAccountName": pod.spec.service_account_name or "",
+        "spec.nodeName": intern(pod.spec.node_name or ""),
+        "spec.schedulerName": intern(pod.spec.scheduler_name or ""),
+        "spec.restartPolicy": intern(pod.spec.restart_policy or ""),
+        "spec.serviceAccountName": intern(pod.spec.service_account_name or ""),
         "spec.hostNetwork": "true" if pod.spec.host_network else "false",
-        "status.phase": pod.status.phase or "",
+        "status.phase": intern(pod.status.phase or ""),
         "status.nominatedNodeName": pod.status.nominated_node_name or "",
         "status.podIP": pod.status.pod_ip or "",
     }

@@ -33,6 +33,9 @@ __all__ = [
 Document = dict[str, Any]
 
 _NO_LABELS: Final[dict[str, str]] = {}
+#: Labels that objects have, one dict each; emptied when it grows too large.
+_SHARED: Final[dict[tuple[tuple[str, str], ...], dict[str, str]]] = {}
+_MOST_SHARED: Final = 1 << 14
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 encode = msgspec.json.Encoder().encode
@@ -51,7 +54,8 @@ class Stored(Item):
         super().__init__(
             kind, raw, metadata.get("namespace") or "", metadata["name"], metadata["uid"], resource_version
         )
-        self.labels: dict[str, str] = metadata.get("labels") or _NO_LABELS
+        labels = metadata.get("labels")
+        self.labels: dict[str, str] = _shared(labels) if labels else _NO_LABELS
         references = metadata.get("ownerReferences")
         self.owners: tuple[str, ...] = tuple([item.get("uid", "") for item in references]) if references else ()
         self.fields: dict[str, str] | None = None
@@ -66,6 +70,17 @@ class Stored(Item):
         """One top-level member as plain data; None when absent."""
         section = _split(self.raw).get(name)
         return None if section is None else msgspec.json.decode(section)
+
+
+def _shared(labels: dict[str, str]) -> dict[str, str]:
+    """One dict for all objects with these labels, as the pods of a workload have."""
+    key = tuple(labels.items())
+    known = _SHARED.get(key)
+    if known is None:
+        if len(_SHARED) >= _MOST_SHARED:
+            _SHARED.clear()
+        known = _SHARED[key] = dict(labels)
+    return known
 
 
 def decode_document(raw: bytes) -> Document:
