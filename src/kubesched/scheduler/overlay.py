@@ -118,7 +118,7 @@ class Overlay:
             self._rescore(moved, slots, same)
         return True
 
-    def _changed(self, lane: Lane) -> tuple[list[int], list[RowArray]] | None:
+    def _changed(self, lane: Lane) -> tuple[_Slots, list[RowArray]] | None:
         """The slots whose own node or pods changed, and the rows that the filters name; None: everything may have."""
         journal = self._table.journal
         if lane is not self._lane or lane.epoch != self._epoch:
@@ -127,15 +127,9 @@ class Overlay:
         if entries is None or len(entries) > len(self.rows):
             return None
         self._position = journal.position
-        slots = []
-        for row in {entry >> 1 for entry in entries}:
-            slot = int(self._slot_of[row])
-            if slot < 0:
-                if lane.owner[row] != PASSES:
-                    continue
-                slot = self._append(row)
-            self._base[slot] = lane.ranking.total[row]
-            slots.append(slot)
+        slots = self._take_over(lane, {entry >> 1 for entry in entries})
+        if slots is None:
+            return None
         named: list[RowArray] = []
         for plugin in self._plan.filters_to_catch_up:
             rows = _catch_up(plugin, "PreFilter", plugin.catch_up_filter, self._state, self._pod, self._table)
@@ -144,6 +138,30 @@ class Overlay:
             if len(rows):
                 named.append(rows)
         return slots, named
+
+    def _take_over(self, lane: Lane, changed: set[int]) -> _Slots:
+        """Take the lane's totals of rows that changed; their slots. None: too many have none yet."""
+        if len(changed) > FEW:
+            rows = np.fromiter(changed, np.intp, len(changed))
+            new = rows[(self._slot_of[rows] < 0) & (lane.owner[rows] == PASSES)]
+            if len(new) > FEW:
+                return None
+            for row in new.tolist():
+                self._append(row)
+            rows = rows[self._slot_of[rows] >= 0]
+            at = self._slot_of[rows].astype(np.intp)
+            self._base[at] = lane.ranking.total[rows]
+            return at
+        slots = []
+        for row in changed:
+            slot = int(self._slot_of[row])
+            if slot < 0:
+                if lane.owner[row] != PASSES:
+                    continue
+                slot = self._append(row)
+            self._base[slot] = lane.ranking.total[row]
+            slots.append(slot)
+        return slots
 
     def _append(self, row: int) -> int:
         slot = len(self.rows)
@@ -262,7 +280,7 @@ class Overlay:
         raw[self.passes] = answer
         return raw
 
-    def _rescore(self, moved: list[int], slots: _Slots, same: bool) -> None:
+    def _rescore(self, moved: _Slots, slots: _Slots, same: bool) -> None:
         """Catch up with the slots that changed, and with what the score plugins name.
 
         ``moved``: the slots whose own node or pods changed.
