@@ -464,6 +464,36 @@ def test_a_greatest_score_that_leaves_makes_all_totals_anew() -> None:
         assert look(world, a_pod("ssd-and-soft", f"after-{len(labels)}")) is not None
 
 
+@pytest.mark.parametrize(
+    "kind", ["soft-host", "soft-both", "hard-zone", "hard-host", "default", "near-zone", "likes-zone"]
+)
+def test_a_rule_that_aged_out_meanwhile_is_counted_anew(kind: str) -> None:
+    world = world_of_zones(2, 20)
+    with patch("kubesched.cache.term_index._AGE", 4), patch("kubesched.cache.term_index._SWEEP_EVERY", 1):
+        place(world, kind, 4)
+        app = KINDS[kind][0]
+        for number in range(12):
+            world.cache.add_pod(a_pod("alone", f"other-{number}", f"n{number % 6}"))
+        for number in range(5):
+            pod = a_pod(kind, f"more-{number}", "n1")
+            assert pod.labels["app"] == app
+            world.cache.add_pod(pod)
+        for number in range(3):
+            look(world, a_pod(kind, f"after-{number}"))
+
+
+@pytest.mark.parametrize("kind", ["soft-host", "soft-both", "default", "likes-zone"])
+def test_arrays_that_were_given_back_meanwhile_are_made_anew(kind: str) -> None:
+    world = world_of_zones(2, 20)
+    place(world, kind, 4)
+    for counter in (*world.cache.table.terms.sets().values(), *world.cache.table.terms.carried().values()):
+        counter.rest()
+    for number in range(5):
+        world.cache.add_pod(a_pod(kind, f"more-{number}", "n1"))
+    for number in range(3):
+        look(world, a_pod(kind, f"after-{number}"))
+
+
 def test_an_evicted_lane_does_not_leave_a_stale_overlay() -> None:
     world = world_of_zones(2, 3)
     place(world, "soft-both", 4)

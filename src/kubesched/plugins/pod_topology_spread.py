@@ -117,7 +117,7 @@ class _Part:
         constant: for maxSkew.
     """
 
-    __slots__ = ("_version", "by_row", "column", "constant", "counts", "domains", "position", "weight")
+    __slots__ = ("_counter", "_version", "by_row", "column", "constant", "counts", "domains", "position", "weight")
 
     def __init__(self, side: Side, place: int, scored: RowArray) -> None:
         """``scored``: the feasible rows that have the required labels."""
@@ -126,14 +126,18 @@ class _Part:
         self.column = self.domains.column
         self._version = self.column.version
         self.by_row = side.by_row[place]
+        self._counter = side.counter(place)
         self.counts: npt.NDArray[np.integer] = side.per_row(place) if self.by_row else side.per_domain(place)
         self.weight = log((len(scored) if self.by_row else side.size(place, scored)) + 2)
         self.constant = float(constraint.max_skew - 1)
         self.position = side.position(place)
 
-    @property
-    def is_current(self) -> bool:
-        """Whether the labels are those that the weight was made from."""
+    def is_current(self, side: Side, place: int) -> bool:
+        """Whether labels are those that the weight was made from, and pods are still counted by the same counter."""
+        if side.domains[place] is not self.domains or side.counter(place) is not self._counter:
+            return False
+        if self.by_row and self._counter is not None and side.per_row(place) is not self.counts:
+            return False
         return self.column is self.domains.column and self.column.version == self._version
 
     def gather(self, rows: RowArray) -> FloatArray:
@@ -183,15 +187,15 @@ class _ScoreState:
         side.sync()
         touched: list[RowArray] = []
         for place, part in enumerate(self.parts):
-            codes = side.moved(place, part.position) if side.domains[place] is part.domains else None
-            if codes is None or not part.is_current:
+            if not part.is_current(side, place):
+                return None
+            codes = side.moved(place, part.position)
+            if codes is None:
                 return None
             if not codes:
                 continue
             part.position = side.position(place)
             if part.by_row:
-                if part.counts is not side.per_row(place):
-                    return None
                 touched.append(np.array(codes, np.intp))
             elif side.has_nameless(place):
                 return None

@@ -170,6 +170,10 @@ class Side:
         counter, capacity = self._counters[place], self._table.capacity
         return np.zeros(capacity, np.int32) if counter is None else counter.dense(capacity)
 
+    def counter(self, place: int) -> Counter | None:
+        """Who counts the pods of a constraint now; None: nobody, it means none."""
+        return self._counters[place]
+
     # -- what moved -------------------------------------------------------------------------------------
 
     def position(self, place: int) -> int:
