@@ -15,7 +15,7 @@ from aiohttp import web
 from ...api.wire import ApiError
 from .answers import json_answer, wants_pretty
 from .catalog import Resource
-from .negotiation import Accepted, accepted
+from .negotiation import Accepted
 from .queries import Query
 
 __all__ = ["NOT_SERVED", "Call", "Target", "not_served", "parse_path", "wrong_method"]
@@ -65,10 +65,6 @@ class Call:
 
     def answer(self, raw: bytes, status: int = 200) -> web.Response:
         return json_answer(raw, status, form=self.form, pretty=self.pretty, warnings=self.warnings)
-
-
-def read_form(request: web.BaseRequest) -> Accepted:
-    return accepted(request.headers.get("Accept", ""))
 
 
 def not_served() -> ApiError:
