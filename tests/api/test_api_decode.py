@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -171,3 +172,21 @@ def test_features_are_bits_in_the_order_of_their_names() -> None:
     assert feature_mask([]) == feature_mask(["Unknown"]) == 0
     assert [feature_mask([name]) for name in FEATURES] == [1, 2, 4, 8, 16]
     assert feature_mask(FEATURES) == 31
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (
+            {"topologySpreadConstraints": [{"maxSkew": 1 << 70}]},
+            r"Expected `int` <= 2147483647 - at `\$.spec.topologySpreadConstraints\[0\].maxSkew`",
+        ),
+        ({"tolerations": [{"tolerationSeconds": 1 << 63}]}, r"<= 9223372036854775807 - at `\$.spec.tolerations"),
+        ({"priority": -(1 << 31) - 1}, r">= -2147483648 - at `\$.spec.priority`"),
+    ],
+)
+def test_numbers_wider_than_the_field_are_refused(spec: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        from_builtins({"spec": spec}, Pod)
+    with pytest.raises(ValueError, match=said):
+        decode_object(json.dumps({"spec": spec}).encode(), Pod)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import numpy as np
@@ -71,10 +71,15 @@ _likes_ssd = {
     ]
 }
 
+#: Kinds that a StatefulSet of this name owns; all of them select app=owned.
+OWNERS = {"owned-blue": "blue", "owned-green": "green"}
+
 #: Name to (app, spec): one relation each. The Service of the world selects app=web.
 KINDS: Mapping[str, tuple[str, JSON]] = {
     "plain": ("other", {}),
     "default": ("web", {}),
+    "owned-blue": ("owned", {}),
+    "owned-green": ("owned", {}),
     "hard-zone": ("db", {"topologySpreadConstraints": [spread(ZONE, "db", hard=True)]}),
     "hard-host": ("db", {"topologySpreadConstraints": [spread(HOST, "db", hard=True, minDomains=3)]}),
     "soft-both": ("job", {"topologySpreadConstraints": [spread(ZONE, "job"), spread(HOST, "job", skew=2)]}),
@@ -115,7 +120,10 @@ KIND_NAMES = tuple(KINDS)
 def a_pod(kind: str, name: str, node: str = "", *, namespace: str = "default") -> PodInfo:
     app, spec = KINDS[kind]
     containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "300m"}}}]
-    meta = {"name": name, "uid": name, "namespace": namespace, "labels": {"app": app}}
+    meta: JSON = {"name": name, "uid": name, "namespace": namespace, "labels": {"app": app}}
+    if kind in OWNERS:
+        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": OWNERS[kind], "uid": "u", "controller": True}
+        meta["ownerReferences"] = [owner]
     obj = {"metadata": meta, "spec": {**spec, "containers": containers, "nodeName": node}}
     return PodInfo(from_builtins(obj, Pod))
 
@@ -191,7 +199,7 @@ def look(world: World, pod: PodInfo) -> Decision | None:
 _labels = st.fixed_dictionaries(
     {},
     optional={
-        ZONE: st.sampled_from(["a", "b", "c"]),
+        ZONE: st.sampled_from(["a", "b", "c", "a", "b", "c", ""]),
         "rack": st.sampled_from(["r1", "r2", "", "r3"]),
         "disk": st.just("ssd"),
         HOST: st.just("-"),
@@ -208,12 +216,15 @@ class OverlayMachine(RuleBasedStateMachine):
     """A cluster that changes, looked at through overlays."""
 
     keep = 1 << 16
+    #: Constants of the term index and the search that decide when something is dropped.
+    limits: ClassVar[Mapping[str, int]] = {}
 
     def __init__(self) -> None:
         super().__init__()
         self._patches = [
             patch("kubesched.cache.journal._KEEP", self.keep),
             patch("kubesched.cache.domain_counts._KEEP", min(self.keep, 1024)),
+            *(patch(f"kubesched.{name}", value) for name, value in self.limits.items()),
         ]
         for item in self._patches:
             item.start()
@@ -298,6 +309,17 @@ class OverlayMachine(RuleBasedStateMachine):
         else:
             services.pop("default/db", None)
 
+    @rule(name=st.sampled_from(["blue", "green"]), there=st.booleans())
+    def set_owner(self, name: str, there: bool) -> None:
+        owners = self.world.objects.setdefault("statefulsets", {})
+        if there:
+            owners[f"default/{name}"] = {
+                "metadata": {"name": name},
+                "spec": {"selector": {"matchLabels": {"app": "owned"}}},
+            }
+        else:
+            owners.pop(f"default/{name}", None)
+
     @rule(kinds=st.lists(_kinds, max_size=4))
     def look_around(self, kinds: list[str]) -> None:
         for kind in kinds:
@@ -310,11 +332,27 @@ class ForgetfulOverlayMachine(OverlayMachine):
     keep = 6
 
 
+class CrampedOverlayMachine(OverlayMachine):
+    """The same with next to no room: rules and arrays age out and are pushed out all the time."""
+
+    limits: ClassVar[Mapping[str, int]] = {
+        "cache.term_index._AGE": 12,
+        "cache.term_index._SWEEP_EVERY": 3,
+        "cache.term_index._LEAST_SETS": 3,
+        "cache.term_index._BUDGET": 1,
+        "plugins.topology_plan._LEAST_PLANS": 3,
+        "plugins.topology_plan._BUDGET": 1,
+        "scheduler.search._OVERLAY_BUDGET": 1,
+    }
+
+
 _machine = settings(max_examples=25, stateful_step_count=25, suppress_health_check=list(HealthCheck))
 TestOverlays = OverlayMachine.TestCase
 TestOverlays.settings = _machine
 TestForgetfulLogs = ForgetfulOverlayMachine.TestCase
 TestForgetfulLogs.settings = _machine
+TestLittleRoom = CrampedOverlayMachine.TestCase
+TestLittleRoom.settings = _machine
 
 
 # -- only what changed is asked about ----------------------------------------------------------------------
@@ -492,6 +530,31 @@ def test_arrays_that_were_given_back_meanwhile_are_made_anew(kind: str) -> None:
         world.cache.add_pod(a_pod(kind, f"more-{number}", "n1"))
     for number in range(3):
         look(world, a_pod(kind, f"after-{number}"))
+
+
+def test_the_owner_of_the_pod_at_hand_counts_not_that_of_an_earlier_one() -> None:
+    world = world_of_zones(2, 3)
+    owners = world.objects.setdefault("statefulsets", {})
+    selector = {"matchLabels": {"app": "owned"}}
+    owners["default/blue"] = {"metadata": {"name": "blue"}, "spec": {"selector": selector}}
+    place(world, "owned-blue", 4)
+    del owners["default/blue"]
+    owners["default/green"] = {"metadata": {"name": "green"}, "spec": {"selector": selector}}
+    world.cache.set_node(a_node("late", {ZONE: "z0", "rack": "late"}, "64"))
+    for number in range(4):
+        decision = look(world, a_pod("owned-green", f"green-{number}"))
+        assert decision is not None
+        world.cache.assume_pod(a_pod("owned-green", f"green-{number}", decision.node.name))
+    assert overlay_of(world, a_pod("owned-green", "x")) is overlay_of(world, a_pod("owned-green", "y")) is not None
+
+
+def test_pods_on_nodes_without_the_label_count_where_some_node_has_an_empty_one() -> None:
+    world = new_world()
+    for number, zone in enumerate(["", "-", "-", "a", "a"]):
+        world.cache.set_node(a_node(f"n{number}", {ZONE: zone}, "64"))
+    for number in range(7):
+        assert look(world, a_pod("default", f"before-{number}")) is not None
+        world.cache.add_pod(a_pod("default", f"there-{number}", "n1"))
 
 
 def test_an_evicted_lane_does_not_leave_a_stale_overlay() -> None:

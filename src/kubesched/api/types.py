@@ -10,7 +10,7 @@ The field names are upstream's in snake_case; on the wire they are camelCase.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -58,6 +58,10 @@ __all__ = [
 ResourceList = dict[str, str | int | float]
 Labels = dict[str, str]
 
+#: Numbers as wide as upstream's fields; others are refused while decoding.
+Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, gc=False):
     """Base of the API types: immutable, camelCase on the wire, defaults left out when encoding.
@@ -84,10 +88,10 @@ class ObjectMeta(Struct, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
+    generation: Int64 = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
+    deletion_grace_period_seconds: Int64 | None = None
     labels: Labels = {}
     annotations: Labels = {}
     owner_references: tuple[OwnerReference, ...] = ()
@@ -124,7 +128,7 @@ class NodeSelector(Struct, frozen=True):
 
 
 class PreferredSchedulingTerm(Struct, frozen=True):
-    weight: int = 0
+    weight: Int32 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -151,7 +155,7 @@ class PodAffinityTerm(Struct, frozen=True):
 
 
 class WeightedPodAffinityTerm(Struct, frozen=True):
-    weight: int = 0
+    weight: Int32 = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
@@ -177,11 +181,11 @@ class Affinity(Struct, frozen=True):
 
 
 class TopologySpreadConstraint(Struct, frozen=True):
-    max_skew: int = 0
+    max_skew: Int32 = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] = ()
@@ -202,7 +206,7 @@ class Toleration(Struct, frozen=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 # -- pods --------------------------------------------------------------------------------------------------
@@ -214,8 +218,8 @@ class ResourceRequirements(Struct, frozen=True):
 
 
 class ContainerPort(Struct, frozen=True):
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int32 = 0
+    host_port: Int32 = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = ""
     name: str = ""
@@ -267,7 +271,7 @@ class PodSchedulingGroup(Struct, frozen=True):
 class PodSpec(Struct, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     containers: tuple[Container, ...] = ()
@@ -285,7 +289,7 @@ class PodSpec(Struct, frozen=True):
     host_network: bool = False
     host_users: bool | None = None
     restart_policy: str = ""
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
 
 
 class PodCondition(Struct, frozen=True):
@@ -295,7 +299,7 @@ class PodCondition(Struct, frozen=True):
     message: str = ""
     last_probe_time: str | None = None
     last_transition_time: str | None = None
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
 
 
 class ContainerStatus(Struct, frozen=True):
@@ -373,7 +377,7 @@ class NodeCondition(Struct, frozen=True):
 
 class ContainerImage(Struct, frozen=True):
     names: tuple[str, ...] = ()
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class NodeStatus(Struct, frozen=True):

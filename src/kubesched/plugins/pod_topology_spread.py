@@ -187,8 +187,8 @@ class _ScoreState:
         side.sync()
         touched: list[RowArray] = []
         for place, part in enumerate(self.parts):
-            if not part.is_current(side, place):
-                return None
+            if not part.is_current(side, place) or (not part.by_row and side.has_nameless(place)):
+                return None  # also for pods on nameless nodes: no domain's log tells of them
             codes = side.moved(place, part.position)
             if codes is None:
                 return None
@@ -197,8 +197,6 @@ class _ScoreState:
             part.position = side.position(place)
             if part.by_row:
                 touched.append(np.array(codes, np.intp))
-            elif side.has_nameless(place):
-                return None
             else:
                 part.counts = side.domains[place].counts
                 touched += [part.column.rows_of(code) for code in set(codes)]

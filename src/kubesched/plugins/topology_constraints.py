@@ -120,9 +120,7 @@ class DefaultSelectors:
         kind = (owner.api_version, owner.kind)
         if kind == ("v1", "ReplicationController"):
             found = self._handle.informed("replicationcontrollers").get(f"{pod.namespace}/{owner.name}")
-            if found is not None:
-                merged = {**merged, **(_spec(found).get("selector") or {})}
-            return selector_from_map(merged)
+            return selector_from_map({**merged, **_map_selector(found)} if found is not None else merged)
         if kind in (("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")):
             more = self._owner(owner.kind.lower() + "s", f"{pod.namespace}/{owner.name}")
             if more.requirements:
@@ -132,7 +130,7 @@ class DefaultSelectors:
     def _services(self, namespace: str, labels: Labels) -> Labels:
         merged: Labels = {}
         for service in self._handle.informed_in("services", namespace):
-            selector = _spec(service).get("selector")
+            selector = _map_selector(service)
             if selector and selector.items() <= labels.items():
                 merged = {**merged, **selector}
         return merged
@@ -157,4 +155,13 @@ class DefaultSelectors:
 
 
 def _spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
-    return obj.get("spec") or {}
+    spec = obj.get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _map_selector(obj: Mapping[str, Any]) -> dict[str, str]:
+    """A Service's or ReplicationController's selector; empty, hence ignored, when it is no map of strings."""
+    selector = _spec(obj).get("selector")
+    if not isinstance(selector, dict) or not all(isinstance(value, str) for value in selector.values()):
+        return {}
+    return selector

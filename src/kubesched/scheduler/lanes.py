@@ -294,8 +294,9 @@ class Lane:
         moved = False
         for track, old in zip(self._tracks, before, strict=True):
             if track.entry.normalize is not None:
-                lost = bool((old[was_feasible] == track.greatest).any())
-                moved |= lost or bool((track.raw[now] >= track.greatest).any())
+                new, greatest = track.raw[now], track.greatest
+                track.at_greatest += int((new == greatest).sum()) - int((old[was_feasible] == greatest).sum())
+                moved |= bool((new > greatest).any()) or track.at_greatest <= 0 < greatest
         self.ranking.put(rows[~is_feasible], INFEASIBLE)
         if moved:
             self._remeasure_and_total()

@@ -63,6 +63,7 @@ class Overlay:
         self._table = table
         self._framework = framework
         self._plan = plan
+        #: The pod to decide about: always the present one, since objects that an earlier one refers to may be gone.
         self._pod = pod
         self._state = CycleState()
         self._lane: Lane | None = None
@@ -86,14 +87,15 @@ class Overlay:
         """Memory of one row."""
         return 4 + 8 + 8 + 8 + 8 + 1 + 8 * score_plugins
 
-    def best(self, lane: Lane, rng: random.Random) -> int | None:
+    def best(self, pod: PodInfo, lane: Lane, rng: random.Random) -> int | None:
         """The row to choose, each of the best with the same chance; None when only a full look can tell.
 
-        ``lane`` must be fresh and scored.
+        ``pod`` must have the overlay's relation, ``lane`` be fresh and scored.
 
         Raises:
             PluginFailedError: when a plugin fails; the overlay must not be used any more then.
         """
+        self._pod = pod
         if not self._refresh(lane) or not self.feasible:
             return None
         if self.feasible == 1:

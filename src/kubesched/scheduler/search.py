@@ -251,7 +251,7 @@ class Search:
             self._overlays.move_to_end(key)
         self._score_lane(plan, pod, lane)
         try:
-            row = overlay.best(lane, self._rng)
+            row = overlay.best(pod, lane, self._rng)
         except BaseException:
             del self._overlays[key]  # half refreshed: worth nothing
             raise
