@@ -96,6 +96,7 @@ BAD = [
     ("a: &a [*a]", "f.yaml: document 1, line 1: a value contains itself through an alias"),
     ("[" * 200_000, "f.yaml: line 1: nested more than 100 levels deep"),
     ("- " * 200_000, "f.yaml: line 1: nested more than 100 levels deep"),
+    ("-  " * 200_000, "f.yaml: line 1: nested more than 100 levels deep"),
     ("- " * 101 + "a", "f.yaml: document 1, line 1: nested more than 100 levels deep"),
     (ALIASES, r"f.yaml: document 1, line \d+: aliases make this document too large"),
     (

@@ -15,6 +15,7 @@ from kubesched.api.kinds import NODES, PODS
 from kubesched.cluster.controllers import ControllerManager
 from kubesched.cluster.inprocess import InProcessClient
 from kubesched.cluster.nodes import kubelet_conditions, make_nodes
+from kubesched.cluster.objects import Stored
 from kubesched.cluster.snapshot_file import import_dump, newest_moment, read, restore, save
 from kubesched.cluster.store import Store
 from kubesched.cluster.times import parse_time, timestamp
@@ -160,9 +161,8 @@ def test_only_fields_that_name_the_past_tell_the_time(tmp_path: Path) -> None:
     store.create(PODS, "default", {"metadata": {"name": "p", "annotations": annotations}, "spec": spec})
     items = [item for table in store.tables.values() for item in table.items()]
     assert newest_moment(items) == START + 1
-    store.create(LEASES, "default", {"metadata": {"name": "l"}, "spec": {"renewTime": "2099-99-99T00:00:00.000000Z"}})
-    items = [item for table in store.tables.values() for item in table.items()]
-    assert newest_moment(items) == START + 1, "what is no moment is none"
+    strange = Stored(LEASES, b'{"spec":{"renewTime":"2099-99-99T00:00:00.000000Z"}}', {"name": "l", "uid": "u"}, 1)
+    assert newest_moment([*items, strange]) == START + 1, "what is no moment is none"
     store.create(LEASES, "default", {"metadata": {"name": "m"}, "spec": {"renewTime": f"{far[:-1]}.500000Z"}})
     items = [item for table in store.tables.values() for item in table.items()]
     assert newest_moment(items) == START + YEAR + 1
@@ -225,6 +225,9 @@ def test_a_node_that_was_silent_in_a_real_cluster_is_a_failed_one_here(tmp_path:
 # -- events ---------------------------------------------------------------------------------------------------
 
 
+FAR = "2222-02-02T02:02:02Z"
+
+
 def an_event(name: str) -> Data:
     return {"metadata": {"name": name}, "involvedObject": {"kind": "Pod", "namespace": "default"}, "reason": "R"}
 
@@ -238,9 +241,10 @@ def test_events_of_a_restored_cluster_expire_an_hour_after_they_were_written(tmp
     clock.time += 1800
     store.patch(EVENTS, "default", "again", {"count": 2, "lastTimestamp": timestamp(clock.time)})
     store.create(EVENTS, "default", an_event("young"))
-    strange = {**an_event("strange"), "lastTimestamp": "whenever", "series": {"count": 1, "lastObservedTime": "x"}}
+    strange = {**an_event("strange"), "lastTimestamp": FAR, "series": {"count": 1, "lastObservedTime": FAR}}
     store.create(EVENTS, "default", strange)
     save(store, path)
+    path.write_text(path.read_text().replace(FAR, "whenever"))
 
     later = VirtualEpoch(START + 3599)
     other = Store(later, random=Random(2))
@@ -345,3 +349,21 @@ def test_conditions_that_are_given_stay_what_they_are() -> None:
     short = kubelet_conditions("t1", [{"type": "Ready", "status": "True"}])[-1]
     assert (short["reason"], short["message"]) == ("KubeletReady", "kubelet is posting ready status")
     assert [one["type"] for one in kubelet_conditions("t1")] == KUBELETS
+
+
+def test_addresses_of_restored_pods_are_not_given_to_new_ones(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+
+    async def before(world: World) -> None:
+        world.create(DEPLOYMENTS, workload("a", 3))
+        await asyncio.sleep(10)
+        save(world.store, path)
+
+    async def after(world: World) -> None:
+        world.create(DEPLOYMENTS, workload("b", 3))
+        await asyncio.sleep(10)
+        addresses = [item.data()["status"]["podIP"] for item in world.store.list(PODS, "").items]
+        assert len(set(addresses)) == len(addresses) == 6
+
+    live(before, nodes=2)
+    live(after, restore_from=path)

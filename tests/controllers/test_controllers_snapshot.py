@@ -221,7 +221,11 @@ POD: Data = {
         "resourceVersion": "999",
         "generation": 4,
         "managedFields": [{"manager": "kubectl"}],
-        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{password}", "a": "b"},
+        "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": "{password}",
+            "a": "hunter2",
+            "kubesched.io/duration": "1h",
+        },
         "finalizers": ["example.com/forever"],
     },
     "spec": {
@@ -275,9 +279,47 @@ def test_a_dump_brings_what_scheduling_needs_and_no_secrets(tmp_path: Path) -> N
     pod = store.get(PODS, "shop", "p").data()
     assert (pod["metadata"]["uid"], pod["spec"]["nodeName"], pod["spec"]["priority"]) == ("uid-p", "n1", 7)
     assert pod["status"]["phase"] == "Running"
-    assert pod["metadata"]["annotations"] == {"a": "b"}
+    assert pod["metadata"]["annotations"] == {"kubesched.io/duration": "1h"}
     assert "finalizers" not in pod["metadata"]
     assert store.get(NODES, "", "n1").uid == "uid-n"
+
+
+def test_what_drivers_are_told_and_foreign_annotations_stay_behind(tmp_path: Path) -> None:
+    foreign = {"a": "hunter2", "example.io/b": "hunter2", "evilkubernetes.io/c": "hunter2"}
+    notes = {**foreign, "scheduler.alpha.kubernetes.io/kept": "yes"}
+    csi = {"driver": "d", "volumeAttributes": {"password": "hunter2"}, "nodePublishSecretRef": {"name": "named"}}
+    inline = {"name": "v", "csi": csi}
+    ephemeral = {"name": "e", "ephemeral": {"volumeClaimTemplate": {"metadata": {"annotations": notes}, "spec": {}}}}
+    template = {"metadata": {"annotations": notes}, "spec": {"containers": [], "volumes": [inline, ephemeral]}}
+    claim = {"metadata": {"name": "data", "annotations": notes}, "spec": {}}
+    metadata = {"name": "x", "annotations": notes}
+    objects: list[Data] = [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": {"csi": csi}},
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": metadata,
+            "provisioner": "d",
+            "parameters": {"key": "hunter2"},
+        },
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {**metadata, "namespace": "shop"},
+            "spec": {"template": template, "volumeClaimTemplates": [claim]},
+        },
+        {
+            "apiVersion": "batch/v1",
+            "kind": "CronJob",
+            "metadata": {**metadata, "namespace": "shop"},
+            "spec": {"jobTemplate": {"metadata": {"annotations": notes}, "spec": {"template": template}}},
+        },
+    ]
+    (tmp_path / "a.json").write_text(dump(*objects))
+    text = json.dumps([manifest.data for manifest in import_dump([tmp_path]).objects])
+    assert "hunter2" not in text
+    # Four objects, two pod templates, two claims of theirs, one claim template, one job template.
+    assert (text.count('"scheduler.alpha.kubernetes.io/kept"'), text.count('"named"')) == (10, 3)
 
 
 def test_an_exported_cluster_is_imported_without_a_single_pod_moving(tmp_path: Path) -> None:

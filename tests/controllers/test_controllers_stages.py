@@ -248,6 +248,17 @@ def test_nodes_report_the_images_that_ran_there() -> None:
         ("stages: [{name: a, next: {delete: 1}}]", "next.delete: must be true or false, got 1"),
         ("stages: [{name: a, delay: {seconds: soon}, next: {delete: true}}]", "'soon' is not a duration"),
         ("stages: [{name: a, delay: {jitter: -1}, next: {delete: true}}]", "a number that is not negative, got -1"),
+        (
+            "stages: [{name: a, delay: {seconds: .nan}, next: {delete: true}}]",
+            "(a).delay.seconds: must be a finite number",
+        ),
+        ("stages: [{name: a, delay: {jitter: 1e999}, next: {delete: true}}]", "'1e999' is not a duration"),
+        ("stages: [{name: a, weight: .inf, next: {delete: true}}]", "(a).weight: must be a finite number, got inf"),
+        (
+            "stages: [{name: a, next: {status: {containerStatuses: 3}}}]",
+            '(a).next.status: cannot be a pod\'s status: Pod in version "v1" cannot be handled as a Pod: '
+            "Expected `array`, got `int`",
+        ),
         ("stages: [{name: a, failure: {rate: 2}, next: {delete: true}}]", "must be between 0 and 1, got 2"),
         ("stages: [{name: a, selector: {matchLabels: {a: 1}}, next: {delete: true}}]", "(a).selector: "),
         ("stages: [{name: a, next: {delete: true}}, {name: a, next: {delete: true}}]", "'a' is given twice"),

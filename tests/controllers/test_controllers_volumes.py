@@ -6,7 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from controllers_world import CLAIMS, STORAGE_CLASSES, VOLUMES, Data, World, play
+from controllers_world import CLAIMS, STORAGE_CLASSES, VOLUMES, Data, World, play, pod_template
+
+from kubesched.api.kinds import NODES, PODS
 
 GI = 1 << 30
 
@@ -176,5 +178,45 @@ def test_allowed_topologies_choose_the_zone_of_an_immediate_volume() -> None:
             (term,) = world.get(VOLUMES, name)["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
             zones |= set(term["matchExpressions"][0]["values"])
         assert zones == {"a", "b"}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("provisioner", ["hollow.example", "kubernetes.io/no-provisioner"])
+def test_a_claim_that_waits_is_bound_for_the_node_of_its_pod(provisioner: str) -> None:
+    async def scenario(world: World) -> None:
+        world.create(STORAGE_CLASSES, storage_class("late", "WaitForFirstConsumer", provisioner))
+        if provisioner == "kubernetes.io/no-provisioner":
+            for name in world.names(NODES):
+                terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]}]
+                affinity = {"required": {"nodeSelectorTerms": terms}}
+                world.create(VOLUMES, volume(f"on-{name}", "9Gi", "late", nodeAffinity=affinity))
+        world.create(CLAIMS, claim("c", "5Gi", "late"))
+        mount = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+        world.create(PODS, {"metadata": {"name": "p"}, "spec": pod_template("p", volumes=[mount])["spec"]})
+        await world.settle()
+        node, data = world.get(PODS, "p")["spec"]["nodeName"], world.get(CLAIMS, "c")
+        assert data["status"]["phase"] == "Bound"
+        if provisioner == "hollow.example":
+            assert data["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == node
+        else:
+            assert data["spec"]["volumeName"] == f"on-{node}"
+
+    play(scenario)
+
+
+def test_an_ephemeral_volume_has_a_claim_that_lives_as_long_as_its_pod() -> None:
+    async def scenario(world: World) -> None:
+        world.create(STORAGE_CLASSES, storage_class("late", "WaitForFirstConsumer"))
+        template = {"metadata": {"labels": {"of": "p"}}, "spec": claim("x", "2Gi", "late")["spec"]}
+        mount = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}
+        pod = world.create(PODS, {"metadata": {"name": "p"}, "spec": pod_template("p", volumes=[mount])["spec"]})
+        await world.settle()
+        data = world.get(CLAIMS, "p-scratch")
+        assert data["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
+        assert (data["metadata"]["labels"], data["status"]["phase"]) == ({"of": "p"}, "Bound")
+        world.store.delete(PODS, "default", "p")
+        await world.settle()
+        assert world.names(CLAIMS) == []
 
     play(scenario)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from http_world import DEPLOYMENTS, MERGE, PODS, Api, a_definition, a_deployment, a_pod, run, served
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,6 +111,41 @@ def test_other_writes_take_over_what_they_change() -> None:
             assert _fields(put.data, "editor") == {"f:metadata": {"f:labels": {"f:a": {}}}}
             cleared = await api.patch(WEB, {"metadata": {"managedFields": [{}]}})
             assert "managedFields" not in cleared.data["metadata"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("verb", ["PUT", "PATCH"])
+def test_scaling_takes_over_the_replica_count(verb: str) -> None:
+    async def main() -> None:
+        async with served() as api:
+            await api.apply(WEB, a_deployment(replicas=2))
+            headers = {"User-Agent": "kubectl/v1.36.0"}
+            scale = (await api.get(f"{WEB}/scale")).data
+            same = await api(verb, f"{WEB}/scale", scale, type=MERGE if verb == "PATCH" else None, headers=headers)
+            assert same.data["metadata"]["resourceVersion"] == scale["metadata"]["resourceVersion"], "nothing changed"
+            scale["spec"]["replicas"] = 4
+            for options in ({"dryRun": "All"}, {}):
+                kind = MERGE if verb == "PATCH" else "application/json"
+                answer = await api(verb, f"{WEB}/scale", scale, type=kind, headers=headers, **options)
+                assert (answer.status, answer.data["spec"]) == (200, {"replicas": 4})
+                assert (await _live(api))["spec"]["replicas"] == (2 if options else 4)
+            entry = next(e for e in (await _live(api))["metadata"]["managedFields"] if e["manager"] == "kubectl")
+            assert (entry["operation"], entry["subresource"], entry["apiVersion"]) == ("Update", "scale", "apps/v1")
+            assert entry["fieldsV1"] == {"f:spec": {"f:replicas": {}}}
+            refused = await api.apply(WEB, a_deployment(replicas=2))
+            assert refused.status == 409
+            assert refused.data["details"]["causes"] == [
+                {
+                    "reason": "FieldManagerConflict",
+                    "message": 'conflict with "kubectl" with subresource "scale" using apps/v1',
+                    "field": ".spec.replicas",
+                }
+            ]
+            stale = await api(verb, f"{WEB}/scale", {**scale, "spec": {"replicas": 5}}, type=kind, headers=headers)
+            assert (stale.status, stale.reason) == (409, "Conflict")
+            forced = await api.apply(WEB, a_deployment(replicas=2), force="true")
+            assert (forced.data["spec"]["replicas"], _managers(forced.data)) == (2, {"me": "Apply"})
 
     run(main())
 

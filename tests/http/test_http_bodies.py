@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubesched.api.wire import ApiError
 from kubesched.cluster.http.bodies import decode_body
+from kubesched.cluster.manifests import deep_line
 
 CASES = [
     ("twice, tightly written", b'{"a":1,"a":2}', ["a"]),
@@ -48,3 +50,66 @@ def test_a_pair_written_twice_is_found(pairs: dict[str, str], colon: str, data: 
     again = data.draw(st.sampled_from(sorted(pairs)))
     written = [f"{json.dumps(key)}{colon}{json.dumps(value)}" for key, value in (*pairs.items(), (again, "x"))]
     assert decode_body(f"{{{','.join(written)}}}".encode(), "application/json").duplicates == [again]
+
+
+NESTS = [
+    ("lists in brackets", "[", 100_000),
+    ("objects in braces", "{a: ", 100_000),
+    ("lists by dashes", "- ", 100_000),
+    ("lists by dashes with wider blanks", "-   ", 100_000),
+    ("keys that are lists", "[[a]: ", 50_000),
+    ("keys of keys", "? ", 100_000),
+    ("keys in braces", "{? ", 100_000),
+    ("tagged lists", "!x [", 100_000),
+    ("anchored lists", "&a [", 100_000),
+    ("lists of objects of lists", "- ? ", 50_000),
+]
+
+
+@pytest.mark.parametrize("before", ["", "a: 1\n---\n", "# a comment\n"], ids=["at once", "second document", "comment"])
+@pytest.mark.parametrize(("unit", "count"), [case[1:] for case in NESTS], ids=[case[0] for case in NESTS])
+def test_yaml_that_would_exhaust_the_stack_is_refused_before_it_is_composed(unit: str, count: int, before: str) -> None:
+    text = before + unit * count
+    assert deep_line(text, 200) == before.count("\n") + 1
+    with pytest.raises(ApiError, match="nested more than 200 levels deep") as refused:
+        decode_body(text.encode(), "application/yaml")
+    assert (refused.value.code, refused.value.reason) == (400, "BadRequest")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[" * 201 + "]" * 201, "nested too deeply"),
+        ("\n".join(" " * level + "a:" for level in range(300)), "nested too deeply"),
+        ("\n".join(" " * level + "-" for level in range(300)), "nested too deeply"),
+        ("a: &a [*a]", "nested too deeply"),
+        ("a: &a {b: *a}", "nested too deeply"),
+        ("a: &a {<<: *a}", "nested too deeply"),
+        ("? [a]\n: 1", "line 1: a key must be text"),
+        (
+            "l0: &l0 [x, x]\n" + "".join(f"l{n + 1}: &l{n + 1} [*l{n}, *l{n}]\n" for n in range(40)),
+            "the document is too large",
+        ),
+        (
+            "l0: &l0 [x, x]\n" + "".join(f"l{n + 1}: &l{n + 1} [*l{n}, *l{n}]\n" for n in range(16)) + "? *l16\n: 1\n",
+            "the document is too large|a key must be text",
+        ),
+        (
+            "m0: &m0 {a: 1}\n" + "".join(f"m{n + 1}: &m{n + 1} {{<<: [*m{n}, *m{n}]}}\n" for n in range(40)),
+            "the document is too large",
+        ),
+    ],
+)
+def test_yaml_that_is_too_deep_or_grows_is_refused(text: str, why: str) -> None:
+    assert deep_line(text, 200) == 0, "the parser survives it"
+    with pytest.raises(ApiError, match=why) as refused:
+        decode_body(text.encode(), "application/apply-patch+yaml")
+    assert refused.value.code == 400
+
+
+def test_yaml_with_many_lists_that_are_not_deep_is_read() -> None:
+    text = "a:\n" + "- [x, {y: [z]}]\n" * 3000 + "- - - b\n"
+    body = decode_body(text.encode(), "application/yaml")
+    assert (len(body.data["a"]), body.data["a"][-1]) == (3001, [["b"]])
+    nested = decode_body(("[" * 200 + "]" * 200).encode(), "application/yaml")
+    assert nested.data[0][0][0]

@@ -14,6 +14,8 @@ import msgspec
 
 from .decode import decode_object
 from .kinds import Kind
+from .shared_parts import share_parts
+from .types import Pod
 
 __all__ = ["ApiError", "Item", "ListPage", "Transport", "WatchEvent"]
 
@@ -23,7 +25,7 @@ class ApiError(Exception):
 
     ``code`` is the HTTP status, ``reason`` upstream's word (``NotFound``, ``Conflict``, ``Invalid``,
     ``Expired``, …); the text of the exception is the Status message. ``continue_token`` is where an
-    expired list may go on in the present, if the server says so.
+    expired list may go on in the present, if the server says so. Empty ``details`` are written out; None are not.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class ApiError(Exception):
         self.reason = reason
         self.message = message
         self.details = dict(details or {})
+        self._tells_details = details is not None
         self.continue_token = continue_token
 
     @classmethod
@@ -91,7 +94,7 @@ class ApiError(Exception):
             "reason": self.reason,
             "code": self.code,
         }
-        if self.details:
+        if self.details or self._tells_details:
             status["details"] = self.details
         return status
 
@@ -123,8 +126,15 @@ class Item:
     def typed(self) -> Any:
         """The object as ``kind.type`` (plain data for kinds without one). Shared: never change it."""
         if self._typed is None:
-            self._typed = self.data() if self.kind.type is None else decode_object(self.raw, self.kind.type)
+            typed = self.data() if self.kind.type is None else decode_object(self.raw, self.kind.type)
+            if type(typed) is Pod:
+                share_parts(typed)
+            self._typed = typed
         return self._typed
+
+    def forget(self) -> None:
+        """Let go of the typed view; who asks again gets an equal one. For versions that few ask for again."""
+        self._typed = None
 
     def data(self) -> dict[str, Any]:
         """The object as plain data, decoded afresh: the caller's to change."""

@@ -242,7 +242,9 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
 def import_(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 Copy a real cluster into a file for kubesched up --snapshot: nodes, pods and what they refer to, from dumps
-(kubectl get … -o yaml or json) or from an API server. Secrets, and values that may hold some, stay behind."""
+(kubectl get … -o yaml or json) or from an API server. Left behind are Secrets, what containers may hold secrets in
+(environment, command, arguments, probes), parameters of volume drivers and storage classes, and annotations other than
+kubernetes.io's, k8s.io's and kubesched.io's. Names, labels and names of Secrets are kept."""
     parser.epilog = """\
 examples: kubectl get nodes,pods,pvc,pv,deployments,replicasets -A -o yaml >dump.yaml; kubesched import dump.yaml -o c.jsonl.gz
           kubesched import --kubeconfig ~/.kube/config -o cluster.jsonl.gz"""

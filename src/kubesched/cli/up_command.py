@@ -41,6 +41,7 @@ from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
 from .console import progress_bar, warn, write
 from .errors import CliError
 from .loading import load_configuration, load_registry
+from .memory import give_back
 from .saved_file import claimed, save_or_rescue
 from .stopping import StopSignal
 
@@ -114,9 +115,10 @@ def _collector_paused() -> Iterator[None]:
 
 
 async def _expire_events(store: Store) -> None:
-    """Events go after their hour even where no new ones come."""
+    """Events go after their hour even where no new ones come; memory that nobody needs goes, too."""
     while True:
         store.expire_events()
+        give_back(store)
         await asyncio.sleep(_EXPIRY_SECONDS)
 
 

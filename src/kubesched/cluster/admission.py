@@ -18,6 +18,7 @@ import msgspec
 from ..api.kinds import PODS, Kind, kind_by_plural
 from ..api.quantity import QuantityError, parse_quantity
 from ..api.wire import ApiError
+from .forms import check_type
 from .objects import encode
 from .pod_validation import check_pod_spec, decode_pod_spec
 from .table import Table
@@ -97,6 +98,7 @@ class Admission:
             return known
         spec = msgspec.json.decode(raw)
         decode_pod_spec(spec)
+        check_type("PodSpec", raw, PODS, "spec")
         default_pod_spec(spec)
         self._runtime_class(spec, name)
         if spec.get("priority") is None or (self._priority_admission and not restored):

@@ -3,14 +3,15 @@
 Kept: nodes, pods, and what decides where pods go. Left out: Secrets and everything else that scheduling does not look
 at, quotas (they would refuse what exists already), pods that are on their way out, and in every container what may
 hold a secret (environment, command, arguments, probes) and nobody needs. A node that was silent there is a failed node
-here. Caller: :mod:`.snapshot_file`.
+here. Of annotations only Kubernetes' and our own come along, and no parameters of drivers: both may hold anything.
+Caller: :mod:`.snapshot_file`.
 """
 
 from __future__ import annotations
 
 import gzip
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -58,6 +59,8 @@ KEPT: Final = (
 _ORDER: Final = {name: number for number, name in enumerate(KEPT)}
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+#: Ends of the domains whose annotations come along; what others write in theirs is theirs.
+_DOMAINS: Final = (".kubernetes.io", ".k8s.io", ".kubesched.io")
 #: Finalizers somebody here takes away again.
 _FINALIZERS: Final = frozenset({"batch.kubernetes.io/job-tracking"})
 _SECRETIVE: Final = (
@@ -162,7 +165,7 @@ def _text(path: Path) -> str:
 def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
     """An object without what must not or need not come along. A new object where anything changes."""
     metadata = {key: value for key, value in data["metadata"].items() if key not in ("managedFields", "selfLink")}
-    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != _LAST_APPLIED}
+    annotations = _known_annotations(metadata)
     finalizers = [name for name in metadata.get("finalizers") or () if name in _FINALIZERS]
     if kind == NODES and _is_silent(data):
         annotations[FAILED] = "true"
@@ -176,8 +179,64 @@ def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
     if isinstance(status, dict) and "observedGeneration" in status:
         # Generations begin anew; what had been seen stays seen.
         result["status"] = {**status, "observedGeneration": int(status["observedGeneration"] == generation)}
+    if kind.plural in ("storageclasses", "deviceclasses"):
+        result.pop("parameters", None)
+    elif kind.plural == "persistentvolumes" and isinstance(data.get("spec"), dict):
+        result["spec"] = _without_attributes(data["spec"])
+    elif kind.plural == "volumeattachments" and isinstance(data.get("status"), dict):
+        result["status"] = {key: value for key, value in data["status"].items() if key != "attachmentMetadata"}
+    elif kind.plural == "statefulsets" and isinstance(data.get("spec"), dict):
+        result["spec"] = dict(data["spec"])
+        _clean_each(result["spec"], "volumeClaimTemplates", _without_notes)
     path = _TEMPLATES.get(kind.plural)
     return _without_secrets(result, path) if path is not None else result
+
+
+def _known_annotations(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of Kubernetes' and our own domains, without the copy of the manifest that ``kubectl apply`` keeps."""
+    given = metadata.get("annotations") or {}
+    return {
+        key: value
+        for key, value in given.items()
+        if key != _LAST_APPLIED and f".{key.partition('/')[0]}".endswith(_DOMAINS) and "/" in key
+    }
+
+
+def _without_notes(data: dict[str, Any]) -> dict[str, Any]:
+    """An object or template with its well-known annotations only."""
+    metadata = data.get("metadata")
+    if not isinstance(metadata, dict) or "annotations" not in metadata:
+        return data
+    cleaned = {key: value for key, value in metadata.items() if key != "annotations"}
+    annotations = _known_annotations(metadata)
+    if annotations:
+        cleaned["annotations"] = annotations
+    return {**data, "metadata": cleaned}
+
+
+def _without_attributes(source: dict[str, Any]) -> dict[str, Any]:
+    """A volume without what its driver is told: CSI attributes and flexVolume options. References to Secrets stay."""
+    result = dict(source)
+    for name, secretive in (("csi", "volumeAttributes"), ("flexVolume", "options")):
+        if isinstance(source.get(name), dict):
+            result[name] = {key: value for key, value in source[name].items() if key != secretive}
+    return result
+
+
+def _without_ephemeral_notes(volume: dict[str, Any]) -> dict[str, Any]:
+    """A pod's volume without attributes, and without foreign annotations of the claim it makes."""
+    result = _without_attributes(volume)
+    ephemeral = volume.get("ephemeral")
+    if isinstance(ephemeral, dict) and isinstance(ephemeral.get("volumeClaimTemplate"), dict):
+        template = _without_notes(ephemeral["volumeClaimTemplate"])
+        result["ephemeral"] = {**ephemeral, "volumeClaimTemplate": template}
+    return result
+
+
+def _clean_each(data: dict[str, Any], name: str, clean: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Clean every member of a list, if it is there."""
+    if isinstance(data.get(name), list):
+        data[name] = [clean(item) if isinstance(item, dict) else item for item in data[name]]
 
 
 def _is_silent(node: Mapping[str, Any]) -> bool:
@@ -201,9 +260,11 @@ def _without_secrets(data: dict[str, Any], path: tuple[str, ...]) -> dict[str, A
     """The same with cleaned containers at the pod spec that a path leads to."""
     if path:
         child = data.get(path[0])
+        data = _without_notes(data)
         return {**data, path[0]: _without_secrets(child, path[1:])} if isinstance(child, dict) else data
     result = dict(data)
     result.pop("ephemeralContainers", None)
+    _clean_each(result, "volumes", _without_ephemeral_notes)
     for name in ("initContainers", "containers"):
         if isinstance(data.get(name), list):
             result[name] = [

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 import zlib
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -21,9 +23,11 @@ from typing import Any, Final
 
 import msgspec
 
+from ..api.decode import DecodeError
 from ..api.kinds import NODES, PODS, Kind
 from ..api.types import Pod
 from ..api.wire import ApiError, Item, Transport, WatchEvent
+from .event_recorder import WARNING, EventRecorder
 from .heartbeats import Heartbeats
 from .pod_status import finished_status, ready_condition, ready_status, running_status
 from .stages import DURATION, EXIT, Next, Stage, choose, default_stages
@@ -31,10 +35,13 @@ from .times import Clock, parse_duration, timestamp
 
 __all__ = ["DURATION", "EXIT", "HollowKubelets"]
 
+_log = logging.getLogger("kubesched.cluster")
+
 _RETRY_SECONDS: Final = 1.0
 #: Timers that go off in one go before other tasks get a turn, for transports that never wait.
 _BREATH: Final = 32
 _FINISHED: Final = ("Succeeded", "Failed")
+_EXITS: Final = ("Running", *_FINISHED)
 #: What a running pod's kubelet says again when the node was taken for dead.
 _REVIVE: Final = Stage("pod-revive", next=Next(ready=True))
 _MERGE_PATCH: Final = "application/merge-patch+json"
@@ -71,6 +78,15 @@ class _NodeView(msgspec.Struct):
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
 
+class _AddressStatus(msgspec.Struct):
+    podIP: str | None = None  # noqa: N815 - the wire's name
+
+
+class _AddressView(msgspec.Struct):
+    status: _AddressStatus = msgspec.field(default_factory=_AddressStatus)
+
+
+_address_view = msgspec.json.Decoder(_AddressView).decode
 _node_view = msgspec.json.Decoder(_NodeView).decode
 
 #: A node with this annotation set to "true" fails; taking it away brings the node back.
@@ -88,6 +104,7 @@ class _Running:
     stage: Stage | None = None
     started: float | None = None
     ip: str = ""
+    complaint: str = ""
 
 
 class HollowKubelets:
@@ -136,9 +153,12 @@ class HollowKubelets:
         self._addresses = 0
         self._wake = asyncio.Event()
         self._in_action = False
+        self._unread: dict[tuple[Kind, str], int] = {}  # the version that was last complained of
         #: Problems met and survived, newest last; bounded.
         self.problems: list[str] = []
         self._heartbeats = Heartbeats(client, clock, heartbeat_seconds, self._note)
+        self._recorder = EventRecorder(client, clock, self._note)
+        self._complaints: deque[_Running] = deque()
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -177,7 +197,7 @@ class HollowKubelets:
     def next_timer(self) -> float | None:
         """When something will happen next, on the event loop's clock; None when nothing will by itself."""
         self._forget_stale()
-        if self._in_action:
+        if self._in_action or self._complaints:
             return asyncio.get_running_loop().time()
         times = [self._heap[0][0]] if self._heap else []
         heartbeat = self._heartbeats.next_timer()
@@ -202,7 +222,7 @@ class HollowKubelets:
                     async for batch in stream:
                         batches += 1
                         for event in batch:
-                            self._event(kind, event)
+                            self._take(kind, event)
                             version = str(event.item.resource_version)
                     if not batches and asyncio.get_running_loop().time() == begun:
                         await asyncio.sleep(_RETRY_SECONDS)
@@ -221,7 +241,7 @@ class HollowKubelets:
             for key in [key for key in self._pods if key not in names]:
                 self._drop(key)
         for item in items:
-            self._event(kind, WatchEvent("ADDED", item))
+            self._take(kind, WatchEvent("ADDED", item))
 
     def _event(self, kind: Kind, event: WatchEvent) -> None:
         if event.type == "BOOKMARK":
@@ -234,6 +254,18 @@ class HollowKubelets:
                 self._drop(event.item.key)
         else:
             self._pod_changed(event.item)
+
+    def _take(self, kind: Kind, event: WatchEvent) -> None:
+        """Take in an event. An object that cannot be read, from whatever server, costs no other its kubelet."""
+        try:
+            self._event(kind, event)
+        except (DecodeError, msgspec.DecodeError) as error:
+            item = event.item
+            text = f"{kind.kind} {item.key} at resourceVersion {item.resource_version} is left alone: {error}"
+            if self._unread.get((kind, item.key)) != item.resource_version:
+                self._unread[kind, item.key] = item.resource_version
+                _log.warning("hollow kubelets: %s", text)
+                self._note(text)
 
     def _obey(self, name: str, *, failed: bool) -> None:
         """Fail or recover a node as its annotation says; one that was failed by a call is left alone."""
@@ -294,6 +326,8 @@ class HollowKubelets:
             known = None
         if known is None:
             known = self._pods[item.key] = _Running(item, pod.spec.node_name)
+            if not pod.spec.host_network:
+                self._note_address(known)
             self._on_node.setdefault(known.node, set()).add(item.key)
         elif item.resource_version <= known.item.resource_version:
             return  # seen already, or a late copy of something older
@@ -326,6 +360,21 @@ class HollowKubelets:
             delay = self._delay(stage, pod, known, now)
             if delay is not None:
                 self._set_timer(key, known, now + delay, stage)
+                exit_ = pod.metadata.annotations.get(stage.next.phase_from, "") if stage.next.phase_from else ""
+                if exit_ and exit_ not in _EXITS:
+                    text = (
+                        f"{exit_!r} is not how a pod ends; write Succeeded or Failed; it counts as {stage.next.phase}"
+                    )
+                    self._complain(known, stage.next.phase_from, text)
+
+    def _complain(self, known: _Running, annotation: str, text: str) -> None:
+        """Let a pod's events say, once for each text, that one of its annotations cannot be read."""
+        text = f"annotation {annotation}: {text}"
+        if text != known.complaint:
+            known.complaint = text
+            self._note(f"pod {known.item.key}: {text}")
+            self._complaints.append(known)
+            self._wake.set()
 
     def _candidates(self, pod: Pod) -> list[Stage]:
         """The stages a pod is in the right state for."""
@@ -352,7 +401,7 @@ class HollowKubelets:
                 try:
                     seconds = parse_duration(text)
                 except ValueError as error:
-                    self._note(f"pod {pod.key}: annotation {delay.seconds_from}: {error}")
+                    self._complain(known, delay.seconds_from, f"{error}; until then it does not finish")
                     return None
             begun = known.started if known.started is not None else now
             seconds += begun - now
@@ -386,6 +435,11 @@ class HollowKubelets:
         acted = 0
         while True:
             self._wake.clear()
+            while self._complaints:
+                one = self._complaints.popleft()
+                await self._recorder.record(
+                    one.item, "kubelet", WARNING, "InvalidAnnotation", one.complaint, host=one.node
+                )
             self._forget_stale()
             if not self._heap:
                 await self._wake.wait()
@@ -446,7 +500,7 @@ class HollowKubelets:
         """The status that a stage leads to; the dice are thrown here."""
         now, action = timestamp(self._clock.now()), stage.next
         phase = action.phase
-        if action.phase_from and pod.metadata.annotations.get(action.phase_from) in ("Running", *_FINISHED):
+        if action.phase_from and pod.metadata.annotations.get(action.phase_from) in _EXITS:
             phase = pod.metadata.annotations[action.phase_from]
         failed = bool(stage.failure.rate) and self._random.random() < stage.failure.rate
         if failed:
@@ -467,6 +521,14 @@ class HollowKubelets:
         if not failed:
             status.update(action.status)
         return status
+
+    def _note_address(self, known: _Running) -> None:
+        """A pod that comes with an address, from a saved cluster, keeps it; no later one gets it too."""
+        ip = _address_view(known.item.raw).status.podIP or ""
+        parts = ip.split(".")
+        if len(parts) == 4 and parts[0] == "10" and all(part.isdecimal() and int(part) < 256 for part in parts):
+            known.ip = ip
+            self._addresses = max(self._addresses, int(parts[1]) << 16 | int(parts[2]) << 8 | int(parts[3]))
 
     def _address(self, known: _Running) -> str:
         if not known.ip:

@@ -20,7 +20,7 @@ import yaml
 from ..api.decode import DecodeError, from_builtins
 from ..api.kinds import KINDS, Kind, kind_of
 
-__all__ = ["KubernetesYaml", "Manifest", "ManifestError", "Manifests", "load_manifests", "parse_manifests"]
+__all__ = ["KubernetesYaml", "Manifest", "ManifestError", "Manifests", "deep_line", "load_manifests", "parse_manifests"]
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -30,6 +30,8 @@ _TOO_DEEP = f"nested more than {_MAX_DEPTH} levels deep"
 _MAX_ALIASED = 1_000_000
 #: With fewer opening marks than this, no text is nested deep enough to exhaust the stack.
 _SUSPICIOUS = 2_000
+#: One list right within another, on one line.
+_DASHES: Final = re.compile("- +(?=-)")
 
 
 class ManifestError(ValueError):
@@ -191,22 +193,33 @@ def _yaml_documents(text: str, source: str) -> list[tuple[Any, yaml.Node | None]
 
 
 def _refuse_deep_text(text: str, source: str) -> None:
-    """Refuse what the parser, which recurses in C, would not survive. Text that cannot be that deep costs nothing."""
-    if sum(text.count(opener) for opener in ("[", "{", "- - ", "? ")) < _SUSPICIOUS:
-        return
+    line = deep_line(text, _MAX_DEPTH)
+    if line:
+        raise ManifestError(f"{source}: line {line}: {_TOO_DEEP}")
+
+
+def deep_line(text: str, limit: int) -> int:
+    """The line where YAML nests deeper than ``limit``; 0 when the parser, which recurses in C, survives the text.
+
+    It is for finding what would exhaust the stack: text that cannot be that deep is not looked at, and costs nothing.
+    By indentation alone depth grows with the square root of the size, so that only what nests on one line counts.
+    """
+    openers = sum(text.count(opener) for opener in ("[", "{", "? "))
+    if openers < _SUSPICIOUS and openers + sum(1 for _ in _DASHES.finditer(text)) < _SUSPICIOUS:
+        return 0
     depth = 0
     try:
         for event in yaml.parse(text, Loader=KubernetesYaml):
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
-                if depth > _MAX_DEPTH:
+                if depth > limit:
                     mark = event.start_mark
-                    line = f"line {mark.line + 1}: " if mark is not None else ""
-                    raise ManifestError(f"{source}: {line}{_TOO_DEEP}")
+                    return mark.line + 1 if mark is not None else 1
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
-        return  # told with its document when the text is read
+        return 0  # told with its place when the text is read
+    return 0
 
 
 class _Shape:

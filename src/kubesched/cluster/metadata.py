@@ -155,6 +155,8 @@ def changed_metadata(
                 metadata[key] = old_metadata[key]
     if "deletionTimestamp" in old_metadata:
         known = old_metadata.get("finalizers") or []
+        if not isinstance(metadata.get("finalizers") or [], list):
+            raise ApiError.bad_request(f"metadata.finalizers: must be a list, got {metadata['finalizers']!r}")
         fresh = [item for item in metadata.get("finalizers") or [] if item not in known]
         if fresh:
             causes = Causes()

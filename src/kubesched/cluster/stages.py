@@ -30,6 +30,7 @@ A stage fires once each time its selector begins to hold. Caller: :mod:`.hollow`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,8 +40,12 @@ from typing import Any, Final
 import yaml
 
 from ..api.decode import DecodeError, from_builtins
+from ..api.kinds import PODS
 from ..api.selectors import Selector, SelectorError, compile_label_selector
 from ..api.types import LabelSelector, Pod
+from ..api.wire import ApiError
+from .forms import check_type
+from .objects import encode_clean
 from .times import parse_duration
 
 __all__ = ["DURATION", "EXIT", "Delay", "Failure", "Next", "Stage", "StageError", "choose", "default_stages"]
@@ -287,11 +292,17 @@ def _next(data: dict[str, Any], where: str) -> Next:
     phase = _text(data, "phase", where)
     if phase:
         _phase(phase, f"{where}.phase")
+    status = _mapping(data, "status", where)
+    if status:
+        try:
+            check_type("PodStatus", encode_clean(status, f"{where}.status"), PODS, f"{where}.status")
+        except ApiError as error:
+            raise StageError(f"{where}.status: cannot be a pod's status: {error}") from None
     return Next(
         phase,
         _text(data, "phaseFrom", where),
         _flag(data, "ready", where),
-        _mapping(data, "status", where),
+        status,
         bool(_flag(data, "delete", where)),
     )
 
@@ -329,7 +340,16 @@ def _number(data: Mapping[str, Any], name: str, where: str, default: float) -> f
     value = data.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         raise StageError(f"{where}.{name}: must be a number that is not negative, got {value!r}")
+    if not _is_finite(value):
+        raise StageError(f"{where}.{name}: must be a finite number, got {value!r}")
     return float(value)
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False  # an integer beyond any float
 
 
 def _seconds(data: Mapping[str, Any], name: str, where: str) -> float:

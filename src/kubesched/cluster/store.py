@@ -21,6 +21,7 @@ from ..api.wire import ApiError
 from .admission import PRIORITY_CLASSES, Admission
 from .deletion import Deletion
 from .events import EVENTS, NEW_EVENTS, EventExpiry, as_core, new_item
+from .forms import check_form
 from .kind_validation import check_kind, default_kind
 from .label_keys import merge_label_keys
 from .limits import CLAIMS, LIMIT_RANGES, Limits
@@ -125,6 +126,7 @@ class Store(Reading):
         """
         given = _body_metadata(kind, obj)
         if kind.group == NEW_EVENTS.group:
+            check_form(kind, encode_clean(obj))
             return new_item(self.create(EVENTS, namespace, as_core(obj), dry_run=dry_run, restore=restore))
         table = self.table(kind)
         if kind.namespaced:
@@ -156,12 +158,17 @@ class Store(Reading):
             prepared = self.admission.pod_spec(spec, name, restored=restore)
             labels = metadata.get("labels") or {}
             document["spec"] = prepared.spec if restore else merge_label_keys(prepared.spec, labels)
-            document["status"] = obj["status"] if restore and obj.get("status") else prepared.status
+            document["status"] = prepared.status
+            if restore and obj.get("status"):
+                check_form(kind, encode_clean({"status": obj["status"]}))
+                document["status"] = obj["status"]
             if len(obj) > 3:
                 document.update((key, value) for key, value in obj.items() if key not in _POD_HEAD)
         else:
             rest = {key: value for key, value in obj.items() if key not in _HEAD}
-            document.update(msgspec.json.decode(encode_clean(rest)))
+            raw = encode_clean(rest)
+            check_form(kind, raw)
+            document.update(msgspec.json.decode(raw))
             default_kind(kind, document, self.admission, keep_status=restore)
             check_kind(kind, document, causes, self.admission)
             causes.raise_if_any(kind, name)
@@ -198,6 +205,7 @@ class Store(Reading):
         """
         _body_metadata(kind, obj)
         if kind.group == NEW_EVENTS.group:
+            check_form(kind, encode_clean(obj))
             return new_item(self.update(EVENTS, namespace, name, as_core(obj), dry_run=dry_run))
         old = self.get(kind, namespace, name)
         document = decode_document(encode_clean(obj))
@@ -275,6 +283,7 @@ class Store(Reading):
         elif not changed:
             return old
         if changed:
+            check_form(kind, encode_clean({name: after[name] for name in changed if name in after}))
             checked_spec_change(self.admission, old, before, after, changed, causes, resize=subresource == "resize")
             if not same_section(before.get("spec"), after.get("spec")) and "generation" in metadata:
                 metadata["generation"] += 1

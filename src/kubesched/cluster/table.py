@@ -204,6 +204,15 @@ class Table:
         for watch in list(self._watches):
             watch.wake()
 
+    def slim(self) -> None:
+        """Let go of what was read from old versions and can be read again: they are rarely asked for."""
+        self._past.clear()
+        for change in self._log:
+            for item in (change.item, change.previous):
+                if item is not None and self.objects.get(_key_of(item)) is not item:
+                    item.forget()
+                    item.fields = None
+
     def _trim(self) -> None:
         """Drop what neither new watches nor live ones may still ask for."""
         keep = len(self._log) - self._history

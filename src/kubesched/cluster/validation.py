@@ -17,6 +17,7 @@ from ..api.kinds import Kind
 from ..api.quantity import Quantity, QuantityError, parse_quantity
 from ..api.selectors import is_label_value, is_qualified_name
 from ..api.wire import ApiError
+from .forms import check_metadata_form
 
 __all__ = [
     "QUANTITY_TEXT",
@@ -162,6 +163,7 @@ def check_metadata(kind: Kind, metadata: Mapping[str, Any], causes: Causes) -> N
             path = f"metadata.finalizers[{index}]"
             if not is_qualified_name(_typed(finalizer, str, path)):
                 causes.invalid(path, finalizer, QUALIFIED_TEXT)
+    check_metadata_form(kind, metadata)
 
 
 def _check_owners(owners: list[Any], causes: Causes) -> None:

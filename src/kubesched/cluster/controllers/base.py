@@ -7,10 +7,12 @@ an event. When it raises, the key is tried again later. Caller: :mod:`.manager`.
 from __future__ import annotations
 
 import logging
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from ...api.kinds import PODS, Kind
 from ...api.wire import ApiError, Item
+from ..event_recorder import NORMAL, WARNING
 from .context import Context, controller_of
 from .pods import is_ready
 from .watch_cache import Handler
@@ -25,11 +27,14 @@ class Controller:
     """One control loop; one key at a time, in the order in which they came."""
 
     name: ClassVar[str] = ""
+    #: Who its events say they are from.
+    component: ClassVar[str] = ""
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.queue = WorkQueue()
         self.reconciles = 0
+        self._defects: dict[str, str] = {}
 
     def watch(self, kind: Kind, handler: Handler) -> None:
         """Call a handler for every change of a kind; handlers only add keys."""
@@ -40,6 +45,10 @@ class Controller:
         item = new or old
         if item is not None:
             self.queue.add(item.key)
+
+    async def record(self, about: Item, type_: str, reason: str, message: str) -> None:
+        """Record an event about an object; it does no harm when that fails."""
+        await self.context.events.record(about, self.component, type_, reason, message)
 
     async def reconcile(self, key: str) -> None:
         """Bring one object a step further. Raises what the transport raises: the key is then tried again."""
@@ -62,11 +71,15 @@ class Controller:
                 self.context.note_problem(f"{self.name} {key}: {error}")
                 queue.failed(key)
             except Exception as error:
-                _log.exception("controller %s: %s", self.name, key)
-                self.context.note_problem(f"{self.name} {key}: defect: {error!r}")
+                # What goes wrong the same way with every retry is told once.
+                if self._defects.get(key) != repr(error):
+                    self._defects[key] = repr(error)
+                    _log.exception("controller %s: %s", self.name, key)
+                    self.context.note_problem(f"{self.name} {key}: defect: {error!r}")
                 queue.failed(key)
             else:
                 queue.succeeded(key)
+                self._defects.pop(key, None)
             finally:
                 queue.done()
 
@@ -81,6 +94,21 @@ class WorkloadController(Controller):
         self.cache = context.owned_cache(self.kind)
         self.watch(self.kind, self.enqueue)
         self.watch(PODS, self._pod_changed)
+
+    async def create_pod(self, owner: Item, body: Mapping[str, Any]) -> Item:
+        """Create a pod and say so, or why not. Raises what the transport raises."""
+        try:
+            pod = await self.context.create(PODS, owner.namespace, body)
+        except ApiError as error:
+            await self.record(owner, WARNING, "FailedCreate", f"Error creating: {error.message}")
+            raise
+        await self.record(owner, NORMAL, "SuccessfulCreate", f"Created pod: {pod.name}")
+        return pod
+
+    async def delete_pod(self, owner: Item, pod: Item) -> None:
+        """Delete a pod and say so. Raises what the transport raises."""
+        await self.context.delete(pod)
+        await self.record(owner, NORMAL, "SuccessfulDelete", f"Deleted pod: {pod.name}")
 
     def _pod_changed(self, old: Item | None, new: Item | None) -> None:
         """Look at the owner: at once when a pod goes, a little later when its status changed or it is new."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from ...api.kinds import PODS, Kind
 from ...api.types import ObjectMeta, OwnerReference
 from ...api.wire import Item, Transport
+from ..event_recorder import EventRecorder
 from ..times import Clock, timestamp
 from .watch_cache import WatchCache
 
@@ -85,6 +86,7 @@ class Context:
         self.caches: dict[Kind, WatchCache] = {}
         #: Problems met and survived, newest last; bounded.
         self.problems: list[str] = []
+        self.events = EventRecorder(client, clock, self.note_problem)
         self._doomed: set[str] = set()
         self._writes = 0
         self.pods = self.cache(PODS)

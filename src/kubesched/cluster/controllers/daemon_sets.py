@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...api.decode import from_builtins
-from ...api.kinds import NODES, PODS
+from ...api.kinds import NODES
 from ...api.selectors import RequiredNodeAffinity, required_node_affinity
 from ...api.taints import NO_EXECUTE, do_not_schedule, first_untolerated
 from ...api.types import Node, PodSpec, Taint
 from ...api.wire import ApiError, Item
+from ..event_recorder import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
 from .kinds import DAEMON_SETS
@@ -101,6 +102,7 @@ class DaemonSets(WorkloadController):
     """Keeps one pod of each set on every node it is for."""
 
     name = "daemonset"
+    component = "daemonset-controller"
     kind = DAEMON_SETS
 
     def __init__(self, context: Context) -> None:
@@ -159,22 +161,31 @@ class DaemonSets(WorkloadController):
                 healthy = [pod for pod in staying if not is_finished(pod.typed)]
                 for pod in staying:
                     if is_finished(pod.typed):
-                        await self.context.delete(pod)
+                        await self._tell_finished(item, pod, node.name)
+                        await self.delete_pod(item, pod)
                 if not pods:
                     spec = daemon_spec(template.get("spec") or {}, node.name)
                     body = pod_body(item, template, generate=f"{item.name}-", labels=labels, spec=spec)
-                    await self.context.create(PODS, item.namespace, body)
+                    await self.create_pod(item, body)
                 healthy.sort(key=lambda pod: (not pod.typed.spec.node_name, pod.typed.metadata.creation_timestamp))
                 for pod in healthy[1:]:
-                    await self.context.delete(pod)
+                    await self.delete_pod(item, pod)
             elif not fit.may_stay(node):
                 for pod in staying:
-                    await self.context.delete(pod)
+                    await self.delete_pod(item, pod)
         for name, pods in there.items():
             if name not in known:
                 for pod in pods:
                     if not self.context.is_going(pod):
-                        await self.context.delete(pod)
+                        await self.delete_pod(item, pod)
+
+    async def _tell_finished(self, item: Item, pod: Item, node: str) -> None:
+        if pod.typed.status.phase == "Failed":
+            text = f"Found failed daemon pod {pod.key} on node {node}, will try to kill it"
+            await self.record(item, WARNING, "FailedDaemonPod", text)
+        else:
+            text = f"Found succeeded daemon pod {pod.key} on node {node}, will try to delete it"
+            await self.record(item, NORMAL, "SucceededDaemonPod", text)
 
     async def _update(self, item: Item, data: Data, fit: _Fit, revision: Item) -> None:
         """Replace pods of older templates, as many at a time as may be unavailable."""
@@ -197,9 +208,9 @@ class DaemonSets(WorkloadController):
                 unavailable += 1
                 for pod in old:
                     if not self.context.is_going(pod):
-                        await self.context.delete(pod)
+                        await self.delete_pod(item, pod)
         for pod in stale[: max(0, most - unavailable)]:
-            await self.context.delete(pod)
+            await self.delete_pod(item, pod)
 
     def _is_available(self, item: Item, spec: Data, pod: Item) -> bool:
         if self.context.is_going(pod):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 
 from ...api.kinds import PODS, Kind
 from ...api.wire import ApiError, Item
+from ..event_recorder import NORMAL
 from ..times import parse_time
 from .base import Controller
 from .context import BY_OWNER, Context, Data, controller_of
@@ -49,6 +50,7 @@ class Deployments(Controller):
     """Rolls each deployment towards its template and replica count."""
 
     name = "deployment"
+    component = "deployment-controller"
     kind: ClassVar[Kind] = DEPLOYMENTS
 
     def __init__(self, context: Context) -> None:
@@ -91,20 +93,20 @@ class Deployments(Controller):
         new = next((member for member in members if _bare_template(member.spec.get("template")) == bare), None)
         old = [member for member in members if member is not new]
         if rollout.paused:
-            await self._scale(rollout, [*old, *([new] if new else [])])
+            await self._scale(item, rollout, [*old, *([new] if new else [])])
         elif not rollout.recreate or not self._still_there(old):
             revision = max((member.revision for member in old), default=0) + 1
             new = await self._new_set(item, data, rollout, new, revision, members)
             if self._is_scaling(rollout, [*old, new]):
-                await self._scale(rollout, [*old, new])
+                await self._scale(item, rollout, [*old, new])
             elif rollout.recreate:
-                await self._resize(new, rollout.replicas, rollout)
+                await self._resize(item, new, rollout.replicas, rollout)
             else:
                 for member, replicas in plan_rolling(rollout, new, old):
-                    await self._resize(member, replicas, rollout)
+                    await self._resize(item, member, replicas, rollout)
         if rollout.recreate and not rollout.paused:
             for member in old:
-                await self._resize(member, 0, rollout)
+                await self._resize(item, member, 0, rollout)
         await self._finish(key, item.uid, rollout, new, old)
 
     def _still_there(self, old: list[Member]) -> bool:
@@ -170,7 +172,10 @@ class Deployments(Controller):
         }
         if spec.get("minReadySeconds"):
             body["spec"]["minReadySeconds"] = spec["minReadySeconds"]
-        return Member.of(await self.context.create(REPLICA_SETS, item.namespace, body))
+        made = Member.of(await self.context.create(REPLICA_SETS, item.namespace, body))
+        if replicas:
+            await self._tell_scaled(item, name, 0, replicas)
+        return made
 
     @staticmethod
     def _annotations(data: Data, revision: int, rollout: Rollout) -> dict[str, str]:
@@ -196,17 +201,25 @@ class Deployments(Controller):
             member.replicas and member.annotation(_DESIRED) not in ("", str(rollout.replicas)) for member in members
         )
 
-    async def _scale(self, rollout: Rollout, members: list[Member]) -> None:
+    async def _scale(self, item: Item, rollout: Rollout, members: list[Member]) -> None:
         for member, replicas in plan_scaling(rollout, members):
-            await self._resize(member, replicas, rollout)
+            await self._resize(item, member, replicas, rollout)
 
-    async def _resize(self, member: Member, replicas: int, rollout: Rollout) -> None:
+    async def _resize(self, item: Item, member: Member, replicas: int, rollout: Rollout) -> None:
         annotations = _scale_annotations(rollout)
         stale = any(member.annotation(name) != value for name, value in annotations.items())
         if replicas == member.replicas and not (stale and replicas):
             return
         patch = {"metadata": {"annotations": annotations}, "spec": {"replicas": replicas}}
+        before = member.replicas
         member.refresh(await self.context.patch(member.item, patch))
+        if replicas != before:
+            await self._tell_scaled(item, member.item.name, before, replicas)
+
+    async def _tell_scaled(self, item: Item, name: str, before: int, after: int) -> None:
+        way = "up" if after > before else "down"
+        text = f"Scaled {way} replica set {name} from {before} to {after}"
+        await self.record(item, NORMAL, "ScalingReplicaSet", text)
 
     # -- status ----------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...api.kinds import PODS
 from ...api.wire import ApiError, Item
+from ..event_recorder import NORMAL, WARNING
 from ..times import parse_time
 from .base import WorkloadController
 from .context import Context, Data
@@ -35,6 +35,24 @@ def _finished_as(data: Data) -> str:
     return ""
 
 
+def _indexed(spec: Data, hostname: str) -> Data:
+    """A template's spec for one index: a host name of its own, and the index in every container's environment."""
+    variable = {
+        "name": "JOB_COMPLETION_INDEX",
+        "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}},
+    }
+    result = {**spec, "hostname": hostname}
+    for part in ("initContainers", "containers"):
+        if spec.get(part):
+            result[part] = [
+                container
+                if any(one.get("name") == variable["name"] for one in container.get("env") or ())
+                else {**container, "env": [*(container.get("env") or ()), variable]}
+                for container in spec[part]
+            ]
+    return result
+
+
 async def release_pod(context: Context, pod: Item) -> None:
     """Take the tracking finalizer off a pod; gone already is fine."""
     finalizers = pod.typed.metadata.finalizers
@@ -52,6 +70,7 @@ class Jobs(WorkloadController):
     """Runs each job to completion."""
 
     name = "job"
+    component = "job-controller"
     kind = JOBS
 
     def __init__(self, context: Context) -> None:
@@ -138,7 +157,7 @@ class Jobs(WorkloadController):
 
     async def _end(self, item: Item, count: Count, type_: str, reason: str, message: str) -> None:
         for pod in count.active:
-            await self.context.delete(pod)
+            await self.delete_pod(item, pod)
         data = item.data()
         status, now = dict(data.get("status") or {}), self.context.now_text()
         first = "SuccessCriteriaMet" if type_ == "Complete" else "FailureTarget"
@@ -151,6 +170,10 @@ class Jobs(WorkloadController):
         else:
             status["completionTime"] = now
         await self.context.write_status(item, data, status)
+        if type_ == "Failed":
+            await self.record(item, WARNING, reason, message)
+        else:
+            await self.record(item, NORMAL, "Completed", "Job completed")
 
     async def _expire(self, item: Item, data: Data) -> None:
         """Delete a finished job after ``ttlSecondsAfterFinished``."""
@@ -175,7 +198,7 @@ class Jobs(WorkloadController):
         spec = data["spec"]
         if spec.get("suspend"):
             for pod in count.active:
-                await self._drop(pod)
+                await self._drop(item, pod)
             return
         parallelism = int(spec.get("parallelism", 1))
         completions = spec.get("completions")
@@ -188,7 +211,7 @@ class Jobs(WorkloadController):
         if surplus > 0:
             ranked = sorted(count.active, key=lambda pod: (bool(pod.typed.spec.node_name), is_ready(pod.typed)))
             for pod in ranked[:surplus]:
-                await self._drop(pod)
+                await self._drop(item, pod)
             return
         missing = min(-surplus, self.context.settings.burst)
         if not missing:
@@ -208,10 +231,10 @@ class Jobs(WorkloadController):
             for _ in range(missing):
                 await self._create(item, data, None)
 
-    async def _drop(self, pod: Item) -> None:
+    async def _drop(self, item: Item, pod: Item) -> None:
         """Stop a pod that is wanted no more; it counts neither as succeeded nor as failed."""
         await release_pod(self.context, pod)
-        await self.context.delete(pod)
+        await self.delete_pod(item, pod)
 
     def _backoff(self, item: Item, count: Count) -> float:
         """Seconds until the next pod may be made after failures: 10 s, doubling, at most 10 minutes."""
@@ -237,6 +260,8 @@ class Jobs(WorkloadController):
         spec = template.get("spec") or {}
         if "restartPolicy" not in spec:
             spec = {**spec, "restartPolicy": "Never"}
+        if index is not None:
+            spec = _indexed(spec, f"{item.name}-{index}")
         body = pod_body(
             item,
             template,
@@ -246,7 +271,7 @@ class Jobs(WorkloadController):
             finalizers=[TRACKING],
             spec=spec,
         )
-        await self.context.create(PODS, item.namespace, body)
+        await self.create_pod(item, body)
 
     async def _write_counts(self, item: Item, count: Count) -> None:
         """Active, ready and terminating as they are now; when the job began or was suspended."""
@@ -282,3 +307,6 @@ class Jobs(WorkloadController):
         if data["spec"].get("completionMode") == "Indexed":
             status["completedIndexes"] = format_indexes(completed_indexes(data) | count.fresh_indexes) or None
         await self.context.write_status(fresh, data, status)
+        if suspended != was:
+            word = "Suspended" if suspended else "Resumed"
+            await self.record(fresh, NORMAL, word, f"Job {word.lower()}")

@@ -26,6 +26,7 @@ from .job_orphans import JobOrphans
 from .jobs import Jobs
 from .node_lifecycle import NodeLifecycle
 from .pod_gc import PodGarbage
+from .pod_volumes import PodVolumes
 from .replica_sets import ReplicaSets, ReplicationControllers
 from .stateful_sets import StatefulSets
 from .taint_eviction import TaintEviction
@@ -44,6 +45,7 @@ ALL: Final[tuple[type[Controller], ...]] = (
     JobOrphans,
     Budgets,
     Volumes,
+    PodVolumes,
     NodeLifecycle,
     TaintEviction,
     PodGarbage,

@@ -16,6 +16,7 @@ import msgspec
 from ...api.kinds import NODES
 from ...api.types import Node
 from ...api.wire import ApiError, Item
+from ..event_recorder import NORMAL, WARNING
 from ..times import parse_time
 from .base import Controller
 from .context import BY_NODE, Context
@@ -59,6 +60,7 @@ class NodeLifecycle(Controller):
     """Keeps Ready conditions and taints of nodes true."""
 
     name = "nodelifecycle"
+    component = "node-controller"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -96,6 +98,9 @@ class NodeLifecycle(Controller):
         ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
         if silent and (ready is None or ready.status != "Unknown"):
             item = await self._mark_silent(item)
+            if ready is not None and ready.status == "True":
+                text = f"Node {item.name} status is now: NodeNotReady"
+                await self.record(item, NORMAL, "NodeNotReady", text)
         item = await self._taint(item)
         node = item.typed
         if any(one.type == "Ready" and one.status != "True" for one in node.status.conditions):
@@ -192,6 +197,8 @@ class NodeLifecycle(Controller):
             except ApiError as error:
                 if error.code not in (404, 409):
                     raise
+            else:
+                await self.record(pod, WARNING, "NodeNotReady", "Node is not ready")
 
 
 def _is_ours(taint: dict[str, Any]) -> bool:

@@ -52,6 +52,7 @@ class ReplicaSets(WorkloadController):
     """Keeps ``spec.replicas`` active pods of each set."""
 
     name = "replicaset"
+    component = "replicaset-controller"
     kind = REPLICA_SETS
 
     def __init__(self, context: Context) -> None:
@@ -76,7 +77,7 @@ class ReplicaSets(WorkloadController):
             elif len(active) > wanted:
                 active.sort(key=self._delete_first(active, self._neighbours(data, active)))
                 for pod in active[: min(len(active) - wanted, burst)]:
-                    await self.context.delete(pod)
+                    await self.delete_pod(item, pod)
         current = self.cache.get(key)
         if current is not None and current.uid == item.uid:
             await self._write_status(current, failure)
@@ -102,7 +103,7 @@ class ReplicaSets(WorkloadController):
         body = pod_body(item, spec.get("template") or {}, generate=f"{item.name}-")
         for _ in range(count):
             try:
-                await self.context.create(self.context.pods.kind, item.namespace, body)
+                await self.create_pod(item, body)
             except ApiError as error:
                 return error
         return None
@@ -151,4 +152,5 @@ class ReplicationControllers(ReplicaSets):
     """The same for the older kind."""
 
     name = "replicationcontroller"
+    component = "replication-controller"
     kind = REPLICATION_CONTROLLERS

@@ -6,10 +6,11 @@ Claims outlive their pods (retention policy Retain). Next: claims go to :mod:`.v
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from ...api.kinds import PODS
 from ...api.wire import ApiError, Item
+from ..event_recorder import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
 from .kinds import CLAIMS, STATEFUL_SETS
@@ -17,6 +18,9 @@ from .pods import available_in, is_finished, is_ready, pod_body
 from .revisions import REVISION_LABEL, Revisions, revision_template
 
 __all__ = ["StatefulSets"]
+
+#: Type and reason of what is said about a pod that has ended, by whether it failed.
+_RECREATING: Final = {True: (WARNING, "RecreatingFailedPod"), False: (NORMAL, "RecreatingTerminatedPod")}
 
 
 def _ordinal(owner: Item, pod: Item) -> int | None:
@@ -28,6 +32,7 @@ class StatefulSets(WorkloadController):
     """Keeps each set's numbered pods."""
 
     name = "statefulset"
+    component = "statefulset-controller"
     kind = STATEFUL_SETS
 
     def __init__(self, context: Context) -> None:
@@ -72,7 +77,11 @@ class StatefulSets(WorkloadController):
         for number in wanted:
             pod = pods.get(number)
             if pod is not None and is_finished(pod.typed) and not self.context.is_going(pod):
-                await self.context.delete(pod)
+                failed = pod.typed.status.phase == "Failed"
+                word = "failed" if failed else "terminated"
+                text = f"StatefulSet {item.key} is recreating {word} Pod {pod.name}"
+                await self.record(item, *_RECREATING[failed], text)
+                await self.delete_pod(item, pod)
                 return  # made anew when it is gone
             if pod is None:
                 old = strategy.get("type", "RollingUpdate") == "RollingUpdate" and number < start + partition
@@ -84,7 +93,7 @@ class StatefulSets(WorkloadController):
         surplus = sorted((number for number in pods if number not in wanted), reverse=True)
         for number in surplus:
             if not self.context.is_going(pods[number]):
-                await self.context.delete(pods[number])
+                await self.delete_pod(item, pods[number])
             if ordered:
                 return
         if strategy.get("type", "RollingUpdate") == "OnDelete":
@@ -94,7 +103,7 @@ class StatefulSets(WorkloadController):
             if number < start + partition or pod is None:
                 return
             if pod.typed.metadata.labels.get(REVISION_LABEL) != update.name and not self.context.is_going(pod):
-                await self.context.delete(pod)
+                await self.delete_pod(item, pod)
                 return
             if not self._is_healthy(item, spec, pod):
                 return
@@ -128,7 +137,20 @@ class StatefulSets(WorkloadController):
             "statefulset.kubernetes.io/pod-name": name,
             "apps.kubernetes.io/pod-index": str(number),
         }
-        await self.context.create(PODS, item.namespace, pod_body(item, template, name=name, labels=labels, spec=spec))
+        body = pod_body(item, template, name=name, labels=labels, spec=spec)
+        what = f"create Pod {name} in StatefulSet {item.name}"
+        try:
+            await self.context.create(PODS, item.namespace, body)
+        except ApiError as error:
+            await self.record(item, WARNING, "FailedCreate", f"{what} failed error: {error.message}")
+            raise
+        await self.record(item, NORMAL, "SuccessfulCreate", f"{what} successful")
+
+    async def delete_pod(self, owner: Item, pod: Item) -> None:
+        """Delete a pod and say so, in this controller's words."""
+        await self.context.delete(pod)
+        text = f"delete Pod {pod.name} in StatefulSet {owner.name} successful"
+        await self.record(owner, NORMAL, "SuccessfulDelete", text)
 
     async def _ensure_claim(self, item: Item, claim: Data, pod_name: str) -> str:
         name = f"{claim['metadata']['name']}-{pod_name}"
@@ -136,11 +158,15 @@ class StatefulSets(WorkloadController):
             metadata: dict[str, Any] = {**claim["metadata"], "name": name}
             metadata.pop("namespace", None)
             metadata.pop("creationTimestamp", None)
+            what = f"create Claim {name} Pod {pod_name} in StatefulSet {item.name}"
             try:
                 await self.context.create(CLAIMS, item.namespace, {"metadata": metadata, "spec": claim["spec"]})
             except ApiError as error:
                 if error.reason != "AlreadyExists":
+                    await self.record(item, WARNING, "FailedCreate", f"{what} failed error: {error.message}")
                     raise
+            else:
+                await self.record(item, NORMAL, "SuccessfulCreate", f"{what} success")
         return name
 
     # -- status ----------------------------------------------------------------------------------------

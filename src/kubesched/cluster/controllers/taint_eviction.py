@@ -10,6 +10,7 @@ from ...api.kinds import NODES, PODS
 from ...api.taints import NO_EXECUTE, tolerates
 from ...api.types import Node, Pod, Taint
 from ...api.wire import ApiError, Item
+from ..event_recorder import NORMAL
 from ..times import parse_time
 from .base import Controller
 from .context import BY_NODE, Context
@@ -35,6 +36,7 @@ class TaintEviction(Controller):
     """Deletes pods that may not stay where they are. The key is a pod's."""
 
     name = "taint-eviction"
+    component = "taint-eviction-controller"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -88,6 +90,7 @@ class TaintEviction(Controller):
         if left > 0:
             self.queue.add_after(key, left)
             return
+        await self.record(item, NORMAL, "TaintManagerEviction", f"Marking for deletion Pod {key}")
         condition = {
             "type": "DisruptionTarget",
             "status": "True",

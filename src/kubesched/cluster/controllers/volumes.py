@@ -3,7 +3,8 @@
     claim Pending ──volume found or provisioned──▶ Bound ──volume gone──▶ Lost
     volume Available ──▶ Bound ──claim gone──▶ Released ──reclaim policy Delete──▶ gone
 
-An Immediate claim is bound here. A WaitForFirstConsumer claim waits until the scheduler writes either the volume's
+An Immediate claim is bound here. A WaitForFirstConsumer claim waits until a scheduler, or :mod:`.pod_volumes` in its
+place, writes either the volume's
 ``claimRef`` or the annotation ``volume.kubernetes.io/selected-node``; then it is bound or provisioned here.
 Provisioned volumes are reachable from the zone of the selected node. Matching is in :mod:`.volume_match`.
 """
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from ...api.kinds import NODES
 from ...api.wire import ApiError, Item
+from ..event_recorder import NORMAL, WARNING
 from .base import Controller
 from .context import Context, Data
 from .kinds import CLAIMS, STORAGE_CLASSES, VOLUMES
@@ -29,6 +31,13 @@ PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _ZONE: Final = "topology.kubernetes.io/zone"
 
+_WAITS: Final = "waiting for first consumer to be created before binding"
+_NOTHING: Final = "no persistent volumes available for this claim and no storage class is set"
+_EXTERNAL: Final = (
+    "Waiting for a volume to be created either by the external provisioner '{}' or manually by the system administrator."
+    " If volume creation is delayed, please verify that the provisioner is running and correctly registered."
+)
+
 _CLAIM, _VOLUME = "claim:", "volume:"
 
 
@@ -36,6 +45,7 @@ class Volumes(Controller):
     """Binds claims to volumes."""
 
     name = "persistentvolume"
+    component = "persistentvolume-controller"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -116,6 +126,13 @@ class Volumes(Controller):
             await self._bind(item, volume)
         elif storage_class is not None and (not waits or SELECTED_NODE in annotations):
             await self._provision(item, data, storage_class)
+        elif waits:
+            await self.record(item, NORMAL, "WaitForFirstConsumer", _WAITS)
+        elif class_name:
+            text = f'storageclass.storage.k8s.io "{class_name}" not found'
+            await self.record(item, WARNING, "ProvisioningFailed", text)
+        else:
+            await self.record(item, NORMAL, "FailedBinding", _NOTHING)
 
     async def _bind(self, item: Item, volume: Item) -> None:
         """Tie the two together, each half only if it is not yet; level-triggered, so any half may be there."""
@@ -161,6 +178,7 @@ class Volumes(Controller):
         spec = storage_class.data()
         provisioner = spec.get("provisioner") or NO_PROVISIONER
         if provisioner == NO_PROVISIONER:
+            await self.record(item, NORMAL, "ExternalProvisioning", _EXTERNAL.format(provisioner))
             return
         if (data["metadata"].get("annotations") or {}).get(PROVISIONER) != provisioner:
             marks = {"metadata": {"annotations": {PROVISIONER: provisioner}}}
@@ -197,6 +215,8 @@ class Volumes(Controller):
             body["spec"]["nodeAffinity"] = affinity
         try:
             volume = await self.context.create(VOLUMES, "", body)
+            text = f"Successfully provisioned volume {name}"
+            await self.context.events.record(item, provisioner, NORMAL, "ProvisioningSucceeded", text)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise

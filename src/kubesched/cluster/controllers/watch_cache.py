@@ -7,6 +7,7 @@ acts on a world that lacks what it just did. Caller: :mod:`.context`; works on a
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final
 
@@ -18,7 +19,11 @@ __all__ = ["Handler", "WatchCache"]
 #: Called with the version before and after a change; None before a creation and after a removal.
 Handler = Callable[[Item | None, Item | None], None]
 
+_log = logging.getLogger("kubesched.controllers")
+
 _RETRY_SECONDS: Final = 1.0
+#: What reading data of other types than expected raises.
+_UNREADABLE: Final = (TypeError, ValueError, AttributeError, LookupError)
 _NONE: Final[dict[str, Item]] = {}
 
 
@@ -37,6 +42,7 @@ class WatchCache:
         self._handlers: list[Handler] = []
         self._indexers: dict[str, Callable[[Item], Iterable[str]]] = {}
         self._indexes: dict[str, dict[str, dict[str, Item]]] = {}
+        self._told: dict[str, int] = {}  # the versions of objects that could not be read
         self._seen = 0  # the newest version that the watch has shown
         self.synced = asyncio.Event()
 
@@ -86,24 +92,44 @@ class WatchCache:
             old = None
         self._objects[key] = item
         for name, values in self._indexers.items():
-            index, fresh = self._indexes[name], tuple(values(item))
+            index, fresh = self._indexes[name], self._values(values, item)
             if old is not None:
-                stale = tuple(values(old))
+                stale = self._values(values, old)
                 if stale != fresh:
                     self._unfile(index, stale, key)
             for value in fresh:
                 index.setdefault(value, {})[key] = item
-        for handler in self._handlers:
-            handler(old, item)
+        self._tell(old, item)
 
     def _remove(self, item: Item) -> None:
         old = self._objects.pop(item.key, None)
         if old is None:
             return
         for name, values in self._indexers.items():
-            self._unfile(self._indexes[name], values(old), item.key)
+            self._unfile(self._indexes[name], self._values(values, old), item.key)
+        self._tell(old, None)
+
+    def _values(self, values: Callable[[Item], Iterable[str]], item: Item) -> tuple[str, ...]:
+        try:
+            return tuple(values(item))
+        except _UNREADABLE as error:
+            self._unreadable(item, error)
+            return ()
+
+    def _tell(self, old: Item | None, new: Item | None) -> None:
         for handler in self._handlers:
-            handler(old, None)
+            try:
+                handler(old, new)
+            except _UNREADABLE as error:
+                self._unreadable(new or old, error)
+
+    def _unreadable(self, item: Item | None, error: Exception) -> None:
+        """One object that cannot be read is passed over, and told once for each of its versions."""
+        if item is not None and self._told.get(item.key) != item.resource_version:
+            self._told[item.key] = item.resource_version
+            text = f"{self.kind.kind} {item.key} at resourceVersion {item.resource_version} is passed over: {error!r}"
+            _log.warning("controllers: %s", text)
+            self._problem(text)
 
     @staticmethod
     def _unfile(index: dict[str, dict[str, Item]], values: Iterable[str], key: str) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from ...api.wire import ApiError
-from ..manifests import KubernetesYaml
+from ..manifests import KubernetesYaml, deep_line
 from ..objects import encode
 from .protobuf import PROTOBUF, decode_protobuf
 
@@ -144,7 +144,11 @@ def _collect(data: Any, path: str, found: list[str]) -> None:
 
 def _yaml(raw: bytes) -> Body:
     try:
-        loader = KubernetesYaml(raw.decode("utf-8"))
+        text = raw.decode("utf-8")
+        line = deep_line(text, _MAX_DEPTH)
+        if line:
+            raise yaml.YAMLError(f"line {line}: nested more than {_MAX_DEPTH} levels deep")
+        loader = KubernetesYaml(text)
         try:
             node = loader.get_single_node()
             if node is None:
@@ -172,11 +176,14 @@ class _YamlWalk:
 
     def visit(self, node: Any, path: str, depth: int = 0) -> None:
         self._nodes += 1
-        if depth > _MAX_DEPTH or self._nodes > _MAX_NODES:
+        too_deep = depth >= _MAX_DEPTH and isinstance(node, yaml.CollectionNode)
+        if too_deep or self._nodes > _MAX_NODES:
             raise yaml.YAMLError("the document is too large or nested too deeply")
         if isinstance(node, yaml.MappingNode):
             keys: set[str] = set()
             for key, value in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    raise yaml.YAMLError(f"line {key.start_mark.line + 1}: a key must be text, not a list or an object")
                 name = str(key.value)
                 if name in keys:
                     self.duplicates.append(f"{path}{name}")
@@ -193,14 +200,14 @@ def _count_members(data: Any, depth: int = 0) -> int:
     Raises:
         ApiError: 400, when it is nested too deeply.
     """
-    if depth > _MAX_DEPTH:
-        raise ApiError.bad_request(f"the body is nested deeper than {_MAX_DEPTH} levels")
     if isinstance(data, dict):
         count, values = len(data), list(data.values())
     elif isinstance(data, list):
         count, values = 0, data
     else:
         return 0
+    if depth >= _MAX_DEPTH:
+        raise ApiError.bad_request(f"the body is nested deeper than {_MAX_DEPTH} levels")
     for value in values:
         if isinstance(value, dict | list):
             count += _count_members(value, depth + 1)

@@ -68,13 +68,13 @@ class Call:
 
 
 def not_served() -> ApiError:
-    """404 for a path that leads nowhere."""
-    return ApiError(404, "NotFound", NOT_SERVED)
+    """404 for a path that leads nowhere. Clients look into the details of a 404, so there are some, if empty."""
+    return ApiError(404, "NotFound", NOT_SERVED, {})
 
 
 def wrong_method() -> ApiError:
     """405 for a verb the resource does not have."""
-    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
 @lru_cache(maxsize=512)

@@ -117,7 +117,11 @@ _ACCESS: Final = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany"
 
 
 def access_cell(path: str) -> Cell:
-    return lambda data, now: ",".join(_ACCESS.get(mode, str(mode)) for mode in at(data, path) or ())
+    def cell(data: Data, now: float) -> str:
+        modes = at(data, path)
+        return ",".join(_ACCESS.get(str(mode), str(mode)) for mode in modes) if isinstance(modes, list) else ""
+
+    return cell
 
 
 # -- kinds with a mind of their own ----------------------------------------------------------------------
@@ -175,10 +179,12 @@ def service_external_cell(data: Data, now: float) -> str:
 
 
 def job_state_cell(data: Data, now: float) -> str:
-    for item in as_items(at(data, "status.conditions")):
-        if item.get("status") == "True" and item.get("type") in ("Complete", "Failed", "Suspended", "FailureTarget"):
-            return str(item["type"])
-    return "Terminating" if at(data, "metadata.deletionTimestamp") else "Running"
+    """Upstream's order (``printJob``), whichever condition comes first in the list."""
+    true = {item.get("type") for item in as_items(at(data, "status.conditions")) if item.get("status") == "True"}
+    if at(data, "metadata.deletionTimestamp"):
+        true.add("Terminating")
+    order = ("Complete", "Failed", "Terminating", "Suspended", "FailureTarget")
+    return next((state for state in order if state in true), "Running")
 
 
 def job_completions_cell(data: Data, now: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from ...api.wire import ApiError, Item
 from ..objects import encode
 from ..store import MERGE_PATCH, Store
+from .apply import is_tracked, tracked_update
 from .catalog import Resource
 from .cells import selector_text
 from .jsonpath import dotted, find
@@ -46,8 +47,12 @@ def read_scale(store: Store, resource: Resource, namespace: str, name: str) -> b
     return encode(scale_of(resource, store.get(resource.kind, namespace, name)))
 
 
-def write_scale(store: Store, resource: Resource, namespace: str, name: str, wanted: Any, *, dry_run: bool) -> bytes:
+def write_scale(
+    store: Store, resource: Resource, namespace: str, name: str, wanted: Any, *, manager: str, dry_run: bool
+) -> bytes:
     """Set the replica count that a Scale names; its resource version, if any, must be current.
+
+    ``manager`` is who owns the count from then on, when the object's fields have owners.
 
     Raises:
         ApiError: 400 for a body without a replica count, 409 for a stale version, 422 for a negative count.
@@ -67,5 +72,12 @@ def write_scale(store: Store, resource: Resource, namespace: str, name: str, wan
         patch = {part: patch}
     if version:
         patch["metadata"] = {"resourceVersion": version}
-    item = store.patch(resource.kind, namespace, name, patch, patch_type=MERGE_PATCH, dry_run=dry_run)
-    return encode(scale_of(resource, item))
+    kind, old = resource.kind, store.get(resource.kind, namespace, name)
+    if not is_tracked(old):
+        item = store.patch(kind, namespace, name, patch, patch_type=MERGE_PATCH, dry_run=dry_run)
+        return encode(scale_of(resource, item))
+    trial = store.patch(kind, namespace, name, patch, patch_type=MERGE_PATCH, dry_run=True)
+    if trial.raw == old.raw:
+        return encode(scale_of(resource, old))
+    data = tracked_update(store, resource, old, trial, manager=manager, subresource="scale", given=patch)
+    return encode(scale_of(resource, store.update(kind, namespace, name, data, dry_run=dry_run)))

@@ -5,6 +5,7 @@ Caller: :mod:`.reading` and :mod:`.watching`. Columns are in :mod:`.columns`; cu
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -29,6 +30,14 @@ _DESCRIPTIONS: Final = {
     "Node": "The node it runs on.",
     "IP": "The address it was given.",
 }
+
+
+#: What stands in a cell that cannot be made.
+INVALID: Final = "<invalid>"
+_log = logging.getLogger("kubesched.cluster")
+#: UID and version of objects whose rows were complained of; each is told once.
+_TOLD: Final[set[tuple[str, int]]] = set()
+_MOST_TOLD: Final = 1 << 12
 
 
 class _Head(msgspec.Struct):
@@ -73,7 +82,7 @@ class TableMaker:
 
     def table(self, items: Sequence[Item], now: float, metadata: dict[str, Any], *, headers: bool = True) -> bytes:
         """A table of objects; ``metadata`` is the list's."""
-        cells, include = self._layout.cells, self._include
+        include = self._include
         rows = []
         for item in items:
             raw = item.raw
@@ -81,7 +90,7 @@ class TableMaker:
                 shown: msgspec.Raw | None = msgspec.Raw(metadata_only(raw, self._version))
             else:
                 shown = None if include == "None" else msgspec.Raw(self._resource.outward(raw))
-            rows.append(_Row(cells(msgspec.json.decode(raw), now), shown))
+            rows.append(_Row(self._cells(item, now), shown))
         return encode(
             {
                 "kind": "Table",
@@ -91,6 +100,20 @@ class TableMaker:
                 "rows": rows,
             }
         )
+
+    def _cells(self, item: Item, now: float) -> list[Any]:
+        """The row of an object. What cannot be made of it is shown as such: one object never costs a list."""
+        data = msgspec.json.decode(item.raw)
+        try:
+            return self._layout.cells(data, now)
+        except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
+            problem = (item.uid, item.resource_version)
+            if problem not in _TOLD:
+                if len(_TOLD) >= _MOST_TOLD:
+                    _TOLD.clear()
+                _TOLD.add(problem)
+                _log.warning("%s %s: cannot be shown as a table row: %r", item.kind.kind, item.key, error)
+            return [item.name if column.title == "Name" else INVALID for column in self._layout.columns]
 
     def bookmark(self, item: Item) -> bytes:
         """A bookmark as a table without cells: only its object counts."""

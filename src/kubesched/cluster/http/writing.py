@@ -144,7 +144,8 @@ def update(store: Store, call: Call, raw: bytes) -> web.Response:
     if target.subresource == "scale":
         data = _decoded(call, raw, options, check=False)
         _expect(data, "Scale", ("autoscaling/v1",))
-        return call.answer(write_scale(store, resource, target.namespace, target.name, data, dry_run=dry_run))
+        raw = write_scale(store, resource, target.namespace, target.name, data, manager=manager, dry_run=dry_run)
+        return call.answer(raw)
     data = _decoded(call, raw, options)
     if not target.subresource:
         _check_definition(call, data)
@@ -193,7 +194,7 @@ def patch(store: Store, call: Call, raw: bytes) -> web.Response:
             merging = patch_type == STRATEGIC_PATCH
             call.warnings += check_fields(resource, body.data, body.duplicates, validation, patch=merging)
     if call.target.subresource == "scale":
-        return _patch_scale(store, call, patch_type, body, dry_run=dry_run)
+        return _patch_scale(store, call, patch_type, body, manager, dry_run=dry_run)
     return _patch_object(store, call, patch_type, resource.inward(body.data), manager, dry_run=dry_run)
 
 
@@ -238,7 +239,7 @@ def _is_about_owners(operation: Any) -> bool:
     return isinstance(operation, dict) and str(operation.get("path", "")).startswith("/metadata/managedFields")
 
 
-def _patch_scale(store: Store, call: Call, patch_type: str, body: Body, *, dry_run: bool) -> web.Response:
+def _patch_scale(store: Store, call: Call, patch_type: str, body: Body, manager: str, *, dry_run: bool) -> web.Response:
     target, resource = call.target, call.resource
     scale: Any = scale_of(resource, store.get(resource.kind, target.namespace, target.name))
     version = scale["metadata"].pop("resourceVersion", None)
@@ -253,7 +254,8 @@ def _patch_scale(store: Store, call: Call, patch_type: str, body: Body, *, dry_r
     metadata = scale.get("metadata")
     if version and isinstance(metadata, dict):
         metadata.setdefault("resourceVersion", version)
-    return call.answer(write_scale(store, resource, target.namespace, target.name, scale, dry_run=dry_run))
+    raw = write_scale(store, resource, target.namespace, target.name, scale, manager=manager, dry_run=dry_run)
+    return call.answer(raw)
 
 
 def _patch_options(field: str, reason: str, message: str) -> ApiError:
