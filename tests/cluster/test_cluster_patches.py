@@ -9,6 +9,7 @@ from cluster_world import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubesched.api.wire import ApiError
 from kubesched.cluster.patches import apply_json_patch, apply_merge_patch
 from kubesched.cluster.strategic import apply_strategic_patch
 
@@ -227,3 +228,20 @@ def test_items_merge_by_key_one_after_the_other(items: list[dict[str, Any]], cha
     patch = {"spec": {"containers": changes}}
     found = apply_strategic_patch({"spec": {"containers": [dict(item) for item in items]}}, patch)
     assert found["spec"]["containers"] == wanted
+
+
+def test_copies_of_copies_end_before_they_fill_the_memory() -> None:
+    doubling = [{"op": "copy", "from": "/data", "path": f"/data/x{number}"} for number in range(60)]
+    with pytest.raises(ApiError, match=r"all copies together exceed 3145728 bytes") as refused:
+        apply_json_patch({"data": {"a": "b" * 1000}}, doubling)
+    assert refused.value.code == 413
+
+
+def test_a_json_patch_may_nest_as_deep_as_a_request_and_no_deeper() -> None:
+    def nested(levels: int) -> list[dict[str, Any]]:
+        return [{"op": "add", "path": "/d" * (level + 1), "value": {}} for level in range(levels)]
+
+    assert apply_json_patch({}, nested(199))
+    with pytest.raises(ApiError, match="nested more than 200 levels deep") as refused:
+        apply_json_patch({}, nested(200))
+    assert refused.value.code == 422

@@ -6,13 +6,18 @@ Caller: ``store.patch``; strategic merge lives in :mod:`.strategic`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from ..api.wire import ApiError
 
 __all__ = ["apply_json_patch", "apply_merge_patch"]
+
+#: What all copies of a JSON patch may hold together (bytes), as much as a request; and how deep its result may nest,
+#: as deep as a request.
+_MOST_COPIED: Final = 3 << 20
+_MOST_LEVELS: Final = 200
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
@@ -36,21 +41,49 @@ def apply_json_patch(document: Any, operations: Any) -> Any:
     """Apply a list of RFC 6902 operations to ``document``, which is changed.
 
     Raises:
-        ApiError: 400 for a malformed patch, 422 when an operation cannot be applied or a test fails.
+        ApiError: 400 for a malformed patch, 413 when it copies too much, 422 when an operation cannot be applied, a
+            test fails, or the result is nested too deep.
     """
+    copied = 0
     if not isinstance(operations, Sequence) or isinstance(operations, str | bytes):
         raise ApiError.bad_request("a JSON patch is a list of operations")
     for index, operation in enumerate(operations):
         if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
             raise ApiError.bad_request(f"JSON patch operation {index} needs a string path")
         try:
+            if operation.get("op") == "copy":
+                # Copies of copies double: a small patch could make an object of any size.
+                copied += len(msgspec.json.encode(_get(document, _pointer(_from(operation)))))
+                if copied > _MOST_COPIED:
+                    raise ApiError(
+                        413,
+                        "RequestEntityTooLarge",
+                        f"JSON patch operation {index} (copy {operation['path']}): "
+                        f"all copies together exceed {_MOST_COPIED} bytes",
+                    )
             document = _apply(document, operation)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             text = f"JSON patch operation {index} ({operation.get('op')} {operation['path']}): {error}"
             raise ApiError(
                 422, "Invalid", f"the server rejected our request due to an error in our request: {text}"
             ) from None
+    if _is_too_deep(document):
+        raise ApiError(422, "Invalid", f"the patch leaves an object nested more than {_MOST_LEVELS} levels deep")
     return document
+
+
+def _is_too_deep(document: Any) -> bool:
+    level = [document]
+    for _ in range(_MOST_LEVELS):
+        level = [
+            child
+            for value in level
+            for child in (value.values() if isinstance(value, dict) else value)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _apply(document: Any, operation: dict[str, Any]) -> Any:
