@@ -31,6 +31,11 @@ class PluginFailedError(Exception):
         self.plugin = plugin
         self.error = error
 
+    @classmethod
+    def of(cls, status: Status) -> PluginFailedError:
+        """A status other than success, where only success lets the attempt go on."""
+        return cls(status.plugin, status.as_error() or RuntimeError(status.message()))
+
 
 def failed(prefix: str, plugin: str, error: BaseException | None) -> RuntimeError:
     """An error in upstream's words: ``running PreFilter plugin "X": what happened``."""

@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 
 from kubesched.cache.columns import BoolArray
-from kubesched.framework.entries import PluginFailedError, ScoreEntry, failed
-from kubesched.framework.interface import MAX_NODE_SCORE, NOT_SCORED, IntArray
+from kubesched.framework.entries import ScoreEntry
+from kubesched.framework.interface import NOT_SCORED, IntArray
 
-from .lanes import score_out_of_range
+from .lanes import normalizing_failed, weighted
 
 __all__ = ["BoundedScores"]
 
@@ -112,9 +112,7 @@ class BoundedScores:
             scores = self._normalized(np.where(unscored, self.low, raw))
             scores[unscored] = 0
             return scores
-        if self._table is None:
-            self._table = self._normalized(np.arange(self.low, self.high + 1))
-        scores = self._table.take(raw - self.low, mode="clip")
+        scores = self._by_score().take(raw - self.low, mode="clip")
         return np.where(raw == NOT_SCORED, 0, scores) if self._has_unscored else scores
 
     def final_one(self, raw: int) -> int:
@@ -123,18 +121,17 @@ class BoundedScores:
             return 0
         if self.high - self.low >= _TABLE:
             return int(self._normalized(np.array([raw]))[0])
+        return int(self._by_score()[raw - self.low])
+
+    def _by_score(self) -> IntArray:
         if self._table is None:
             self._table = self._normalized(np.arange(self.low, self.high + 1))
-        return int(self._table[raw - self.low])
+        return self._table
 
     def _normalized(self, raw: IntArray) -> IntArray:
         entry = self.entry
         try:
             scores: IntArray = entry.plugin.normalize_within(raw, self.low, self.high)
         except Exception as error:
-            prefix = "running Normalize on Score plugins: plugin {} failed with"
-            raise PluginFailedError(entry.name, failed(prefix, entry.name, error)) from error
-        low, high = int(scores.min(initial=0)), int(scores.max(initial=0))
-        if low < 0 or high > MAX_NODE_SCORE:
-            raise score_out_of_range(entry, low if low < 0 else high)
-        return scores * entry.weight
+            raise normalizing_failed(entry, error) from error
+        return weighted(entry, scores)

@@ -18,22 +18,21 @@ import numpy as np
 from kubesched.cache import NodeList, NodeTable, Snapshot
 from kubesched.cache.columns import RowArray
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry, failed
-from kubesched.framework.interface import MAX_NODE_SCORE, IntArray, VerdictArray
+from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
+from kubesched.framework.interface import IntArray, VerdictArray
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status, is_success
 
 from .diagnosis import Decoder, Diagnosis, FitError, NodeStatuses
-from .lanes import NO_NODE, PASSES, Lane, normalized, score_out_of_range
+from .lanes import NO_NODE, PASSES, Lane, normalized, normalizing_failed, weighted
 
 __all__ = ["Evaluation", "FullLook", "NoNodesError", "Nominations", "Rotation", "nodes_to_find"]
 
 #: With fewer nodes than this all are looked at (upstream minFeasibleNodesToFind).
 _LEAST_NODES: Final = 100
 _LEAST_PERCENTAGE: Final = 5
-_NORMALIZE: Final = "running Normalize on Score plugins: plugin {} failed with"
 #: How many nodes a sampled search asks about at a time.
 _CHUNK: Final = 32
 
@@ -339,7 +338,7 @@ class FullLook:
         if not prepared:
             status = framework.pre_score(state, pod, nodes)
             if status is not None:
-                raise PluginFailedError(status.plugin, status.as_error() or RuntimeError(status.message()))
+                raise PluginFailedError.of(status)
         start = framework.now()
         scores: dict[str, IntArray] = {}
         totals = np.zeros(len(rows), np.int64)
@@ -356,11 +355,7 @@ class FullLook:
 
     def final(self, state: CycleState, pod: PodInfo, entry: ScoreEntry, nodes: NodeList, raw: IntArray) -> IntArray:
         """Raw scores normalised, checked and weighted."""
-        final = self._normalize(state, pod, entry, nodes, raw)
-        low, high = int(final.min()), int(final.max())
-        if low < 0 or high > MAX_NODE_SCORE:
-            raise score_out_of_range(entry, low if low < 0 else high)
-        return final * entry.weight
+        return weighted(entry, self._normalize(state, pod, entry, nodes, raw))
 
     def _normalize(
         self, state: CycleState, pod: PodInfo, entry: ScoreEntry, nodes: NodeList, raw: IntArray
@@ -370,13 +365,13 @@ class FullLook:
         try:
             answer = entry.plugin.normalize_score(state, pod, nodes, raw)
         except Exception as error:
-            raise PluginFailedError(entry.name, failed(_NORMALIZE, entry.name, error)) from error
+            raise normalizing_failed(entry, error) from error
         if isinstance(answer, Status):
             if is_success(answer):
                 return raw
             error_ = answer.as_error() or RuntimeError(answer.message())
-            raise PluginFailedError(entry.name, failed(_NORMALIZE, entry.name, error_))
+            raise normalizing_failed(entry, error_)
         if not isinstance(answer, np.ndarray) or answer.shape != raw.shape or answer.dtype.kind not in "ui":
             problem = TypeError(f"normalize_score returned {answer!r}; expected int64[{len(raw)}]")
-            raise PluginFailedError(entry.name, failed(_NORMALIZE, entry.name, problem))
+            raise normalizing_failed(entry, problem)
         return answer.astype(np.int64, copy=False)

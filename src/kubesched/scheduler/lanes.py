@@ -26,13 +26,13 @@ from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import RowArray
 from kubesched.cache.journal import NODE_CHANGED
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
+from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry, failed
 from kubesched.framework.interface import MAX_NODE_SCORE, IntArray, Normalize, Reads
 from kubesched.framework.podinfo import PodInfo
 
 from .ranking import INFEASIBLE, Ranking
 
-__all__ = ["FEW", "NO_NODE", "PASSES", "Lane", "normalized", "score_out_of_range"]
+__all__ = ["FEW", "NO_NODE", "PASSES", "Lane", "normalized", "normalizing_failed", "weighted"]
 
 #: Owner of a row that passes every signed filter, and of a row without a node.
 PASSES: Final = 0
@@ -68,6 +68,24 @@ def score_out_of_range(entry: ScoreEntry, score: int) -> PluginFailedError:
         "it should in the range of [0, 100] after normalizing"
     )
     return PluginFailedError(entry.name, RuntimeError(text))
+
+
+def normalizing_failed(entry: ScoreEntry, error: BaseException) -> PluginFailedError:
+    """A plugin's own normalisation raised, or answered what it must not."""
+    prefix = "running Normalize on Score plugins: plugin {} failed with"
+    return PluginFailedError(entry.name, failed(prefix, entry.name, error))
+
+
+def weighted(entry: ScoreEntry, final: IntArray) -> IntArray:
+    """Normalised scores times the plugin's weight.
+
+    Raises:
+        PluginFailedError: when one is out of range.
+    """
+    low, high = int(final.min(initial=0)), int(final.max(initial=0))
+    if low < 0 or high > MAX_NODE_SCORE:
+        raise score_out_of_range(entry, low if low < 0 else high)
+    return final * entry.weight
 
 
 class _Track:

@@ -267,7 +267,7 @@ class Overlay:
         state.skip_score = frozenset()
         status = self._framework.pre_score(state, self._pod, NodeList(self._table, rows), plan.unsigned_names)
         if status is not None:
-            raise PluginFailedError(status.plugin, status.as_error() or RuntimeError(status.message()))
+            raise PluginFailedError.of(status)
         entries = [entry for entry in plan.unsigned_scores if entry.name not in state.skip_score]
         self._tracks = [BoundedScores(entry, self._raw(entry, rows), self._mask()) for entry in entries]
         self._total_all()

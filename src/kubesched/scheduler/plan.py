@@ -35,7 +35,6 @@ class Plan:
         plugins = [framework.plugins[name] for name in names]
         #: Their ``skips``; empty when there are none, or one of them lacks it.
         self._skips = tuple(plugin.skips for plugin in plugins) if all(hasattr(p, "skips") for p in plugins) else ()
-        self._names = tuple(names)
         filtering = [entry.plugin for entry in self.unsigned_filters]
         scoring = [entry.plugin for entry in self.unsigned_scores]
         #: Whether all of them offer what an overlay needs.
@@ -87,6 +86,6 @@ class Plan:
                 if not skips(pod):
                     return False
             except Exception as error:
-                name = self._names[place]
+                name = self._plugins[place].name
                 raise PluginFailedError(name, failed("running PreFilter plugin", name, error)) from error
         return bool(self._skips)

@@ -205,7 +205,7 @@ class Search:
             return
         status = self._framework.pre_score(lane.state, pod, lane.nodes(), plan.signed)
         if status is not None:
-            raise PluginFailedError(status.plugin, status.as_error() or RuntimeError(status.message()))
+            raise PluginFailedError.of(status)
         lane.score([entry for entry in plan.signed_scores if entry.name not in lane.state.skip_score])
 
     def _find_in_lane(self, state: CycleState, pod: PodInfo, plan: Plan, lane: Lane) -> Decision:
@@ -311,7 +311,7 @@ class Search:
         """Run PreScore of the plugins that did not sign; True when none of them has anything to say."""
         status = self._framework.pre_score(state, pod, NodeList(self._table, feasible), plan.unsigned_names)
         if status is not None:
-            raise PluginFailedError(status.plugin, status.as_error() or RuntimeError(status.message()))
+            raise PluginFailedError.of(status)
         return all(entry.name in state.skip_score for entry in plan.unsigned_scores)
 
     # -- the full path ---------------------------------------------------------------------------------
