@@ -15,8 +15,8 @@ from kubesched.framework.clock import RealClock
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.diagnosis import FitError
+from kubesched.simulate.embedded import Embedded
 
-from ..embedded import Embedded
 from .execute import Maker, config_of
 from .measure import Decisions, Percentiles
 from .workloads import CreateNodes, CreatePods, Workload
