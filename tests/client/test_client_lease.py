@@ -88,7 +88,7 @@ async def lead(elector: LeaderElector) -> None:
         ({"retry_period": 0.0}, "retryPeriod must be greater than zero"),
     ],
 )
-def test_timings_that_cannot_work_are_refused(timings: dict[str, float], text: str) -> None:
+def test_timings_that_cannot_work_are_refused(timings: dict[str, Any], text: str) -> None:
     with pytest.raises(LeaseError) as refused:
         LeaseConfig("a", **timings).check()
     assert str(refused.value) == text
