@@ -13,8 +13,7 @@ from kubesched.api.kinds import PODS
 from kubesched.api.wire import ApiError, Item
 from kubesched.client.lease import EVENTS, LEASES, LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.metered import MeteredTransport, NotLeaderError
-from kubesched.cluster.inprocess import InProcessClient
-from kubesched.cluster.store import Store
+from kubesched.cluster.store import InProcessClient, Store
 from kubesched.simulate.virtual_time import run_virtual
 
 NAMESPACE = "kube-system"

@@ -21,9 +21,8 @@ from random import Random
 from typing import Any, Final
 
 from kubesched.api.kinds import Kind, kind_by_plural
+from kubesched.api.times import Clock, micro_time, timestamp
 from kubesched.api.wire import ApiError, Item, Transport
-
-from .clock import Clock, rfc3339, rfc3339_micro
 
 __all__ = ["LEASES", "LeaderElector", "LeaseConfig", "LeaseError"]
 
@@ -305,7 +304,7 @@ class LeaderElector:
         return int(self._config.lease_duration)
 
     def _now(self) -> str:
-        return rfc3339_micro(self._clock.now())
+        return micro_time(self._clock.now())
 
     async def _get(self) -> Item:
         return await self._transport.get(LEASES, self._config.namespace, self._config.name)
@@ -334,7 +333,7 @@ class LeaderElector:
 
     async def _record(self, what: str) -> None:
         """A legacy Event on the lease. Losing it harms nothing: it is logged and no more."""
-        now = rfc3339(self._clock.now())
+        now = timestamp(self._clock.now())
         event = {
             "apiVersion": "v1",
             "kind": "Event",
