@@ -241,7 +241,7 @@ class World:
         return found[0]
 
     def where(self, name: str, namespace: str = "default") -> str:
-        return self.scheduler.queue.where(self.pod(name, namespace))
+        return self.scheduler.queue.views.where(self.pod(name, namespace))
 
     def events(self, name: str = "", reason: str = "") -> list[dict[str, Any]]:
         """Events about a pod, oldest first."""
@@ -313,20 +313,20 @@ class World:
         scheduler = self.scheduler
         waiting = {entry.pod.uid for entry in scheduler.backends.waiting_pods}
         binding = set(scheduler.cycle._bindings.values())
-        busy = {pod.uid for pod in scheduler.queue.in_flight_pods()}
+        busy = {pod.uid for pod in scheduler.queue.views.in_flight_pods()}
         return (
             bool(waiting)
             and binding <= waiting
             and busy <= waiting
             and not scheduler.cycle._statuses.busy
-            and not scheduler.queue.pods_in_active()
-            and not scheduler.queue.pods_in_backoff()
+            and not scheduler.queue.views.pods_in_active()
+            and not scheduler.queue.views.pods_in_backoff()
         )
 
     def state(self) -> str:
         queue = self.scheduler.queue
         return (
-            f"{queue.pending_pods()[1]}, in flight {queue.in_flight_trace()}, "
+            f"{queue.views.pending_pods()[1]}, in flight {queue.views.in_flight_trace()}, "
             f"binding {list(self.scheduler.cycle._bindings)}, caught up {self.caught_up}"
         )
 
@@ -334,7 +334,7 @@ class World:
 
     def check_always(self) -> None:
         """What must hold at any moment between two steps."""
-        problems = self.broken + self.scheduler.queue.check()
+        problems = self.broken + self.scheduler.queue.views.check()
         problems += self._lost_pods()
         assert not problems, "\n".join(problems)
 
@@ -344,7 +344,7 @@ class World:
         for pod in scheduler._informers["pods"].values():
             if pod.spec.node_name or pod.spec.scheduler_name not in scheduler.frameworks:
                 continue
-            queued = scheduler.queue.where(pod)
+            queued = scheduler.queue.views.where(pod)
             # "In flight" ends before PreBind; then the binding task has the pod.
             places = [place for place in (queued, "binding" if scheduler.cycle.is_binding(pod.uid) else "") if place]
             if places == ["InFlight", "binding"]:
@@ -407,11 +407,11 @@ class World:
 
     def _wrong_gauges(self) -> list[str]:
         queue = self.scheduler.queue
-        unschedulable = queue.unschedulable_pods()
-        gated = sum(queue.where(pod) == "Gated" for pod in unschedulable)
+        unschedulable = queue.views.unschedulable_pods()
+        gated = sum(queue.views.where(pod) == "Gated" for pod in unschedulable)
         want = {
-            "active": len(queue.pods_in_active()),
-            "backoff": len(queue.pods_in_backoff()),
+            "active": len(queue.views.pods_in_active()),
+            "backoff": len(queue.views.pods_in_backoff()),
             "unschedulable": len(unschedulable) - gated,
             "gated": gated,
         }

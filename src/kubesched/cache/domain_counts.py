@@ -124,7 +124,7 @@ class Counter:
 class RowMask:
     """The nodes that a pod's rule counts: those with all ``keys``, that match a node affinity, that are tolerated."""
 
-    __slots__ = ("_affinity", "_keys", "_seen", "_nodes", "_tolerates", "rows", "version")
+    __slots__ = ("_affinity", "_keys", "_nodes", "_seen", "_tolerates", "rows", "version")
 
     def __init__(
         self,
@@ -179,8 +179,8 @@ class DomainCounts:
         "_log",
         "_mask",
         "_mask_version",
-        "_position",
         "_nodes",
+        "_position",
         "_version",
         "column",
         "counter",

@@ -94,7 +94,7 @@ class PodHandler(_Handler):
         if pod.spec.node_name or stale:
             self._delete_assigned(pod)
         # A pod can be here unbound though its last state is bound: that update was never seen.
-        queued = self._queue.where(pod) not in ("", "InFlight")
+        queued = self._queue.views.where(pod) not in ("", "InFlight")
         if self._ours(pod) and (stale or not pod.spec.node_name or queued):
             self._delete_from_queue(pod, binding=False)
 

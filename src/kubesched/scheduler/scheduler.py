@@ -130,7 +130,9 @@ class Scheduler:
         self.cycle = Cycle(self, random.Random(rng.getrandbits(64)))
         self._watch(hints)
         #: Compares what is cached with what the informers list, and dumps it, into the log.
-        self.debugger = CacheDebugger(self.cache, self.queue, self._informers["nodes"], self._pods)
+        self.debugger = CacheDebugger(
+            self.cache, self.queue.views, self.queue.nominator, self._informers["nodes"], self._pods
+        )
         self.metrics.before_collect(self._measure_cache)
 
     def _measure_cache(self) -> None:
@@ -249,9 +251,9 @@ class Scheduler:
         """Nothing is queued for an attempt, in flight, or being written: only unschedulable pods may be left."""
         return (
             not self.cycle.busy
-            and not self.queue.pods_in_active()
-            and not self.queue.pods_in_backoff()
-            and not self.queue.in_flight_pods()
+            and not self.queue.views.pods_in_active()
+            and not self.queue.views.pods_in_backoff()
+            and not self.queue.views.in_flight_pods()
         )
 
 
