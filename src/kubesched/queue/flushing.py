@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from kubesched.framework.clock import Clock
+from kubesched.api.times import Clock
 
 from .sub_queues import SubQueues
 

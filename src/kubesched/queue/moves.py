@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubesched.framework.clock import Clock
+from kubesched.api.times import Clock
 from kubesched.framework.events import FORCE_ACTIVATE, UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.queued import QueuedPodInfo

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Mapping
 
+from kubesched.api.times import Clock
 from kubesched.api.types import Pod
-from kubesched.framework.clock import Clock
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
 

@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
+from kubesched.api.times import Clock
 from kubesched.api.types import Pod
-from kubesched.framework.clock import Clock
 from kubesched.framework.events import (
     FORCE_ACTIVATE,
     UNSCHEDULABLE_TIMEOUT,
