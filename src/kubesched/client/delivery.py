@@ -20,7 +20,7 @@ from random import Random
 from typing import Any, Protocol
 
 from kubesched.api.kinds import Kind
-from kubesched.api.tombstone import DeletedFinalStateUnknown
+from kubesched.api.tombstone import DeletedFinalStateUnknown, final_state
 
 from .backoff import Backoff
 
@@ -149,7 +149,7 @@ class Deliveries:
             try:
                 listener.handler.on_delete(obj)
             except Exception as error:
-                last = obj.obj if isinstance(obj, DeletedFinalStateUnknown) else obj
+                last = final_state(obj)
                 self._failed(listener, key, last, last, error)
 
     def _add_to(self, listener: _Listener, key: str, obj: Any, is_initial: bool) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kubesched.api.tasks import child
 from kubesched.config.errors import ConfigError
 
 from .cycle_state import CycleState
@@ -494,7 +495,10 @@ class Framework:
                 if status is not None:
                     return status
                 continue
-            tasks = [asyncio.ensure_future(self._pre_bind_one(state, plugin, pod, node_name)) for plugin in group]
+            tasks = [
+                child(self._pre_bind_one(state, plugin, pod, node_name), f"PreBind {plugin.name} {pod.key}")
+                for plugin in group
+            ]
             try:
                 for task in asyncio.as_completed(tasks):
                     status = await task
@@ -503,7 +507,7 @@ class Framework:
             finally:
                 for task_ in tasks:
                     task_.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await asyncio.wait(tasks)
         return None
 
     def _pre_bind_groups(self, state: CycleState) -> list[list[Any]]:

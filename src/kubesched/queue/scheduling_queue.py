@@ -22,6 +22,7 @@ from collections.abc import Callable, Hashable, Mapping
 from random import Random
 from typing import Any, Final
 
+from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.framework.events import (
@@ -145,7 +146,7 @@ class SchedulingQueue(QueueMoves):
         self._scheduling_cycle = 0
         self._closed = False
         self._waiters: list[asyncio.Future[None]] = []
-        self._loops: list[asyncio.Task[None]] = []
+        self._closing = asyncio.Event()
         self._next_leftover_flush: float | None = None
 
     # -- what event handlers call ----------------------------------------------------------------------
@@ -377,11 +378,10 @@ class SchedulingQueue(QueueMoves):
         """Both flush loops, until :meth:`close`."""
         if self._closed:
             return
-        async with asyncio.TaskGroup() as group:
-            self._loops = [
-                group.create_task(self._flush_backoff_each_second(), name="queue-flush-backoff"),
-                group.create_task(self._flush_leftover_regularly(), name="queue-flush-unschedulable"),
-            ]
+        async with Supervisor("scheduling queue") as tasks:
+            tasks.spawn(self._flush_backoff_each_second(), "queue-flush-backoff")
+            tasks.spawn(self._flush_leftover_regularly(), "queue-flush-unschedulable")
+            await self._closing.wait()
 
     async def _flush_backoff_each_second(self) -> None:
         while True:
@@ -431,8 +431,7 @@ class SchedulingQueue(QueueMoves):
         if self._closed:
             return
         self._closed = True
-        for loop in self._loops:
-            loop.cancel()
+        self._closing.set()
         for uid in self._in_flight.uids():
             self._in_flight.done(uid)
         self._wake()

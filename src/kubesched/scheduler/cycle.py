@@ -14,6 +14,7 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from kubesched.api.quantity import QuantityError
+from kubesched.api.tasks import TaskCrashedError, child
 from kubesched.api.types import PodCondition
 from kubesched.cache import CacheError
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState
@@ -61,11 +62,14 @@ class Cycle:
         self._random = rng
         #: The bindings under way, in the order they began, with the UIDs of their pods.
         self._bindings: dict[asyncio.Task[None], str] = {}
+        #: The pods, by UID, of bindings that have been written but have not ended.
+        self._written: set[str] = set()
         self._closing = False
         self._running_bindings = scheduler.metrics.goroutines.labels("binding")
         #: The attempt that reached Reserve last, for :meth:`give_up`.
         self._reserved: tuple[CycleState, PodInfo] | None = None
-        self._statuses = StatusWriter(scheduler.port, scheduler.live_pod)
+        self._statuses = StatusWriter(scheduler.port, scheduler.live_pod, scheduler.tasks)
+        self._supervisor = scheduler.tasks
         self._recorders = {name: scheduler.port.recorder(name) for name in scheduler.frameworks}
 
     # -- the scheduling cycle --------------------------------------------------------------------------
@@ -199,16 +203,36 @@ class Cycle:
         start: float,
     ) -> None:
         work = self._bind(queued, framework, state, assumed, node_name, start)
-        task = asyncio.get_running_loop().create_task(work, name=f"bind {assumed.key}")
+
+        def give_back(crash: TaskCrashedError) -> None:
+            self._binding_crashed(queued, framework, state, assumed, node_name, start, crash)
+
+        task = self._supervisor.spawn(work, f"bind {assumed.key}", lasting=False, on_crash=give_back)
         self._bindings[task] = assumed.uid
         self._running_bindings.inc()
         task.add_done_callback(self._bound)
 
     def _bound(self, task: asyncio.Task[None]) -> None:
-        del self._bindings[task]
+        self._written.discard(self._bindings.pop(task))
         self._running_bindings.dec()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("%s failed unexpectedly", task.get_name(), exc_info=error)
+
+    def _binding_crashed(
+        self,
+        queued: QueuedPodInfo,
+        framework: Framework,
+        state: CycleState,
+        assumed: PodInfo,
+        node_name: str,
+        start: float,
+        crash: TaskCrashedError,
+    ) -> None:
+        """A binding ended in a way it should not: the pod is tried again, unless the binding was written before that.
+
+        What this raises ends the scheduler: the pod would be lost.
+        """
+        _log.error("binding pod %s ended unexpectedly", assumed.key, exc_info=crash)
+        if assumed.uid not in self._written:
+            self._binding_failed(queued, framework, state, assumed, node_name, Status.from_error(crash), start)
 
     async def _bind(
         self,
@@ -237,6 +261,7 @@ class Cycle:
         if status is not None:
             self._binding_failed(queued, framework, state, assumed, node_name, status, start)
             return
+        self._written.add(assumed.uid)
         pod = assumed.pod
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {node_name}"
         self._recorders[framework.profile_name].record(pod, "Normal", "Scheduled", "Binding", note)
@@ -295,7 +320,7 @@ class Cycle:
         self, framework: Framework, state: CycleState, assumed: PodInfo, node_name: str
     ) -> Status | None:
         """Run PreBind so that a preemptor can still call it off."""
-        entry = PodInPreBind(asyncio.ensure_future(framework.pre_bind(state, assumed, node_name)))
+        entry = PodInPreBind(child(framework.pre_bind(state, assumed, node_name), f"PreBind {assumed.key}"))
         self._pre_binding.add(assumed.uid, entry)
         try:
             status = await entry.result()

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubesched.api.kinds import KINDS, NAMESPACES, NODES, PODS, Kind
+from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.cache import Cache
@@ -86,7 +87,8 @@ class Scheduler:
         self.cache = Cache()
         self._port = port
         self._random = rng
-        self._tasks: list[asyncio.Task[None]] = []
+        #: The parent of informers, queue flushes, bindings and status patches.
+        self.tasks = Supervisor("scheduler")
         self._stopping = False
         self._informers: dict[str, Informer] = {}
         #: Those of kinds that plugins look up by namespace.
@@ -182,15 +184,28 @@ class Scheduler:
     # -- life ------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the informers and wait until everything they listed has been handled."""
-        for plural, informer in self._informers.items():
-            self._spawn(informer.run(), f"informer-{plural}")
-        for informer in self._informers.values():
-            await informer.wait_synced()
-        self._spawn(self.queue.run(), "queue-flush")
+        """Start the informers and wait until everything they listed has been handled.
+
+        Raises:
+            TaskCrashedError: when an informer ended.
+        """
+        with self.tasks.guard():
+            for plural, informer in self._informers.items():
+                self.tasks.spawn(informer.run(), f"informer-{plural}")
+            for informer in self._informers.values():
+                await informer.wait_synced()
+            self.tasks.spawn(self.queue.run(), "queue-flush")
 
     async def run(self) -> None:
-        """Schedule pods until :meth:`stop`; what is queued then stays undecided."""
+        """Schedule pods until :meth:`stop`; what is queued then stays undecided.
+
+        Raises:
+            TaskCrashedError: when a task of the scheduler's ended that should not have.
+        """
+        with self.tasks.guard():
+            await self._schedule()
+
+    async def _schedule(self) -> None:
         loop, pop_nowait = asyncio.get_running_loop(), self.queue.pop_nowait
         while not self._stopping:
             queued = pop_nowait() or await self.queue.wait_pop()
@@ -223,22 +238,17 @@ class Scheduler:
         if self._stopping:
             return
         self._stopping = True
+        self.tasks.begin_stop()
         self.queue.close()
         for informer in self._informers.values():
             informer.stop()
-        await self.cycle.finish()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for framework in self.frameworks.values():
-            for problem in framework.close():
-                _log.error("%s", problem)
-
-    def _spawn(self, work: Any, name: str) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)
-        task.set_name(name)
-        task.add_done_callback(_log_failure)
-        self._tasks.append(task)
+        try:
+            await self.cycle.finish()
+            await self.tasks.stop()
+        finally:
+            for framework in self.frameworks.values():
+                for problem in framework.close():
+                    _log.error("%s", problem)
 
     @property
     def port(self) -> Port:
@@ -246,12 +256,16 @@ class Scheduler:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is queued for an attempt, in flight, or being written: only unschedulable pods may be left."""
+        """Nothing is queued for an attempt, in flight, being written, or to be delivered to a handler again.
+
+        Only unschedulable pods may be left.
+        """
         return (
             not self.cycle.busy
             and not self.queue.pods_in_active()
             and not self.queue.pods_in_backoff()
             and not self.queue.in_flight_pods()
+            and not any(informer.behind for informer in self._informers.values())
         )
 
 
@@ -282,8 +296,3 @@ class _InformerView(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._informer.keys())
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _log.error("task %s failed", task.get_name(), exc_info=task.exception())
