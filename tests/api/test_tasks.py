@@ -27,7 +27,10 @@ async def fail_after(seconds: float, error: Exception | None = None) -> None:
     raise error or ValueError("boom")
 
 
-@pytest.fixture(params=[asyncio.run, run_virtual], ids=["real", "virtual"])
+RUNNERS: list[Any] = [asyncio.run, run_virtual]
+
+
+@pytest.fixture(params=RUNNERS, ids=["real", "virtual"])
 def play(request: pytest.FixtureRequest) -> Any:
     def run(main: Coroutine[Any, Any, T]) -> T:
         result: T = request.param(main)
