@@ -26,7 +26,7 @@ def describe(error: Exception) -> str | None:
 
     if isinstance(error, ConfigError):
         return error.user_message
-    from kubesched.simulate.perf.workloads import WorkloadError  # noqa: PLC0415
+    from kubesched.bench.workloads import WorkloadError  # noqa: PLC0415
 
     if isinstance(error, ManifestError | PluginError | ApiError | WorkloadError):
         return str(error)

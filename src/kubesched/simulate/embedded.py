@@ -129,14 +129,14 @@ class Embedded:
     def check(self) -> list[str]:
         """What is wrong, when nothing is moving: cache against itself, against the store, and the queue."""
         scheduler = self.scheduler
-        queued, _ = scheduler.queue.pending_pods()
+        queued, _ = scheduler.queue.views.pending_pods()
         visible = [
             pod
             for pod in self.pods()
             if pod.status.phase not in ("Succeeded", "Failed")
             and (pod.spec.node_name or pod.spec.scheduler_name in scheduler.frameworks)
         ]
-        problems = check_cache(scheduler.cache) + scheduler.queue.check()
+        problems = check_cache(scheduler.cache) + scheduler.queue.views.check()
         return problems + compare_with_server(scheduler.cache, self.nodes(), visible, queued)
 
 

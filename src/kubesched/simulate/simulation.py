@@ -165,8 +165,8 @@ class _Run:
         """Pods go round between backoff and failure, and no pod is going to end and change that."""
         kubelets = embedded.kubelets
         quiet = kubelets is None or kubelets.next_timer() is None
-        waiting = any(True for _ in embedded.scheduler.backends.waiting_pods)
-        if not quiet or waiting or embedded.scheduler.cycle.busy:
+        waiting = any(True for _ in embedded.scheduler.waiting_pods)
+        if not quiet or waiting or embedded.scheduler.busy:
             self._last_bound = now
         return now - self._last_bound > _FRUITLESS
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from kubesched.bench import Run, WorkloadError, load_workloads, measure_decisions, run_workload
+from kubesched.bench.measure import Percentiles
+from kubesched.bench.templates import Template
+from kubesched.bench.workloads import CreatePods
 from kubesched.plugins import in_tree_registry
-from kubesched.simulate.perf import Run, WorkloadError, load_workloads, measure_decisions, run_workload
-from kubesched.simulate.perf.measure import Percentiles
-from kubesched.simulate.perf.templates import Template
-from kubesched.simulate.perf.workloads import CreatePods
 
 MEASURED = {"opcode": "createPods", "countParam": "$measurePods", "collectMetrics": True}
 NODES = {"opcode": "createNodes", "count": 3}
@@ -157,7 +157,7 @@ def test_gates_barriers_deletions_and_collections(tmp_path: Path) -> None:
 def test_pods_that_fit_nowhere_end_the_workload_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kubesched.simulate.perf.execute._STILL_SECONDS", 0.05)
+    monkeypatch.setattr("kubesched.bench.execute._STILL_SECONDS", 0.05)
     with pytest.raises(WorkloadError, match=r"3 pods have no node.*0/1 nodes are available: 1 Insufficient cpu"):
         go(workload_file(tmp_path, {"opcode": "createNodes", "count": 1}, MEASURED, params={"measurePods": 43}))
 

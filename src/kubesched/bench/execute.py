@@ -8,6 +8,7 @@ ends with the last binding instead of being polled for every second. Hollow kube
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import cProfile
 import time
 from collections.abc import Callable
@@ -19,8 +20,8 @@ from kubesched.api.times import RealClock, parse_duration
 from kubesched.api.wire import ApiError
 from kubesched.config import KubeSchedulerConfiguration, default_config, load_config_file
 from kubesched.framework.registry import Registry
+from kubesched.simulate.embedded import Embedded
 
-from ..embedded import Embedded
 from .measure import Run, Section, SectionTimer, StopwatchSearch, peak_rss_mib
 from .templates import Template
 from .workloads import (
@@ -42,9 +43,11 @@ from .workloads import (
 __all__ = ["Maker", "config_of", "run_workload"]
 
 #: Pods created before the scheduler gets the loop.
-_BREATH: Final = 50
+_YIELD_INTERVAL: Final = 50
+#: How often attempts are counted, and how often a wait checks that pods are still being bound.
 _POLL_SECONDS: Final = 0.02
-#: A wait without a single binding for so long is given up: the pods do not fit.
+_CHECK_SECONDS: Final = 0.2
+#: A wait without a single binding for so long fails: the pods do not fit.
 _PATIENCE_SECONDS: Final = 30.0
 _STILL_SECONDS: Final = 2.0
 
@@ -159,6 +162,21 @@ class Maker:
                 raise
 
 
+class _Wait:
+    """Pods that an operation waits for. The binding hook removes them one by one."""
+
+    def __init__(self, keys: set[str]) -> None:
+        self.keys = keys
+        self.done = asyncio.Event()
+        if not keys:
+            self.done.set()
+
+    def remove(self, key: str) -> None:
+        self.keys.discard(key)
+        if not self.keys:
+            self.done.set()
+
+
 class _Execution:
     """One run: the cluster, what waits, and what is being measured."""
 
@@ -194,7 +212,9 @@ class _Execution:
             searches[name] = StopwatchSearch.around(search, self._decisions)
         #: Namespace to the pods that a later barrier waits for.
         self._ledger: dict[str, set[str]] = {}
+        #: Pods without a node, and the sets of them that waits are interested in.
         self._unbound: set[str] = set()
+        self._waits: list[_Wait] = []
         self._last_bound = time.perf_counter()
         self._done = 0
         self._timer: SectionTimer | None = None
@@ -214,7 +234,7 @@ class _Execution:
                 raise error
 
     async def do(self, index: int, op: Operation) -> None:
-        """Carry out one operation; what goes on in the background is started and left."""
+        """Carry out one operation. Background operations are only started."""
         self._check_background()
         match op:
             case CreateNodes():
@@ -260,12 +280,18 @@ class _Execution:
     def _bound(self, namespace: str, name: str, node: str) -> None:
         now = time.perf_counter()
         key = f"{namespace}/{name}"
-        self._unbound.discard(key)
+        self._settled(key)
         self._last_bound = now
         self._done += 1
         if self._timer is not None and key in self._timer.created:
             self._timer.bound[key] = now
         self._on_progress(self._done, self._total)
+
+    def _settled(self, key: str) -> None:
+        """A pod is bound or deleted: nothing waits for it any more."""
+        self._unbound.discard(key)
+        for wait in self._waits:
+            wait.remove(key)
 
     async def _create_pods(self, op: CreatePods, namespace: str) -> None:
         self._maker.namespace(namespace)
@@ -283,7 +309,7 @@ class _Execution:
             self._unbound.add(item.key)
             if timer is not None:
                 timer.created[item.key] = now
-            if index % _BREATH == _BREATH - 1:
+            if index % _YIELD_INTERVAL == _YIELD_INTERVAL - 1:
                 await asyncio.sleep(0)
         if op.skip_wait_to_completion:
             self._ledger[namespace].update(own)
@@ -311,24 +337,32 @@ class _Execution:
     async def _wait(self, keys: set[str], *, attempted: bool) -> None:
         """Until these pods are bound (or, with ``attempted``, have been tried)."""
         self._last_bound = time.perf_counter()
-        while True:
-            keys &= self._unbound
-            if attempted:
-                keys = {key for key in keys if not self._was_tried(key)}
-            if not keys:
-                await self._settle()
-                return
-            self._check_background()
-            quiet = time.perf_counter() - self._last_bound
-            # With nothing going on at all, nothing will come of waiting longer.
-            still = self.embedded.scheduler.is_idle and all(task.done() for task in self._background)
-            if quiet > (_STILL_SECONDS if still else _PATIENCE_SECONDS):
-                example = min(keys)
-                raise WorkloadError(
-                    f"{self._title}: {len(keys):,} pods have no node, and nothing has been bound for {quiet:.0f} s; "
-                    f"for example {example}: {self._why(example)}"
-                )
-            await asyncio.sleep(_POLL_SECONDS)
+        wait = _Wait(keys & self._unbound)
+        self._waits.append(wait)
+        try:
+            while not wait.done.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(wait.done.wait(), _POLL_SECONDS if attempted else _CHECK_SECONDS)
+                if attempted:
+                    for key in [key for key in wait.keys if self._was_tried(key)]:
+                        wait.remove(key)
+                if not wait.done.is_set():
+                    self._check_progress(wait.keys)
+        finally:
+            self._waits.remove(wait)
+        await self._settle()
+
+    def _check_progress(self, keys: set[str]) -> None:
+        """Raise when nothing has been bound for so long that these pods will not be either."""
+        self._check_background()
+        quiet = time.perf_counter() - self._last_bound
+        still = self.embedded.scheduler.is_idle and all(task.done() for task in self._background)
+        if quiet > (_STILL_SECONDS if still else _PATIENCE_SECONDS):
+            example = min(keys)
+            raise WorkloadError(
+                f"{self._title}: {len(keys):,} pods have no node, and nothing has been bound for {quiet:.0f} s; "
+                f"for example {example}: {self._why(example)}"
+            )
 
     def _was_tried(self, key: str) -> bool:
         item = self.embedded.store.table(PODS).objects.get(tuple(key.split("/", 1)))  # type: ignore[arg-type]  # two parts
@@ -355,7 +389,7 @@ class _Execution:
         while name and ((info := table.get(name)) is None or info.node is None):
             if time.perf_counter() > deadline:
                 raise WorkloadError(
-                    f"{self._title}: the scheduler has not taken over node {name} for {_PATIENCE_SECONDS:.0f} s"
+                    f"{self._title}: the scheduler has not received node {name} for {_PATIENCE_SECONDS:.0f} s"
                 )
             await asyncio.sleep(0)
 
@@ -380,7 +414,7 @@ class _Execution:
             except ApiError as error:
                 if error.code != 404:
                     raise
-            self._unbound.discard(item.key)
+            self._settled(item.key)
 
     async def _churn(self, op: Churn, namespace: str, templates: list[Template]) -> None:
         """Each tick creates one object per template; with ``recreate`` every slot is filled and emptied in turn."""
@@ -395,7 +429,7 @@ class _Execution:
                 try:
                     await client.delete(kind, namespace if kind.namespaced else "", name, grace_period_seconds=0)
                 except ApiError:
-                    continue  # somebody else was quicker: as upstream, churn does not mind
+                    continue  # already deleted: as upstream, churn continues
             if not filled:
                 made = []
                 for template in templates:

@@ -14,9 +14,9 @@ from kubesched.api.kinds import PODS
 from kubesched.api.times import RealClock
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.registry import Registry
-from kubesched.scheduler.diagnosis import FitError
+from kubesched.scheduler.search import Decision
+from kubesched.simulate.embedded import Embedded
 
-from ..embedded import Embedded
 from .execute import Maker, config_of
 from .measure import Decisions, Percentiles
 from .workloads import CreateNodes, CreatePods, Workload
@@ -58,10 +58,10 @@ async def measure_decisions(workload: Workload, registry: Registry, *, seed: int
     while (queued := queue.pop_nowait()) is not None:
         info: PodInfo = queued.pod_info
         start = time.perf_counter()
-        try:
-            decision = searches[info.spec.scheduler_name].find(info)
+        decision = searches[info.spec.scheduler_name].find(info)
+        if isinstance(decision, Decision):
             cache.assume_pod(info.with_pod(info.pod.on_node(decision.node.name)))
-        except FitError:
+        else:
             unschedulable += 1
         samples.append(time.perf_counter() - start)
         queue.done(queued.uid)

@@ -1,7 +1,7 @@
 """The benchmark: workloads in scheduler_perf's format, run in real time through the whole path of one process.
 
-:mod:`.workloads` reads a file, :mod:`.execute` carries out its operations, :mod:`.measure` holds the stopwatch and
-:mod:`.decisions` measures deciding alone. Caller: ``kubesched bench``.
+:mod:`.workloads` reads a file, :mod:`.execute` carries out its operations, :mod:`.measure` holds the timers and
+:mod:`.decisions` measures decisions alone. Caller: ``kubesched bench``.
 """
 
 from .decisions import measure_decisions
