@@ -99,7 +99,7 @@ class Context:
         """The cache of a kind; asked for before the manager runs, it is kept from then on."""
         cache = self.caches.get(kind)
         if cache is None:
-            cache = self.caches[kind] = WatchCache(self.client, kind, self.note_problem)
+            cache = self.caches[kind] = WatchCache(self.client, kind, self.note_problem, self.rng)
         return cache
 
     def owned_cache(self, kind: Kind) -> WatchCache:
