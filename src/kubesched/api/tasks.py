@@ -186,7 +186,8 @@ class Supervisor:
                 error.__context__ = crash
                 crash = _crashed(task, error)
         if self._crash is not None:
-            logger.error("%s: %s, after %s", self.name, crash, self._crash, exc_info=crash)
+            if crash.__cause__ is not None:  # whoever ends a program by cancelling all its tasks need not read of each
+                logger.error("%s: %s, after %s", self.name, crash, self._crash, exc_info=crash)
             return
         self._crash = crash
         if not self._guards and not self._stopping:
