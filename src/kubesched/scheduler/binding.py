@@ -138,7 +138,7 @@ class BindingCycles:
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {attempt.node_name}"
         attempt.profile.recorder.record(pod, "Normal", "Scheduled", "Binding", note)
         self._attempts.scheduled(attempt)
-        framework.post_bind(attempt.state, assumed, attempt.node_name)
+        framework.binding.post_bind(attempt.state, assumed, attempt.node_name)
         self._queue.activate(attempt.take_pods_to_activate())
 
     async def _until_permitted(self, attempt: Attempt) -> Status | Rejection | None:
@@ -148,7 +148,7 @@ class BindingCycles:
         try:
             preflight = None
             if self._publish_node:
-                preflight = framework.pre_bind_pre_flight(attempt.state, assumed, attempt.node_name)
+                preflight = framework.binding.pre_bind_pre_flight(attempt.state, assumed, attempt.node_name)
                 if preflight is not None and preflight.code is not Code.SKIP:
                     return preflight
                 if preflight is None or waiting is not None:
@@ -174,14 +174,13 @@ class BindingCycles:
     async def _binding_steps(self, attempt: Attempt) -> Status | None:
         """PreBind and Bind. Without work for PreBind (all its plugins said Skip) only Bind."""
         framework, state = attempt.profile.framework, attempt.state
-        plugins = {name for name, _ in framework.points["preBind"]}
-        if not self._publish_node or plugins - state.skip_pre_bind:
+        if not self._publish_node or framework.binding.has_pre_bind_work(state):
             status = await self._pre_bind(attempt)
             if status is not None:
                 return status
         # The status of an earlier attempt must not be written over what the binding writes.
         await self._statuses.settle(attempt.assumed.uid)
-        status = await framework.bind(state, attempt.assumed, attempt.node_name)
+        status = await framework.binding.bind(state, attempt.assumed, attempt.node_name)
         if status is not None and status.code is Code.SKIP:
             return Status(Code.SKIP, "no Bind plugin took the pod")
         return status
@@ -189,7 +188,7 @@ class BindingCycles:
     async def _pre_bind(self, attempt: Attempt) -> Status | None:
         """Run PreBind so that a preemptor can still cancel it."""
         uid = attempt.assumed.uid
-        work = attempt.profile.framework.pre_bind(attempt.state, attempt.assumed, attempt.node_name)
+        work = attempt.profile.framework.binding.pre_bind(attempt.state, attempt.assumed, attempt.node_name)
         entry = PodInPreBind(child(work, f"PreBind {attempt.assumed.key}"))
         self._pre_binding.add(uid, entry)
         try:
