@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from harness import World, a_node, a_pod, play
 
+from kubesched.api.kinds import NAMESPACES
 from kubesched.api.tombstone import final_state
 from kubesched.scheduler.handlers import NamespaceHandler, NodeHandler, PodHandler
 
@@ -25,7 +26,8 @@ def break_handler(
     matches: Callable[..., bool],
 ) -> list[str]:
     """The next so many calls of a method raise; the list grows by one for each."""
-    real, failed = getattr(handler, method), []
+    real = getattr(handler, method)
+    failed: list[str] = []
 
     def broken(self: Any, *arguments: Any) -> None:
         strikes = len(failed) < times and matches(*arguments)
@@ -203,13 +205,9 @@ def test_a_handler_that_fails_for_ever_costs_only_its_object(monkeypatch: pytest
 
 
 def test_namespaces_are_delivered_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness import kind_by_plural
-
     async def scenario(world: World) -> None:
         failed = break_handler(monkeypatch, NamespaceHandler, "on_add", "before", 2, named("team"))
-        kind = kind_by_plural("", "namespaces")
-        assert kind is not None
-        world.store.create(kind, "", {"metadata": {"name": "team", "labels": {"a": "b"}}})
+        world.store.create(NAMESPACES, "", {"metadata": {"name": "team", "labels": {"a": "b"}}})
         await world.settle()
         assert len(failed) == 2
         assert world.scheduler.cache.table.terms.namespaces["team"]["a"] == "b"
