@@ -62,7 +62,8 @@ class _Handler:
 class PodHandler(_Handler):
     """Pods with a node go to the cache, pods of ours without one to the queue.
 
-    Ours are those whose schedulerName is in ``recorders``.
+    Ours are those whose schedulerName is in ``recorders``. An object whose handling failed is delivered again, so
+    an earlier call may have done part of the work: what is known already is updated instead of added.
     """
 
     def __init__(
@@ -86,7 +87,9 @@ class PodHandler(_Handler):
 
     def on_add(self, obj: Pod, is_initial: bool) -> None:
         if obj.spec.node_name:
-            self._add_assigned(obj)
+            self._place(obj)
+            if not is_initial and self._ours(obj) and self._is_queued(obj):
+                self._delete_from_queue(obj, binding=True)
         elif self._ours(obj):
             self._add_unscheduled(obj)
 
@@ -98,7 +101,7 @@ class PodHandler(_Handler):
         elif old.spec.node_name:
             self._update_assigned(old, new)
         elif new.spec.node_name:
-            self._add_assigned(new)
+            self._place(new)
             if self._ours(old):
                 self._delete_from_queue(old, binding=True)
         elif self._ours(old):
@@ -110,11 +113,21 @@ class PodHandler(_Handler):
         if pod.spec.node_name or stale:
             self._delete_assigned(pod)
         # A pod can be here unbound though its last state is bound: that update was never seen.
-        queued = self._queue.views.where(pod) not in ("", "InFlight")
-        if self._ours(pod) and (stale or not pod.spec.node_name or queued):
+        if self._ours(pod) and (stale or not pod.spec.node_name or self._is_queued(pod)):
             self._delete_from_queue(pod, binding=False)
 
+    def _is_queued(self, pod: Pod) -> bool:
+        return self._queue.views.where(pod) not in ("", "InFlight")
+
     # -- pods on nodes (section 14.2) ------------------------------------------------------------------
+
+    def _place(self, pod: Pod) -> None:
+        """A pod is on a node, and was not before or is not known to have been."""
+        known = self._cache.get_pod(pod.uid)
+        if known is None or self._cache.is_assumed(pod.uid):
+            self._add_assigned(pod)
+        else:
+            self._update_assigned(known.pod, pod)
 
     def _add_assigned(self, pod: Pod) -> None:
         start = self._clock.now()
@@ -132,10 +145,13 @@ class PodHandler(_Handler):
             self._add_assigned(new)
             return
         start = self._clock.now()
-        old = known.pod  # the given version may have been unreadable, and the cache kept the one before
+        # The given version may have been unreadable, and the cache kept the one before; unless it is the new one that
+        # the cache has, from an earlier call for it that failed later on.
+        if known.pod.metadata.resource_version != new.metadata.resource_version:
+            old = known.pod
         try:
-            self._cache.update_pod(old, PodInfo.derive(new, known))
-            events = pod_events(known.pod, new)
+            self._cache.update_pod(known.pod, PodInfo.derive(new, known))
+            events = pod_events(old, new)
         except (CacheError, QuantityError) as error:
             _log.error("cannot update pod %s in the cache: %s", new.key, error)
             events = [ASSIGNED_POD_UPDATE]
@@ -159,8 +175,13 @@ class PodHandler(_Handler):
 
     def _add_unscheduled(self, pod: Pod) -> None:
         start = self._clock.now()
+        if self._cache.is_assumed(pod.uid):
+            return
         try:
-            self._queue.add(pod)
+            if self._queue.views.where(pod):
+                self._queue.update(None, pod)
+            else:
+                self._queue.add(pod)
         except QuantityError as error:
             self._unreadable(pod, error)
         self._observe(UNSCHEDULED_POD_ADD, start)
@@ -243,6 +264,8 @@ class NodeHandler(_Handler):
         if known is None:
             self.on_add(new, False)
             return
+        if known.metadata.resource_version == new.metadata.resource_version:
+            known = old  # an earlier call for this version failed after this
         start = self._clock.now()
         if not self._set(new):
             return
