@@ -111,7 +111,7 @@ class BindingPoints:
         return self._driver.outcome(PRE_BIND, plugin, answer)[1]
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Ask the Bind plugins in order; the first that does not skip decides. Skip when all do."""
+        """Run the Bind plugins in order; the first that does not skip decides. Skip when all do."""
         start = self._driver.now()
         status: Status | None = Status.skip()
         for plugin in self._bind:

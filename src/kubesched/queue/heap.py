@@ -2,7 +2,7 @@
 
 Used by the queue for active and backoff pods and for the unschedulable timeout. Entries are
 ``(order, sequence, key, item)`` on a ``heapq``; a removed or re-ordered entry stays in the list and is
-passed over when it comes up (lazy deletion). The list is rebuilt once stale entries outnumber live ones, so
+skipped when it comes up (lazy deletion). The list is rebuilt once stale entries outnumber live ones, so
 memory stays proportional to the live items. Items of equal order come out in the order they went in.
 """
 
@@ -23,7 +23,7 @@ _SLACK: Final = 64
 class KeyedHeap(Generic[Item]):
     """Items by key, smallest ``order(item)`` first (spec "Scheduling queue" section 3).
 
-    ``order`` is asked when an item is put in; what it returns must not change afterwards.
+    ``order`` is called when an item is put in; what it returns must not change afterwards.
     """
 
     __slots__ = ("_entries", "_heap", "_order", "_sequence")

@@ -155,7 +155,7 @@ class BindingCycles:
         return Status.from_error(error, status.plugin)
 
     async def _binding_steps(self, attempt: Attempt) -> Status | None:
-        """PreBind and Bind. Without work for PreBind (all its plugins said Skip) only Bind."""
+        """PreBind and Bind. Without work for PreBind (all its plugins returned Skip) only Bind."""
         framework, state = attempt.profile.framework, attempt.state
         if not self._publish_node or framework.binding.has_pre_bind_work(state):
             status = await self._pre_bind(attempt)

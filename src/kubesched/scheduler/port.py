@@ -15,7 +15,7 @@ __all__ = ["Informer", "InformerHandler", "Port", "Recorder"]
 
 
 class InformerHandler(Protocol):
-    """Hears of changes; called in the event loop, one object after the other."""
+    """Receives changes; called in the event loop, one object after the other."""
 
     def on_add(self, obj: Any, is_initial: bool) -> None: ...
     def on_update(self, old: Any, new: Any) -> None: ...
