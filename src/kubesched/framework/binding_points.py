@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kubesched.api.tasks import child
+
 from .cycle_state import CycleState
 from .driver import Driver
 from .entries import PluginFailedError
@@ -79,7 +81,10 @@ class BindingPoints:
                 if status is not None:
                     return status
                 continue
-            tasks = [asyncio.ensure_future(self._pre_bind_one(state, plugin, pod, node_name)) for plugin in group]
+            tasks = [
+                child(self._pre_bind_one(state, plugin, pod, node_name), f"PreBind {plugin.name} {pod.key}")
+                for plugin in group
+            ]
             try:
                 for task in asyncio.as_completed(tasks):
                     status = await task
@@ -88,7 +93,7 @@ class BindingPoints:
             finally:
                 for task_ in tasks:
                     task_.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await asyncio.wait(tasks)
         return None
 
     def _groups(self, state: CycleState) -> list[list[Any]]:

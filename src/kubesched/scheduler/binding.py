@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
+from kubesched.api.tasks import Supervisor, TaskCrashedError, child
 from kubesched.api.times import Clock
 from kubesched.framework.events import ASSIGNED_POD_DELETE
 from kubesched.framework.metrics import SchedulerMetrics
@@ -42,6 +43,7 @@ class BindingCycles:
         attempts: AttemptMetrics,
         metrics: SchedulerMetrics,
         clock: Clock,
+        supervisor: Supervisor,
         *,
         publish_node: bool,
     ) -> None:
@@ -52,6 +54,7 @@ class BindingCycles:
         self._waiting = waiting
         self._pre_binding = pre_binding
         self._clock = clock
+        self._supervisor = supervisor
         self._attempts = attempts
         self._permit_waits = metrics.permit_wait_duration_seconds
         self._running = metrics.goroutines.labels("binding")
@@ -74,7 +77,12 @@ class BindingCycles:
         assumed = attempt.assumed
         if timeouts:
             self._waiting.add(WaitingPod(assumed, timeouts))
-        task = asyncio.get_running_loop().create_task(self._bind(attempt), name=f"bind {assumed.key}")
+        task = self._supervisor.spawn(
+            self._bind(attempt),
+            f"bind {assumed.key}",
+            lasting=False,
+            on_crash=lambda crash: self._crashed(attempt, crash),
+        )
         self._tasks[task] = assumed.uid
         self._running.inc()
         task.add_done_callback(self._bound)
@@ -82,8 +90,16 @@ class BindingCycles:
     def _bound(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         self._running.dec()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("%s failed unexpectedly", task.get_name(), exc_info=error)
+
+    def _crashed(self, attempt: Attempt, crash: TaskCrashedError) -> None:
+        """A binding ended as it should not: the pod is tried again, unless its binding had been written."""
+        _log.error("binding pod %s ended unexpectedly", attempt.assumed.key, exc_info=crash)
+        if attempt.bound:
+            return
+        try:
+            self._fail(attempt, Status.from_error(crash))
+        except Exception:
+            self._failures.abandon(attempt)
 
     async def finish(self) -> None:
         """Let bindings that were begun come to an end.
@@ -117,6 +133,7 @@ class BindingCycles:
         if failure is not None:
             self._fail(attempt, failure)
             return
+        attempt.bound = True
         pod = assumed.pod
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {attempt.node_name}"
         attempt.profile.recorder.record(pod, "Normal", "Scheduled", "Binding", note)
@@ -172,7 +189,7 @@ class BindingCycles:
         """Run PreBind so that a preemptor can still cancel it."""
         uid = attempt.assumed.uid
         work = attempt.profile.framework.binding.pre_bind(attempt.state, attempt.assumed, attempt.node_name)
-        entry = PodInPreBind(asyncio.ensure_future(work))
+        entry = PodInPreBind(child(work, f"PreBind {attempt.assumed.key}"))
         self._pre_binding.add(uid, entry)
         try:
             status = await entry.result()
