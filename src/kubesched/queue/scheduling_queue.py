@@ -268,7 +268,6 @@ class SchedulingQueue:
         record = self._queues.active.remove(key)
         if record is None:
             return None
-        self._queues.set_gauges()
         return record if self._mark_in_flight(record) else None
 
     def _mark_in_flight(self, record: QueuedPodInfo) -> bool:

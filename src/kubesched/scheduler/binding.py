@@ -139,7 +139,8 @@ class BindingCycles:
         attempt.profile.recorder.record(pod, "Normal", "Scheduled", "Binding", note)
         self._attempts.scheduled(attempt)
         framework.binding.post_bind(attempt.state, assumed, attempt.node_name)
-        self._queue.activate(attempt.take_pods_to_activate())
+        if pods := attempt.take_pods_to_activate():
+            self._queue.activate(pods)
 
     async def _until_permitted(self, attempt: Attempt) -> Status | Rejection | None:
         """Publish the chosen node if there is work or waiting ahead, and wait for Permit's verdict."""

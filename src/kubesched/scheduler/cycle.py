@@ -85,7 +85,8 @@ class Cycle:
                 return
             # 5. Start the binding cycle in a task of its own, and activate the pods that plugins named.
             self._bindings.start(attempt, timeouts)
-            self._queue.activate(attempt.take_pods_to_activate())
+            if pods := attempt.take_pods_to_activate():
+                self._queue.activate(pods)
         except Exception as error:
             self._give_up(attempt, error)
 
