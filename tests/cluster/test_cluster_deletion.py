@@ -9,9 +9,9 @@ import pytest
 from cluster_world import FakeClock, a_pod, a_store, kind, refused, running
 
 from kubesched.api.kinds import NAMESPACES, PODS
-from kubesched.api.wire import ApiError
+from kubesched.api.wire import MERGE_PATCH, ApiError
 from kubesched.cluster.schema import Stored
-from kubesched.cluster.store import MERGE_PATCH, Store
+from kubesched.cluster.store import Store
 
 CONFIG_MAPS = kind("configmaps")
 

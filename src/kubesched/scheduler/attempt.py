@@ -38,12 +38,14 @@ class Attempt:
         node_name: the chosen node; empty until there is one.
         state: what plugins keep for the attempt; set together with ``node_name``.
         assumed: the pod with its node filled in; set together with ``node_name``.
+        bound: whether the binding was written.
     """
 
     queued: QueuedPodInfo
     profile: Profile
     start: float
     node_name: str = ""
+    bound: bool = False
     state: CycleState = field(init=False)
     assumed: PodInfo = field(init=False)
 

@@ -140,5 +140,4 @@ class Cycle:
                 self._failures.give_back(attempt)
             self._failures.fail(attempt, Status.from_error(cause))
         except Exception:
-            _log.exception("pod %s cannot be given back; it is tried again when it changes", attempt.queued.key)
-            self._queue.done(uid)
+            self._failures.abandon(attempt)

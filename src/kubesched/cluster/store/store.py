@@ -15,7 +15,7 @@ import msgspec
 
 from ...api.kinds import NAMESPACES, PODS, Kind
 from ...api.times import Clock
-from ...api.wire import ApiError
+from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError
 from ..admission import (
     CLAIMS,
     LIMIT_RANGES,
@@ -54,11 +54,7 @@ from .quota import RESOURCE_QUOTAS, Quotas
 from .records import Records
 from .table import Table
 
-__all__ = ["JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "Store"]
-
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
-MERGE_PATCH: Final = "application/merge-patch+json"
-JSON_PATCH: Final = "application/json-patch+json"
+__all__ = ["Store"]
 
 FIRST_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 _FIRST_PRIORITY_CLASSES: Final = (
