@@ -88,7 +88,7 @@ async def _up(options: argparse.Namespace) -> int:
         finally:
             # Whatever went wrong on the way down, a cluster that has run is saved.
             if started and embedded is not None and options.snapshot:
-                count = save_or_rescue(embedded.store, options.snapshot)
+                count = await save_or_rescue(embedded.store, options.snapshot)
                 if not options.quiet:
                     write(f"saved {count} objects to {options.snapshot}\n")
     return 0

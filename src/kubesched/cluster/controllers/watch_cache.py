@@ -14,7 +14,7 @@ from typing import Final
 
 from ...api.kinds import Kind
 from ...api.wire import Item, Transport
-from ...client.reflector import Reflector
+from ...client.reflector import BREATH, Reflector
 
 __all__ = ["Handler", "WatchCache"]
 
@@ -162,8 +162,10 @@ class WatchCache:
         for known in list(self._objects.values()):
             if listed.get(known.key) != known.uid and known.resource_version <= version:
                 self._remove(known)
-        for item in items:
+        for number, item in enumerate(items, 1):
             self._store(item)
+            if number % BREATH == 0:
+                await asyncio.sleep(0)
         self.synced.set()
 
     def upsert(self, item: Item) -> None:

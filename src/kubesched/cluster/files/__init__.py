@@ -2,7 +2,7 @@
 
 from .dump_import import IMPORTED_KINDS, Import, import_dump, import_manifests
 from .manifests import Manifest, ManifestError, Manifests, load_manifests, parse_manifests
-from .snapshot_file import Snapshot, SnapshotError, is_saved_cluster, newest_moment, read, save
+from .snapshot_file import Snapshot, SnapshotError, is_saved_cluster, newest_moment, read, save, saving
 from .workloads import expand_workloads
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "parse_manifests",
     "read",
     "save",
+    "saving",
 ]

@@ -28,8 +28,8 @@ from ...api.kinds import NODES, PODS, Kind
 from ...api.tasks import Supervisor
 from ...api.times import Clock, parse_duration, timestamp
 from ...api.types import Pod
-from ...api.wire import ApiError, Item, Transport
-from ...client.reflector import Reflector
+from ...api.wire import MERGE_PATCH, ApiError, Item, Transport
+from ...client.reflector import BREATH, Reflector
 from ..store import WARNING, EventRecorder
 from .heartbeats import Heartbeats
 from .pod_status import finished_status, ready_condition, ready_status, running_status
@@ -46,7 +46,6 @@ _FINISHED: Final = ("Succeeded", "Failed")
 _EXITS: Final = ("Running", *_FINISHED)
 #: What a running pod's kubelet says again when the node was taken for dead.
 _REVIVE: Final = Stage("pod-revive", next=Next(ready=True))
-_MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 class _Address(msgspec.Struct):
@@ -134,8 +133,10 @@ class _Sink:
         keys = {item.key for item in items}
         for key in [key for key in self._known if key not in keys]:
             self._gone(key, None)
-        for item in items:
+        for number, item in enumerate(items, 1):
             self.upsert(item)
+            if number % BREATH == 0:
+                await asyncio.sleep(0)
 
     def upsert(self, item: Item) -> None:
         """An object was added or modified."""
@@ -204,9 +205,9 @@ class HollowKubelets:
 
     async def run(self) -> None:
         """Work until cancelled."""
+        nodes = _Sink(NODES, self._nodes, self._node_changed, self._node_gone, self._unreadable)
+        pods = _Sink(PODS, self._pods, self._pod_changed, self._pod_gone, self._unreadable)
         async with Supervisor("kubelets") as tasks:
-            nodes = _Sink(NODES, self._nodes, self._node_changed, self._node_gone, self._unreadable)
-            pods = _Sink(PODS, self._pods, self._pod_changed, self._pod_gone, self._unreadable)
             tasks.spawn(self._reflect(nodes).run(), "hollow-nodes")
             tasks.spawn(self._reflect(pods, "spec.nodeName!=").run(), "hollow-pods")
             tasks.spawn(self._run_timers(), "hollow-timers")
@@ -557,7 +558,7 @@ class HollowKubelets:
         listed = [{"names": [name], "sizeBytes": size} for name, size in images.items()]
         try:
             await self._client.patch(
-                NODES, "", node, {"status": {"images": listed}}, patch_type=_MERGE_PATCH, subresource="status"
+                NODES, "", node, {"status": {"images": listed}}, patch_type=MERGE_PATCH, subresource="status"
             )
         except (ApiError, OSError) as error:
             self._note(f"node {node}: images: {error}")
