@@ -1,4 +1,4 @@
-"""What time alone does to waiting pods: backoff ends, and nobody waits for an event for ever.
+"""What moves waiting pods with time alone: the end of their backoff, and the limit on waiting for an event.
 
 Source: spec "Scheduling queue" section 7. Two loops call the flushes of the scheduling queue: backoff each
 whole second, pods that have waited too long every 30 seconds.
@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
 
 from .sub_queues import SubQueues
@@ -42,19 +43,17 @@ class FlushLoops:
         self._flush_backoff = flush_backoff
         self._flush_leftover = flush_leftover
         self._next_leftover_flush: float | None = None
-        self._loops: list[asyncio.Task[None]] = []
+        self._cancelled = asyncio.Event()
 
     async def run(self) -> None:
         """Both loops, until :meth:`cancel`."""
-        async with asyncio.TaskGroup() as group:
-            self._loops = [
-                group.create_task(self._each_second(), name="queue-flush-backoff"),
-                group.create_task(self._each_period(), name="queue-flush-unschedulable"),
-            ]
+        async with Supervisor("scheduling queue") as tasks:
+            tasks.spawn(self._each_second(), "queue-flush-backoff")
+            tasks.spawn(self._each_period(), "queue-flush-unschedulable")
+            await self._cancelled.wait()
 
     def cancel(self) -> None:
-        for loop in self._loops:
-            loop.cancel()
+        self._cancelled.set()
 
     async def _each_second(self) -> None:
         while True:

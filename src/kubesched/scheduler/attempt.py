@@ -38,12 +38,14 @@ class Attempt:
         node_name: the chosen node; empty until there is one.
         state: what plugins keep for the attempt; set together with ``node_name``.
         assumed: the pod with its node filled in; set together with ``node_name``.
+        bound: whether the binding was written.
     """
 
     queued: QueuedPodInfo
     profile: Profile
     start: float
     node_name: str = ""
+    bound: bool = False
     state: CycleState = field(init=False)
     assumed: PodInfo = field(init=False)
 
@@ -59,7 +61,7 @@ class Attempt:
         return Rejection.on_chosen_node(self.node_name, status, self.state) if status.is_rejected else status
 
     def take_pods_to_activate(self) -> Mapping[str, Pod]:
-        """The pods that plugins asked to be activated since the last call."""
+        """The pods that plugins want activated since the last call."""
         holder = self.state.get(PODS_TO_ACTIVATE)
         if holder is None or not holder.pods:
             return {}

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
+from kubesched.api.tasks import Supervisor, TaskCrashedError, child
 from kubesched.api.times import Clock
 from kubesched.framework.events import ASSIGNED_POD_DELETE
 from kubesched.framework.metrics import SchedulerMetrics
@@ -42,6 +43,7 @@ class BindingCycles:
         attempts: AttemptMetrics,
         metrics: SchedulerMetrics,
         clock: Clock,
+        supervisor: Supervisor,
         *,
         publish_node: bool,
     ) -> None:
@@ -52,6 +54,7 @@ class BindingCycles:
         self._waiting = waiting
         self._pre_binding = pre_binding
         self._clock = clock
+        self._supervisor = supervisor
         self._attempts = attempts
         self._permit_waits = metrics.permit_wait_duration_seconds
         self._running = metrics.goroutines.labels("binding")
@@ -74,7 +77,12 @@ class BindingCycles:
         assumed = attempt.assumed
         if timeouts:
             self._waiting.add(WaitingPod(assumed, timeouts))
-        task = asyncio.get_running_loop().create_task(self._bind(attempt), name=f"bind {assumed.key}")
+        task = self._supervisor.spawn(
+            self._bind(attempt),
+            f"bind {assumed.key}",
+            lasting=False,
+            on_crash=lambda crash: self._crashed(attempt, crash),
+        )
         self._tasks[task] = assumed.uid
         self._running.inc()
         task.add_done_callback(self._bound)
@@ -82,8 +90,16 @@ class BindingCycles:
     def _bound(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         self._running.dec()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("%s failed unexpectedly", task.get_name(), exc_info=error)
+
+    def _crashed(self, attempt: Attempt, crash: TaskCrashedError) -> None:
+        """A binding ended as it should not: the pod is tried again, unless its binding had been written."""
+        _log.error("binding pod %s ended unexpectedly", attempt.assumed.key, exc_info=crash)
+        if attempt.bound:
+            return
+        try:
+            self._fail(attempt, Status.from_error(crash))
+        except Exception:
+            self._failures.abandon(attempt)
 
     async def finish(self) -> None:
         """Let bindings that were begun come to an end.
@@ -117,12 +133,14 @@ class BindingCycles:
         if failure is not None:
             self._fail(attempt, failure)
             return
+        attempt.bound = True
         pod = assumed.pod
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {attempt.node_name}"
         attempt.profile.recorder.record(pod, "Normal", "Scheduled", "Binding", note)
         self._attempts.scheduled(attempt)
-        framework.post_bind(attempt.state, assumed, attempt.node_name)
-        self._queue.activate(attempt.take_pods_to_activate())
+        framework.binding.post_bind(attempt.state, assumed, attempt.node_name)
+        if pods := attempt.take_pods_to_activate():
+            self._queue.activate(pods)
 
     async def _until_permitted(self, attempt: Attempt) -> Status | Rejection | None:
         """Publish the chosen node if there is work or waiting ahead, and wait for Permit's verdict."""
@@ -131,7 +149,7 @@ class BindingCycles:
         try:
             preflight = None
             if self._publish_node:
-                preflight = framework.pre_bind_pre_flight(attempt.state, assumed, attempt.node_name)
+                preflight = framework.binding.pre_bind_pre_flight(attempt.state, assumed, attempt.node_name)
                 if preflight is not None and preflight.code is not Code.SKIP:
                     return preflight
                 if preflight is None or waiting is not None:
@@ -155,16 +173,15 @@ class BindingCycles:
         return Status.from_error(error, status.plugin)
 
     async def _binding_steps(self, attempt: Attempt) -> Status | None:
-        """PreBind and Bind. Without work for PreBind (all its plugins said Skip) only Bind."""
+        """PreBind and Bind. Without work for PreBind (all its plugins returned Skip) only Bind."""
         framework, state = attempt.profile.framework, attempt.state
-        plugins = {name for name, _ in framework.points["preBind"]}
-        if not self._publish_node or plugins - state.skip_pre_bind:
+        if not self._publish_node or framework.binding.has_pre_bind_work(state):
             status = await self._pre_bind(attempt)
             if status is not None:
                 return status
         # The status of an earlier attempt must not be written over what the binding writes.
         await self._statuses.settle(attempt.assumed.uid)
-        status = await framework.bind(state, attempt.assumed, attempt.node_name)
+        status = await framework.binding.bind(state, attempt.assumed, attempt.node_name)
         if status is not None and status.code is Code.SKIP:
             return Status(Code.SKIP, "no Bind plugin took the pod")
         return status
@@ -172,8 +189,8 @@ class BindingCycles:
     async def _pre_bind(self, attempt: Attempt) -> Status | None:
         """Run PreBind so that a preemptor can still cancel it."""
         uid = attempt.assumed.uid
-        work = attempt.profile.framework.pre_bind(attempt.state, attempt.assumed, attempt.node_name)
-        entry = PodInPreBind(asyncio.ensure_future(work))
+        work = attempt.profile.framework.binding.pre_bind(attempt.state, attempt.assumed, attempt.node_name)
+        entry = PodInPreBind(child(work, f"PreBind {attempt.assumed.key}"))
         self._pre_binding.add(uid, entry)
         try:
             status = await entry.result()

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubesched.api.kinds import NAMESPACES, NODES, PODS
+from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.cache import Cache
@@ -77,7 +78,8 @@ class Scheduler:
         self.clock = clock
         self.metrics = metrics
         self.port = port
-        self._tasks: list[asyncio.Task[None]] = []
+        #: The parent of informers, queue flushes, bindings and status patches.
+        self.tasks = Supervisor("scheduler")
         self._stopping = False
         # What plugins and the cycle share.
         self.cache = Cache()
@@ -132,7 +134,7 @@ class Scheduler:
             for name, framework in self.frameworks.items()
         }
         # One attempt: the cycle, the binding, and failures of both.
-        self.statuses = StatusWriter(port, self.live_pod)
+        self.statuses = StatusWriter(port, self.live_pod, self.tasks)
         attempts = AttemptMetrics(metrics, clock)
         failures = FailureHandler(self.queue, self.cache, self.statuses, attempts, self.live_pod)
         self.bindings = BindingCycles(
@@ -144,6 +146,7 @@ class Scheduler:
             attempts,
             metrics,
             clock,
+            self.tasks,
             publish_node=gates.enabled("NominatedNodeNameForExpectation"),
         )
         self.cycle = Cycle(
@@ -203,15 +206,28 @@ class Scheduler:
     # -- life ------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the informers and wait until everything they listed has been handled."""
-        for plural, informer in self.informers.items():
-            self._spawn(informer.run(), f"informer-{plural}")
-        for informer in self.informers.values():
-            await informer.wait_synced()
-        self._spawn(self.queue.run(), "queue-flush")
+        """Start the informers and wait until everything they listed has been handled.
+
+        Raises:
+            TaskCrashedError: when an informer ended.
+        """
+        with self.tasks.guard():
+            for plural, informer in self.informers.items():
+                self.tasks.spawn(informer.run(), f"informer-{plural}")
+            for informer in self.informers.values():
+                await informer.wait_synced()
+            self.tasks.spawn(self.queue.run(), "queue-flush")
 
     async def run(self) -> None:
-        """Schedule pods until :meth:`stop`; what is queued then stays undecided."""
+        """Schedule pods until :meth:`stop`; what is queued then stays undecided.
+
+        Raises:
+            TaskCrashedError: when a task of the scheduler's ended that should not have.
+        """
+        with self.tasks.guard():
+            await self._schedule()
+
+    async def _schedule(self) -> None:
         loop, pop_nowait = asyncio.get_running_loop(), self.queue.pop_nowait
         while not self._stopping:
             queued = pop_nowait() or await self.queue.wait_pop()
@@ -232,23 +248,18 @@ class Scheduler:
         if self._stopping:
             return
         self._stopping = True
+        self.tasks.begin_stop()
         self.queue.close()
         for informer in self.informers.values():
             informer.stop()
-        await self.bindings.finish()
-        await self.statuses.finish()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for framework in self.frameworks.values():
-            for problem in framework.close():
-                _log.error("%s", problem)
-
-    def _spawn(self, work: Any, name: str) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)
-        task.set_name(name)
-        task.add_done_callback(_log_failure)
-        self._tasks.append(task)
+        try:
+            await self.bindings.finish()
+            await self.statuses.finish()
+            await self.tasks.stop()
+        finally:
+            for framework in self.frameworks.values():
+                for problem in framework.close():
+                    _log.error("%s", problem)
 
     @property
     def busy(self) -> bool:
@@ -257,15 +268,14 @@ class Scheduler:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is queued for an attempt, in flight, or being written: only unschedulable pods may be left."""
+        """Nothing is queued for an attempt, in flight, being written, or to be delivered to a handler again.
+
+        Only unschedulable pods may be left.
+        """
         return (
             not self.busy
             and not self.queue.views.pods_in_active()
             and not self.queue.views.pods_in_backoff()
             and not self.queue.views.in_flight_pods()
+            and not any(informer.behind for informer in self.informers.values())
         )
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _log.error("task %s failed", task.get_name(), exc_info=task.exception())
