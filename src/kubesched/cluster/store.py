@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ..api.equality import same_json
 from ..api.kinds import NAMESPACES, PODS, Kind
 from ..api.wire import ApiError
 from .admission import PRIORITY_CLASSES, Admission
@@ -278,7 +279,7 @@ class Store(Reading):
             if name not in _HEAD and not same_section(before.get(name), after.get(name))
         ]
         causes = Causes()
-        if metadata != before["metadata"]:
+        if not same_json(metadata, before["metadata"]):
             check_metadata(kind, metadata, causes)
         elif not changed:
             return old
