@@ -61,7 +61,9 @@ def decode_body(raw: bytes, content_type: str) -> Body:
     if kind in _YAML:
         return _yaml(raw)
     if kind == PROTOBUF:
-        return Body(decode_protobuf(raw), [])
+        data = decode_protobuf(raw)
+        _count_members(data)  # for its depth: it may hold JSON
+        return Body(data, [])
     raise unsupported(content_type, ("application/json", "application/yaml", PROTOBUF))
 
 
