@@ -25,8 +25,8 @@ import msgspec
 
 from kubesched.api.kinds import PODS
 from kubesched.api.wire import ApiError, Transport
+from kubesched.bench.measure import Percentiles
 from kubesched.client.http import HttpTransport
-from kubesched.simulate.perf.measure import Percentiles
 from kubesched.simulate.report import Line, columns
 
 from .console import ProgressBar, print_lines, progress_bar, write

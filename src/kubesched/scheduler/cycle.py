@@ -28,8 +28,7 @@ from kubesched.framework.status import Code, Status
 from kubesched.framework.waiting import PodInPreBind, WaitingPod
 from kubesched.queue.scheduling_queue import QueueError
 
-from .diagnosis import FitError
-from .full_look import NoNodesError
+from .diagnosis import Rejection
 from .status_writer import StatusWriter
 
 if TYPE_CHECKING:
@@ -80,23 +79,17 @@ class Cycle:
             return
         start = self._clock.now()
         pod = queued.pod_info
-        node_name = ""
-        state: CycleState | None = None
         try:
             # 2. Find the node: filter, score, choose.
             sampled = self._random.random() < PLUGIN_METRICS_SAMPLE
             decision = self._searches[framework.profile_name].find(pod, record_plugin_metrics=sampled)
+            if isinstance(decision, Rejection):
+                self._try_post_filter(queued, framework, decision, start)
+                return
             node_name, state = decision.node.name, decision.state
             self._metrics.scheduling_algorithm_duration_seconds.observe(self._clock.now() - start)
             # 3. Remember it, so that the next cycle sees this pod on its node.
             assumed = self._assume(pod, node_name)
-        except FitError as error:
-            self._try_post_filter(queued, framework, error, start)
-            return
-        except NoNodesError as error:
-            no_nodes = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=error)
-            self._fail(queued, framework, no_nodes, _CLEAR, start)
-            return
         except (PluginFailedError, CacheError) as error:
             self._fail(queued, framework, Status.from_error(_cause(error)), _CLEAR, start)
             return
@@ -115,7 +108,7 @@ class Cycle:
             status = permit
         framework.unreserve(state, assumed, node_name)
         self._forget(assumed)
-        self._fail(queued, framework, _on_chosen_node(node_name, status), _CLEAR, start)
+        self._fail(queued, framework, _on_chosen_node(node_name, status, state), _CLEAR, start)
 
     def give_up(self, queued: QueuedPodInfo, error: Exception) -> None:
         """An attempt ended in an error nobody expected: what was assumed is forgotten, the pod is tried again.
@@ -162,15 +155,15 @@ class Cycle:
             self._queue.activate(holder.pods)
             holder.pods = {}
 
-    def _try_post_filter(self, queued: QueuedPodInfo, framework: Framework, error: FitError, start: float) -> None:
+    def _try_post_filter(self, queued: QueuedPodInfo, framework: Framework, rejection: Rejection, start: float) -> None:
         """No node fits: ask PostFilter for help. Its answer only matters for the nomination and the message."""
         nominating: NominatingInfo | None = _CLEAR
-        if framework.has_post_filter and error.state is not None:
+        if framework.has_post_filter and rejection.all_nodes:
             pod = queued.pod_info
-            result, status = framework.post_filter(error.state, pod, error.diagnosis.statuses)
-            error.diagnosis.post_filter_message = status.message() if status is not None else ""
+            result, status = framework.post_filter(rejection.state, pod, rejection.diagnosis.statuses)
+            rejection = rejection.with_post_filter(status.message() if status is not None else "")
             nominating = result.nominating if result is not None else None
-        self._fail(queued, framework, Status(Code.UNSCHEDULABLE, error=error), nominating, start)
+        self._fail(queued, framework, rejection, nominating, start)
 
     # -- the binding cycle -----------------------------------------------------------------------------
 
@@ -227,13 +220,14 @@ class Cycle:
         start: float,
     ) -> None:
         """Carry out a decision: wait on permit, PreBind, Bind, PostBind."""
+        status: Status | Rejection | None
         try:
             status = await self._until_permitted(framework, state, assumed, node_name)
             if status is None:
                 # From here on no plugin is blamed for a failure any more: it only leads to a retry after backoff.
                 self._queue.done(assumed.uid)
                 status = await self._binding_steps(framework, state, assumed, node_name)
-            elif self._closing and status.is_rejected:
+            elif self._closing and isinstance(status, Rejection):
                 self._give_back(framework, state, assumed, node_name)
                 self._queue.done(assumed.uid)
                 return
@@ -252,7 +246,7 @@ class Cycle:
 
     async def _until_permitted(
         self, framework: Framework, state: CycleState, assumed: PodInfo, node_name: str
-    ) -> Status | None:
+    ) -> Status | Rejection | None:
         """Publish the chosen node if there is work or waiting ahead, and wait for Permit's verdict."""
         waiting = self._waiting.get(assumed.uid)
         try:
@@ -261,7 +255,7 @@ class Cycle:
                 return preflight
             if self._publish_node and (preflight is None or waiting is not None):
                 await self._statuses.nominate(assumed.pod, node_name)
-            return await self._wait_on_permit(waiting, node_name) if waiting is not None else None
+            return await self._wait_on_permit(waiting, node_name, state) if waiting is not None else None
         finally:
             if waiting is not None:
                 waiting.reject("", "removed")  # stops its timers; means nothing when there was a verdict
@@ -283,7 +277,9 @@ class Cycle:
             return Status(Code.SKIP, "no Bind plugin took the pod")
         return status
 
-    async def _wait_on_permit(self, waiting: WaitingPod, node_name: str) -> Status | None:
+    async def _wait_on_permit(
+        self, waiting: WaitingPod, node_name: str, state: CycleState
+    ) -> Status | Rejection | None:
         start = self._clock.now()
         status = await waiting.wait()
         self._waiting.remove(waiting.pod.uid)
@@ -291,7 +287,7 @@ class Cycle:
         if status.code is Code.SUCCESS:
             return None
         if status.is_rejected:
-            return _on_chosen_node(node_name, status)
+            return _on_chosen_node(node_name, status, state)
         error = RuntimeError(f"waiting on permit for pod: {status.message()}")
         return Status.from_error(error, status.plugin)
 
@@ -316,15 +312,15 @@ class Cycle:
         state: CycleState,
         assumed: PodInfo,
         node_name: str,
-        status: Status,
+        status: Status | Rejection,
         start: float,
     ) -> None:
         """Give everything back. The room that comes free is news for other pods, and for this one only if no plugin objected."""
         forgotten = self._give_back(framework, state, assumed, node_name)
-        if forgotten and not status.is_rejected:
+        if forgotten and not _is_rejected(status):
             self._queue.move_all_to_active_or_backoff_queue(ASSIGNED_POD_DELETE, assumed.pod, None)
         self._fail(queued, framework, status, _CLEAR, start)
-        if forgotten and status.is_rejected:
+        if forgotten and _is_rejected(status):
             uid = assumed.uid
             self._queue.move_all_to_active_or_backoff_queue(
                 ASSIGNED_POD_DELETE, assumed.pod, None, lambda pod: pod.uid != uid
@@ -341,20 +337,19 @@ class Cycle:
         self,
         queued: QueuedPodInfo,
         framework: Framework,
-        status: Status,
+        why: Status | Rejection,
         nominating: NominatingInfo | None,
         start: float,
     ) -> None:
         """Put a pod back and say why (spec section 10)."""
-        reason = "Unschedulable" if status.is_rejected else "SchedulerError"
-        self._count("unschedulable" if status.is_rejected else "error", framework, start)
-        error, text = status.as_error(), status.message()
+        rejected, text = _is_rejected(why), why.message()
+        self._count("unschedulable" if rejected else "error", framework, start)
         pod = queued.pod_info.pod
         queued.unschedulable_plugins, queued.pending_plugins = set(), set()
         queued.gating_plugin, queued.gating_plugin_events = "", ()
-        if isinstance(error, FitError):
-            queued.unschedulable_plugins = set(error.diagnosis.unschedulable_plugins)
-            queued.pending_plugins = set(error.diagnosis.pending_plugins)
+        if isinstance(why, Rejection):
+            queued.unschedulable_plugins = set(why.diagnosis.unschedulable_plugins)
+            queued.pending_plugins = set(why.diagnosis.pending_plugins)
         live = self._live_pod(pod.namespace, pod.name)
         if live is not None and live.uid != pod.uid:
             self._queue.done(pod.uid)  # another pod of that name: this one is history
@@ -372,9 +367,10 @@ class Cycle:
             except QueueError as problem:
                 _log.error("%s", problem)
         self._queue.nominator.add(pod, nominating)
-        if error is None and status.code is not Code.SKIP:
+        if isinstance(why, Status) and why.as_error() is None and why.code is not Code.SKIP:
             return
         self._recorders[framework.profile_name].record(pod, "Warning", "FailedScheduling", "Scheduling", text)
+        reason = "Unschedulable" if rejected else "SchedulerError"
         condition = PodCondition(type="PodScheduled", status="False", reason=reason, message=text)
         override = nominating.nominated_node_name if nominating is not None and nominating.mode else None
         self._statuses.write(pod, condition, override)
@@ -403,8 +399,10 @@ def _cause(error: PluginFailedError | CacheError) -> BaseException:
     return error.error if isinstance(error, PluginFailedError) else error
 
 
-def _on_chosen_node(node_name: str, status: Status) -> Status:
-    """A rejection by Reserve or Permit, worded as a failure to fit the one node that was chosen."""
-    if not status.is_rejected:
-        return status
-    return Status(status.code, error=FitError.on_chosen_node(node_name, status), plugin=status.plugin)
+def _on_chosen_node(node_name: str, status: Status, state: CycleState) -> Status | Rejection:
+    """A rejection by Reserve or Permit is one of the single node that was chosen; anything else stays as it is."""
+    return Rejection.on_chosen_node(node_name, status, state) if status.is_rejected else status
+
+
+def _is_rejected(why: Status | Rejection) -> bool:
+    return isinstance(why, Rejection) or why.is_rejected

@@ -13,7 +13,7 @@ import msgspec
 
 from ...api.equality import contains_json, same_json
 from ...api.wire import ApiError
-from ..strategic import merge_key
+from ..schema import merge_key
 from .catalog import Resource
 
 __all__ = [

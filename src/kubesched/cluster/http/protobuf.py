@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from ...api.wire import ApiError
-from .schema import Field, root_type, types
+from ..schema import Field, root_type, types
 
 __all__ = ["PROTOBUF", "decode_protobuf"]
 
