@@ -199,11 +199,11 @@ def test_no_request_makes_the_server_fail(requests: list[Any]) -> None:
 RAW = [
     b"FROG\r\n\r\n",
     b"GET /api/v1/pods HTTP/9.9\r\n\r\n",
-    b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"POST /api/v1/nodes HTTP/1.1\r\nHost: x\r\nContent-Length: frog\r\n\r\n",
-    b"POST /api/v1/nodes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    b"POST /api/v1/nodes HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\nshort",
-    b"GET http://other/api/v1/nodes HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"POST /api/v1/nodes HTTP/1.1\r\nHost: localhost\r\nContent-Length: frog\r\n\r\n",
+    b"POST /api/v1/nodes HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"POST /api/v1/nodes HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\nshort",
+    b"GET http://other/api/v1/nodes HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"\x00\xff\x16\x03\x01",
 ]
 

@@ -17,7 +17,7 @@ from ..files import KubernetesYaml, deep_line
 from ..schema import encode
 from .protobuf import PROTOBUF, decode_protobuf
 
-__all__ = ["MAX_BODY", "Body", "decode_body", "media_type"]
+__all__ = ["MAX_BODY", "Body", "decode_body", "is_decodable", "media_type", "not_decodable", "unsupported"]
 
 #: Upstream's limit for a JSON body.
 MAX_BODY: Final = 3 * 1024 * 1024
@@ -43,7 +43,7 @@ def media_type(content_type: str, default: str = "application/json") -> str:
     return content_type.split(";", 1)[0].strip().lower() or default
 
 
-def unsupported(content_type: str, accepted: tuple[str, ...]) -> ApiError:
+def unsupported(accepted: tuple[str, ...]) -> ApiError:
     text = ", ".join(accepted)
     message = f"the body of the request was in an unknown format - accepted media types include: {text}"
     return ApiError(415, "UnsupportedMediaType", message)
@@ -56,7 +56,7 @@ def decode_body(raw: bytes, content_type: str) -> Body:
         ApiError: 415 for another media type, 400 with the position for text that does not parse.
     """
     kind = media_type(content_type)
-    if kind in ("application/json", "*/*") or kind.endswith("+json"):
+    if _is_json(kind):
         return _json(raw)
     if kind in _YAML:
         return _yaml(raw)
@@ -64,7 +64,21 @@ def decode_body(raw: bytes, content_type: str) -> Body:
         data = decode_protobuf(raw)
         _count_members(data)  # for its depth: it may hold JSON
         return Body(data, [])
-    raise unsupported(content_type, ("application/json", "application/yaml", PROTOBUF))
+    raise not_decodable()
+
+
+def is_decodable(kind: str) -> bool:
+    """Whether bodies of a media type can be read here."""
+    return _is_json(kind) or kind in _YAML or kind == PROTOBUF
+
+
+def _is_json(kind: str) -> bool:
+    return kind in ("application/json", "*/*") or kind.endswith("+json")
+
+
+def not_decodable() -> ApiError:
+    """415 for a body of a type that cannot be read here."""
+    return unsupported(("application/json", "application/yaml", PROTOBUF))
 
 
 class _TwiceError(Exception):
