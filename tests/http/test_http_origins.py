@@ -112,6 +112,22 @@ def test_so_are_those_of_subresources_and_reviews(path: str, content_type: str) 
     run(main())
 
 
+def test_kubectl_may_leave_the_type_out() -> None:
+    async def main() -> None:
+        async with served() as api:
+            raw = msgspec.json.encode(a_node())
+            for agent, content_type, code in (
+                ("kubectl/v1.33.0 (linux/amd64)", "", 201),
+                ("kubectl/v1.33.0 (linux/amd64)", "text/plain", 415),
+                ("Mozilla/5.0 (X11; Linux x86_64) kubectl/v1.33.0", "", 415),
+            ):
+                headers = {"User-Agent": agent, "Content-Type": content_type}
+                answer = await api("POST", "/api/v1/nodes", raw=raw, headers=headers, dryRun="All")
+                assert answer.status == code, agent
+
+    run(main())
+
+
 def test_patches_and_requests_without_a_body_are_taken() -> None:
     async def main() -> None:
         async with served() as api:
