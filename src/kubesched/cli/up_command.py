@@ -89,11 +89,11 @@ async def _up(options: argparse.Namespace) -> int:
                     server, kubeconfig = await stop.unless(_serve(embedded.store, options, scratch))
                     stack.push_async_callback(server.stop)
                     embedded.scheduler.debugger.install(loop)
-                    expiry = loop.create_task(_expire_events(embedded.store), name="event-expiry")
-                    stack.callback(expiry.cancel)
+                    embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
                 started = True
-                _greet(embedded, server, kubeconfig, options)
-                await stop.wait()
+                with embedded.tasks.guard():
+                    _greet(embedded, server, kubeconfig, options)
+                    await stop.wait()
         finally:
             # Whatever went wrong on the way down, a cluster that has run is saved.
             if started and embedded is not None and options.snapshot:

@@ -25,6 +25,7 @@ import msgspec
 
 from ...api.decode import DecodeError
 from ...api.kinds import NODES, PODS, Kind
+from ...api.tasks import Supervisor
 from ...api.times import Clock, parse_duration, timestamp
 from ...api.types import Pod
 from ...api.wire import ApiError, Item, Transport, WatchEvent
@@ -162,11 +163,12 @@ class HollowKubelets:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow(NODES, ""), name="hollow-nodes")
-            group.create_task(self._follow(PODS, "spec.nodeName!="), name="hollow-pods")
-            group.create_task(self._run_timers(), name="hollow-timers")
-            group.create_task(self._heartbeats.run(), name="hollow-heartbeats")
+        async with Supervisor("kubelets") as tasks:
+            tasks.spawn(self._follow(NODES, ""), "hollow-nodes")
+            tasks.spawn(self._follow(PODS, "spec.nodeName!="), "hollow-pods")
+            tasks.spawn(self._run_timers(), "hollow-timers")
+            tasks.spawn(self._heartbeats.run(), "hollow-heartbeats")
+            await tasks.ended()
 
     def fail_node(self, name: str) -> None:
         """A node falls silent: no heartbeats, nothing on it starts, ends or is stopped until it recovers.
