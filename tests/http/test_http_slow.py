@@ -1,4 +1,4 @@
-"""Clients that send half a request: they hold up nobody, use up nothing, and are not waited for without end."""
+"""Clients that send half a request: others are served meanwhile, and the half-sent request ends at its time limit."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ def same_json(left: Any, right: Any) -> bool:
         return True
     if kind is not dict and kind is not list:
         return (kind is bool) is (type(right) is bool)
-    # Python says equal, which a boolean against a number may be in vain. Equal data mostly has equal bytes, too, and
-    # encoding it is many times faster than walking through it.
+    # Equal for Python, so at most booleans and numbers are confused. Equal data mostly has equal bytes, too, and encoding
+    # it is many times faster than walking through it.
     return _encode(left) == _encode(right) or _is_same(left, right)
 
 

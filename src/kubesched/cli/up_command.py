@@ -273,7 +273,7 @@ async def _serve(store: Store, options: argparse.Namespace, scratch: Path) -> tu
     token = secrets.token_urlsafe(24) if options.token == "" else options.token
     cert, key, ca = options.tls_cert, options.tls_key, options.tls_ca
     if token is not None and not options.tls and cert is None:
-        warn("kubectl sends a token over HTTPS only and will be turned away; add --tls")
+        warn("kubectl sends a token over HTTPS only, so its requests will be rejected; add --tls")
     if options.tls and cert is None:
         try:
             # By this machine's clock: clients look at theirs.

@@ -1,4 +1,4 @@
-"""One connection: what is said to a client whose request cannot even be read, and how long one is waited for.
+"""One connection: the answer to a request that cannot even be read, and the time limit for the head of a request.
 
 aiohttp answers those itself, in plain text and with a traceback in the log. Here they get a ``Status`` like every other
 refusal, and the log keeps quiet: what clients send is no defect of ours. Caller: :mod:`.server`.
@@ -50,7 +50,7 @@ class _Connection(RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came in. When no request is complete with them, the rest of its head is waited for, but not forever."""
+        """Bytes came in. When they do not complete the head of a request, the rest must come within the limit."""
         super().data_received(data)
         waiter = self._waiter
         if self._request_count and (waiter is None or waiter.done()):

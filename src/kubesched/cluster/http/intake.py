@@ -1,7 +1,7 @@
 """Reading request bodies within limits of size, memory and time.
 
 What counts against the memory for all bodies is what has arrived, not what was announced: requests that are opened and
-left half-sent take up next to nothing, and end when their time is over. Caller: :mod:`.server`.
+left half-sent take up next to nothing, and end at the time limit. Caller: :mod:`.server`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Which requests a server without a token takes: those that no foreign web page can have made.
 
-Any page in a browser on this machine can send requests to a loopback address. Three things give such a request away:
+Any page in a browser on this machine can send requests to a loopback address. Such a request is known by one of these:
 
 * its ``Host``, when the page's own name was made to resolve to this address (DNS rebinding);
 * its ``Origin``, the page's own;
-* a body without the content type of an API request: a page may send only those of a form without asking first, and
-  the answer to its question (a CORS preflight) is no.
+* a body without the content type of an API request: a page may send only the types of a form, or none, without a CORS
+  preflight, and preflights are refused.
 
 Where a token is needed none of this matters, as a page does not know it. Caller: :mod:`.server`.
 """
@@ -31,7 +31,7 @@ class Origins:
     """The names by which a server may be addressed.
 
     Loopback addresses and ``localhost``, ``host`` (the address it is bound to), and ``names``. Bound to all addresses of
-    the machine, any address will do: a page cannot be loaded from an address that is ours, so none can rebind it.
+    the machine, any address will do: a rebound request has a name in its ``Host``, never an address.
 
     Raises:
         ValueError: for a name with a scheme, a port or a path.
@@ -65,7 +65,7 @@ class Origins:
                 raise ApiError(403, "Forbidden", text)
         if request.can_read_body:
             kind = media_type(headers.get("Content-Type", ""), "")
-            # kubectl create --raw names no type; a page cannot choose its User-Agent without asking first.
+            # kubectl create --raw names no type; a page cannot choose its User-Agent without a preflight.
             if not (is_decodable(kind) or (not kind and headers.get("User-Agent", "").startswith("kubectl"))):
                 raise not_decodable()
 
