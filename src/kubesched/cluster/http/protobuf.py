@@ -15,8 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-import msgspec
-
+from ...api.jsontext import parse_json
 from ...api.wire import ApiError
 from ..schema import Field, root_type, types
 
@@ -119,8 +118,6 @@ def decode_protobuf(raw: bytes) -> dict[str, Any]:
     except (_MalformedError, UnicodeDecodeError, IndexError, ValueError, OverflowError, OSError) as error:
         # OSError: a time that the C library cannot express.
         raise ApiError.bad_request(f"the protobuf body cannot be read: {error}") from None
-    except RecursionError:
-        raise ApiError.bad_request("the protobuf body cannot be read: it is nested too deeply") from None
     return {"kind": kind, "apiVersion": api_version, **data}
 
 
@@ -258,7 +255,7 @@ def _time(raw: bytes, *, micro: bool) -> str | None:
 def _raw_json(raw: bytes) -> Any:
     """A message whose only member is the text of any JSON value; None when it is empty."""
     text = next((_bytes(value) for number, value in _fields(raw) if number == 1), b"")
-    return msgspec.json.decode(text) if text else None
+    return parse_json(text).data if text else None
 
 
 def _int_or_string(raw: bytes, owner: str, member: str) -> int | str:
