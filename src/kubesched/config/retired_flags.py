@@ -27,7 +27,7 @@ class RetiredFlag:
         name: without the leading dashes.
         type: of its value.
         default: what it was when not given.
-        removed_in: the release without it.
+        removed_in: the first release without it; empty where only is known that 1.19 had it.
         maps_to: the field of the configuration it sets, as a path; empty when it is ignored.
         message: what a user who gives it is told.
     """
@@ -45,7 +45,7 @@ _INSECURE: Final = "health and metrics are served with TLS only; use --bind-addr
 
 #: Every retired flag, in alphabetical order.
 RETIRED_FLAGS: Final[tuple[RetiredFlag, ...]] = (
-    RetiredFlag("address", "string", "0.0.0.0", "1.23", "", f"--address is ignored: {_INSECURE}"),
+    RetiredFlag("address", "string", "0.0.0.0", "", "", f"--address is ignored: {_INSECURE}"),
     RetiredFlag(
         "algorithm-provider",
         "string",
@@ -58,7 +58,7 @@ RETIRED_FLAGS: Final[tuple[RetiredFlag, ...]] = (
         "hard-pod-affinity-symmetric-weight",
         "int",
         1,
-        "1.23",
+        "",
         "profiles[0].pluginConfig[InterPodAffinity].args.hardPodAffinityWeight",
         "--hard-pod-affinity-symmetric-weight sets InterPodAffinityArgs.hardPodAffinityWeight; set it in --config",
     ),
@@ -66,7 +66,7 @@ RETIRED_FLAGS: Final[tuple[RetiredFlag, ...]] = (
         "lock-object-name",
         "string",
         "kube-scheduler",
-        "1.21",
+        "",
         "leaderElection.resourceName",
         "--lock-object-name is called --leader-elect-resource-name",
     ),
@@ -74,7 +74,7 @@ RETIRED_FLAGS: Final[tuple[RetiredFlag, ...]] = (
         "lock-object-namespace",
         "string",
         "kube-system",
-        "1.21",
+        "",
         "leaderElection.resourceNamespace",
         "--lock-object-namespace is called --leader-elect-resource-namespace",
     ),
@@ -102,12 +102,12 @@ RETIRED_FLAGS: Final[tuple[RetiredFlag, ...]] = (
         "algorithmSource.policy.configMap.namespace",
         f"--policy-configmap-namespace: {_POLICY}",
     ),
-    RetiredFlag("port", "int", 10251, "1.23", "", f"--port is ignored: {_INSECURE}"),
+    RetiredFlag("port", "int", 10251, "", "", f"--port is ignored: {_INSECURE}"),
     RetiredFlag(
         "scheduler-name",
         "string",
         "default-scheduler",
-        "1.23",
+        "",
         "profiles[0].schedulerName",
         "--scheduler-name sets profiles[0].schedulerName; set it in --config",
     ),
@@ -135,7 +135,8 @@ _BY_NAME: Final = {flag.name: flag for flag in RETIRED_FLAGS}
 def flag_warnings(given: Mapping[str, Any]) -> list[str]:
     """What to tell about the retired flags that were given (name without dashes to value), in the table's order."""
     return [
-        f"flag --{flag.name} was removed in Kubernetes {flag.removed_in}: {flag.message}"
+        f"flag --{flag.name} was removed {f'in Kubernetes {flag.removed_in}' if flag.removed_in else 'after Kubernetes 1.19'}: "
+        f"{flag.message}"
         for flag in RETIRED_FLAGS
         if flag.name in given and not (flag.name == "port" and given["port"] == 0)
     ]
