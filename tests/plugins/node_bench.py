@@ -31,8 +31,8 @@ class Bench:
         self, nodes: Iterable[Node] = (), pods: Iterable[Pod] = (), gates: FeatureGates = DEFAULT_GATES
     ) -> None:
         self.cache = Cache()
-        backends = Backends(StillClock(), random.Random(0), self.cache.snapshot(), gates=gates)
-        self.handle = ProfileHandle("default-scheduler", backends)
+        self.backends = Backends(StillClock(), random.Random(0), self.cache.snapshot(), gates=gates)
+        self.handle = ProfileHandle("default-scheduler", self.backends)
         for node in nodes:
             self.cache.set_node(node)
         for pod in pods:

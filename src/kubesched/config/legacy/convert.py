@@ -22,6 +22,7 @@ from ..args import (
     VolumeBindingArgs,
 )
 from ..decode import REMOVED_IN, Scheme, decode_args, strict_error
+from ..defaults import merge_plugin_set
 from ..durations import Duration
 from ..errors import ConfigError
 from ..features import FeatureGates
@@ -349,15 +350,15 @@ def _lists(
     provider: str = "DefaultProvider",
 ) -> Plugins:
     """A profile of a version with lists per point."""
-    unreserve = own.pop("unreserve", PluginSet())
-    if unreserve != PluginSet():
-        notes.warn("plugins.unreserve is part of reserve today; its plugins are moved there")
-        reserve = own["reserve"]
-        listed = {plugin.name for plugin in reserve.enabled}
-        more = tuple(plugin for plugin in unreserve.enabled if plugin.name not in listed)
-        own["reserve"] = replace(reserve, enabled=(*reserve.enabled, *more))
     own = {point: _renamed(plugin_set, notes) for point, plugin_set in own.items()}
     defaults = default_plugins(version, selector_spread=not spread, provider=provider)
+    unreserve = own.pop("unreserve", PluginSet())
+    if unreserve != PluginSet():
+        notes.warn("plugins.unreserve is part of reserve today; the plugins enabled there are enabled at reserve")
+        reserve = own["reserve"]
+        listed = {plugin.name for plugin in merge_plugin_set(PluginSet(enabled=defaults["reserve"]), reserve).enabled}
+        more = tuple(plugin for plugin in unreserve.enabled if plugin.name not in listed)
+        own["reserve"] = replace(reserve, enabled=(*reserve.enabled, *more))
     lists = merged_lists(defaults, own, notes, in_place=version == "v1beta2")
     disabled = {point: plugin_set.disabled for point, plugin_set in own.items()}
     if isinstance(config, AlphaConfiguration) and config.disable_preemption:
