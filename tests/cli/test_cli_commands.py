@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from cli_kit import BENCH, EXAMPLES, GOLDEN, run
 
+from kubesched.bench.workloads import load_workloads
 from kubesched.cli.arguments import SHAPES
-from kubesched.simulate.perf.workloads import load_workloads
 
 # -- conformance -----------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code
 from kubesched.plugins import in_tree_registry
-from kubesched.scheduler.diagnosis import FitError
+from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.full_look import Evaluation, Rotation
 from kubesched.scheduler.profiles import build_frameworks
 from kubesched.scheduler.search import Decision, Search
@@ -352,17 +352,13 @@ def test_the_lane_path_decides_like_a_fresh_look_at_every_node(data: st.DataObje
 
 
 def _attempt(search: Search, pod: PodInfo) -> tuple[Decision | None, str]:
-    try:
-        return search.find(pod), ""
-    except FitError as error:
-        return None, str(error)
+    found = search.find(pod)
+    return (None, found.message()) if isinstance(found, Rejection) else (found, "")
 
 
 def _look(search: Search, pod: PodInfo) -> tuple[Evaluation | None, str]:
-    try:
-        return search.evaluate(CycleState(), pod), ""
-    except FitError as error:
-        return None, str(error)
+    found = search.evaluate(CycleState(), pod)
+    return (None, found.message()) if isinstance(found, Rejection) else (found, "")
 
 
 def _fresh_search(world: World) -> Search:

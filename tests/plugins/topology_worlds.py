@@ -14,7 +14,8 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code
 from kubesched.plugins import in_tree_registry
-from kubesched.scheduler.diagnosis import FitError
+from kubesched.scheduler.diagnosis import Rejection
+from kubesched.scheduler.full_look import Evaluation
 from kubesched.simulate.conformance.world import World, complete
 
 JSON = dict[str, Any]
@@ -57,18 +58,15 @@ def world(nodes: list[JSON], pods: list[JSON], objects: list[JSON] | None = None
 
 def rejections(of: World, incoming: JSON) -> dict[str, str]:
     """Node name to reason."""
-    try:
-        evaluation = of.searches["default-scheduler"].evaluate(CycleState(), info(incoming))
-    except FitError as error:
-        statuses = error.diagnosis.statuses
-    else:
-        statuses = evaluation.statuses
+    found = of.searches["default-scheduler"].evaluate(CycleState(), info(incoming))
+    statuses = found.diagnosis.statuses if isinstance(found, Rejection) else found.statuses
     return {name: "; ".join(status.reasons()) for status, names in statuses.groups() for name in names}
 
 
 def scores(of: World, incoming: JSON, plugin: str) -> dict[str, int] | None:
     """Node name to normalised score (weight 2 taken out); None when skipped."""
     evaluation = of.searches["default-scheduler"].evaluate(CycleState(), info(incoming))
+    assert isinstance(evaluation, Evaluation)
     assert evaluation.scores is not None
     if plugin not in evaluation.scores:
         return None

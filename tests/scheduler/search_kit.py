@@ -19,7 +19,7 @@ from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
 from kubesched.plugins import in_tree_registry
-from kubesched.scheduler.diagnosis import FitError, NodeStatuses
+from kubesched.scheduler.diagnosis import NodeStatuses, Rejection
 from kubesched.scheduler.full_look import Evaluation, Rotation
 from kubesched.scheduler.handle import Backends, ProfileHandle
 from kubesched.scheduler.search import Decision, Search
@@ -109,21 +109,25 @@ class House:
             self.cache.add_pod(PodInfo(pod))
 
     def find(self, pod: Pod) -> Decision:
-        return self.search.find(PodInfo(pod))
+        """The decision of an attempt that must succeed."""
+        decision = self.search.find(PodInfo(pod))
+        assert isinstance(decision, Decision), decision.message()
+        return decision
 
     def evaluate(self, pod: Pod) -> Evaluation:
-        return self.fresh_search().evaluate(CycleState(), PodInfo(pod))
+        """What a search that remembers nothing finds, when some node must fit."""
+        evaluation = self.fresh_search().evaluate(CycleState(), PodInfo(pod))
+        assert isinstance(evaluation, Evaluation), evaluation.message()
+        return evaluation
 
     def names(self, rows: Any) -> list[str]:
         return [self.cache.table.info(int(row)).name for row in rows]
 
-    def failure(self, pod: Pod) -> FitError:
-        """The FitError of an attempt that must fail."""
-        try:
-            decision = self.find(pod)
-        except FitError as error:
-            return error
-        raise AssertionError(f"{pod.key} went to {decision.node.name}")
+    def failure(self, pod: Pod, *, fresh: bool = False) -> Rejection:
+        """The rejection of a pod that must not fit; ``fresh``: of a search that remembers nothing."""
+        found = self.fresh_search().evaluate(CycleState(), PodInfo(pod)) if fresh else self.search.find(PodInfo(pod))
+        assert isinstance(found, Rejection), f"{pod.key} fits"
+        return found
 
 
 def reasons(statuses: NodeStatuses) -> dict[str, tuple[int, tuple[str, ...], str]]:

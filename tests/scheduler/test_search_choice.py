@@ -17,8 +17,8 @@ from kubesched.cache.check import check_cache
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code, Status
-from kubesched.scheduler.diagnosis import FitError
-from kubesched.scheduler.full_look import NoNodesError, nodes_to_find
+from kubesched.scheduler.diagnosis import Rejection
+from kubesched.scheduler.full_look import nodes_to_find
 
 
 def many(count: int) -> list[Any]:
@@ -30,10 +30,10 @@ def many(count: int) -> list[Any]:
 
 def test_without_nodes_there_is_nothing_to_search() -> None:
     house = House()
-    with pytest.raises(NoNodesError, match=r"^no nodes available to schedule pods$"):
-        house.find(a_pod())
-    with pytest.raises(NoNodesError):
-        house.evaluate(a_pod())
+    for fresh in (False, True):
+        rejection = house.failure(a_pod(), fresh=fresh)
+        assert rejection.message() == "no nodes available to schedule pods"
+        assert not rejection.diagnosis.unschedulable_plugins
 
 
 def test_one_feasible_node_is_chosen_without_scoring() -> None:
@@ -73,7 +73,7 @@ def test_ties_are_broken_uniformly(rows: int, extra: list[Any]) -> None:
     house = House(nodes, plugins=[*SIGNING, *extra], seed=3)
     draws = 400 * len(best)
     pod = info(cpu="1", memory="1Gi")
-    counts = Counter(house.search.find(pod).node.name for _ in range(draws))
+    counts = Counter(house.find(pod.pod).node.name for _ in range(draws))
     assert set(counts) == {f"n{index}" for index in best}
     expected = draws / len(best)
     chi_square = sum((count - expected) ** 2 / expected for count in counts.values())
@@ -133,15 +133,15 @@ def test_a_sampled_search_goes_round(count: int, percentage: int, salt: int, odd
             assert decision.feasible == len(feasible)
             assert decision.evaluated == len(feasible) + len(rejected)
         else:
-            error = house.failure(pod)
-            assert reasons(error.diagnosis.statuses).keys() == set(rejected)
+            rejection = house.failure(pod)
+            assert reasons(rejection.diagnosis.statuses).keys() == set(rejected)
         assert house.rotation.start == start
 
 
 def test_a_sampled_search_records_rejections_up_to_the_success_too_many() -> None:
     nodes = [a_node(f"n{index:03}", unschedulable=index in (5, 100, 101, 103, 105)) for index in range(200)]
     house = House(nodes, percentage=1)
-    evaluation = house.fresh_search().evaluate(CycleState(), info())
+    evaluation = house.evaluate(a_pod())
     # n102 is the hundredth success; n104 is one too many and ends the search, so n105 is never looked at.
     assert reasons(evaluation.statuses).keys() == {"n005", "n100", "n101", "n103"}
     assert len(evaluation.feasible) == 100
@@ -153,7 +153,7 @@ def test_rejections_behind_the_last_wanted_success_are_recorded_too() -> None:
     """The search only ends at a success too many, whatever was asked at a time before."""
     closed = {*range(28), 128, 129}  # the hundredth success is the last of 128
     house = House([a_node(f"n{index:03}", unschedulable=index in closed) for index in range(200)], percentage=1)
-    evaluation = house.fresh_search().evaluate(CycleState(), info())
+    evaluation = house.evaluate(a_pod())
     assert reasons(evaluation.statuses).keys() == {f"n{index:03}" for index in closed}
     assert (len(evaluation.feasible), house.rotation.start) == (100, 130)
 
@@ -221,9 +221,9 @@ def test_a_pod_one_plugin_cannot_sign_still_uses_what_the_others_remember() -> N
     assert house.find(a_pod("p", labels={"at": "n3"})).node.name == "n3"
     assert house.find(a_pod("q", labels={"at": "n5"})).node.name == "n5"
     assert house.find(a_pod("r", labels={"a": "1"})).feasible == 20
-    error = house.failure(a_pod("s", labels={"at": "gone"}))
-    assert str(error) == "0/20 nodes are available: 20 elsewhere."
-    assert error.diagnosis.unschedulable_plugins == {"Choosy"}
+    rejection = house.failure(a_pod("s", labels={"at": "gone"}))
+    assert rejection.message() == "0/20 nodes are available: 20 elsewhere."
+    assert rejection.diagnosis.unschedulable_plugins == {"Choosy"}
 
 
 # -- plain scores beside columns ---------------------------------------------------------------------------
@@ -305,8 +305,8 @@ def test_a_node_must_pass_without_its_nominees_too() -> None:
 
     house = House([a_node("n1")], plugins=["NodeUnschedulable", make_plugin("Company", filter=needs_company)])
     nominate(house, "n1", a_pod("nominee", priority=9))
-    error = house.failure(a_pod())
-    assert reasons(error.diagnosis.statuses) == {"n1": (2, ("alone",), "Company")}
+    rejection = house.failure(a_pod())
+    assert reasons(rejection.diagnosis.statuses) == {"n1": (2, ("alone",), "Company")}
     assert seen[-2:] == [1, 0]
 
 
@@ -348,8 +348,8 @@ def test_the_node_a_pod_is_nominated_to_is_tried_first_and_alone() -> None:
 
 def test_a_nomination_that_no_longer_fits_is_kept_among_the_reasons() -> None:
     house = House([a_node("n0", unschedulable=True), a_node("n1", cpu="1")])
-    error = house.failure(a_pod(cpu="2", nominated="n0"))
-    assert str(error) == "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."
+    rejection = house.failure(a_pod(cpu="2", nominated="n0"))
+    assert rejection.message() == "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."
     assert house.find(a_pod(cpu="1", nominated="n0")).node.name == "n1"
     assert house.find(a_pod(cpu="1", nominated="gone")).node.name == "n1"
 
@@ -364,17 +364,17 @@ def test_only_the_nodes_pre_filter_allows_are_looked_at() -> None:
     assert decision.node.name in {"n1", "n2"}
     assert (decision.evaluated, decision.feasible) == (2, 2)
     large = a_pod(cpu="2", affinity=pod.spec.affinity.node_affinity if pod.spec.affinity else None)
-    error = house.failure(large)
-    assert str(error) == (
+    rejection = house.failure(large)
+    assert rejection.message() == (
         "0/4 nodes are available: 2 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     )
-    assert error.diagnosis.statuses.absent.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    assert error.diagnosis.unschedulable_plugins == {"NodeAffinity", "NodeResourcesFit"}
+    assert rejection.diagnosis.statuses.absent.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert rejection.diagnosis.unschedulable_plugins == {"NodeAffinity", "NodeResourcesFit"}
 
 
 def test_names_of_nodes_that_are_not_there_leave_nothing() -> None:
-    error = House(many(3)).failure(a_pod(affinity=node_affinity(required=[field_term("gone")])))
-    assert str(error) == "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    rejection = House(many(3)).failure(a_pod(affinity=node_affinity(required=[field_term("gone")])))
+    assert rejection.message() == "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]."
 
 
 def restricting(name: str, *nodes: str) -> type:
@@ -411,10 +411,10 @@ RESTRICTIONS: list[tuple[str, list[type], str, set[str]]] = [
 def test_pre_filter_rejects_the_pod(name: str, plugins: list[type], message: str, blamed: set[str]) -> None:
     house = House(many(3), plugins=[*SIGNING, *plugins])
     for _ in range(2):  # the second time with a lane, if there were one
-        error = house.failure(a_pod())
-        assert str(error) == f"0/3 nodes are available: {message}.", name
-        assert error.diagnosis.unschedulable_plugins == blamed
-        assert len(error.diagnosis.statuses) == 0
+        rejection = house.failure(a_pod())
+        assert rejection.message() == f"0/3 nodes are available: {message}.", name
+        assert rejection.diagnosis.unschedulable_plugins == blamed
+        assert len(rejection.diagnosis.statuses) == 0
 
 
 def test_a_filter_whose_pre_filter_skips_is_left_out() -> None:
@@ -434,27 +434,30 @@ def test_reasons_are_counted_and_sorted_as_text() -> None:
         a_node(f"b{index}", pods=0, cpu="1") for index in range(2)
     ]
     nodes += [a_node("c", taints=[a_taint("k:NoSchedule")])]
-    error = House(nodes).failure(a_pod(cpu="2"))
-    assert str(error) == (
+    rejection = House(nodes).failure(a_pod(cpu="2"))
+    assert rejection.message() == (
         "0/13 nodes are available: 1 node(s) had untolerated taint(s), 12 Insufficient cpu, 2 Too many pods."
     )
-    error.diagnosis.post_filter_message = "preemption: nothing helps"
-    assert str(error).endswith("2 Too many pods. preemption: nothing helps")
+    assert (
+        rejection.with_post_filter("preemption: nothing helps").message()
+        == f"{rejection.message()} preemption: nothing helps"
+    )
+    assert rejection.diagnosis.post_filter_message == ""
 
 
 def test_a_rejection_of_the_chosen_node_counts_one_node() -> None:
-    error = FitError.on_chosen_node("n1", Status.unschedulable("busy").with_plugin("P"))
-    assert str(error) == "0/1 nodes are available: 1 busy."
-    assert error.diagnosis.unschedulable_plugins == {"P"}
-    assert str(FitError.on_chosen_node("n1", Status.unschedulable())) == "0/1 nodes are available:"
+    rejection = Rejection.on_chosen_node("n1", Status.unschedulable("busy").with_plugin("P"), CycleState())
+    assert rejection.message() == "0/1 nodes are available: 1 busy."
+    assert rejection.diagnosis.unschedulable_plugins == {"P"}
+    assert Rejection.on_chosen_node("n1", Status.unschedulable(), CycleState()).message() == "0/1 nodes are available:"
 
 
 def test_a_pending_rejection_blames_its_plugin_twice() -> None:
     def pending(self: Any, state: Any, pod: Any, node: Any) -> Status:
         return Status.pending("wait for it")
 
-    error = House(many(2), plugins=[make_plugin("Later", filter=pending)]).failure(a_pod())
-    assert error.diagnosis.unschedulable_plugins == error.diagnosis.pending_plugins == {"Later"}
+    rejection = House(many(2), plugins=[make_plugin("Later", filter=pending)]).failure(a_pod())
+    assert rejection.diagnosis.unschedulable_plugins == rejection.diagnosis.pending_plugins == {"Later"}
 
 
 def test_statuses_can_be_asked_by_name_and_by_code() -> None:

@@ -10,7 +10,6 @@ from unittest.mock import patch
 
 import msgspec
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -32,8 +31,7 @@ from kubesched.api.types import Node, Pod
 from kubesched.cache.check import check_cache
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
-from kubesched.scheduler.diagnosis import FitError
-from kubesched.scheduler.full_look import NoNodesError
+from kubesched.scheduler.search import Decision
 
 _ssd, _zone_a = term(requirement("disk", "In", "ssd")), term(requirement("topology.kubernetes.io/zone", "In", "a"))
 _fast = term(requirement("rank", "Gt", "4"))
@@ -176,11 +174,10 @@ class LaneMachine(RuleBasedStateMachine):
         """Find a node, assume the pod there, and perhaps think better of it."""
         self.count += 1
         pod = pod_like(kind, f"p{self.count}")
-        try:
-            node = self.house.find(pod).node
-        except (FitError, NoNodesError):
+        decision = self.house.search.find(PodInfo(pod))
+        if not isinstance(decision, Decision):
             return
-        assumed = pod.on_node(node.name)
+        assumed = pod.on_node(decision.node.name)
         self.house.cache.assume_pod(PodInfo(assumed))
         if forget:
             self._look(then)
@@ -194,24 +191,21 @@ class LaneMachine(RuleBasedStateMachine):
     def look_at(self, kind: Pod) -> None:
         house, pod = self.house, pod_like(kind, "looker")
         if not len(house.cache.table):
-            with pytest.raises(NoNodesError):
-                house.find(pod)
+            assert house.failure(pod).all_nodes == 0
             return
         plain = brute_force(house, pod)
         assert not isinstance(plain, Status)
         fits = {name for name, status in plain.items() if status is None}
         if not fits:
-            error = house.failure(pod)
-            with pytest.raises(FitError) as fresh:
-                house.evaluate(pod)
-            assert str(error) == str(fresh.value)
-            assert reasons(error.diagnosis.statuses) == reasons(fresh.value.diagnosis.statuses)
-            assert reasons(error.diagnosis.statuses) == {
+            rejection, fresh = house.failure(pod), house.failure(pod, fresh=True)
+            assert rejection.message() == fresh.message()
+            assert reasons(rejection.diagnosis.statuses) == reasons(fresh.diagnosis.statuses)
+            assert reasons(rejection.diagnosis.statuses) == {
                 name: (int(status.code), tuple(status.reasons()), status.plugin)
                 for name, status in plain.items()
                 if status is not None
             }
-            assert error.diagnosis.unschedulable_plugins == fresh.value.diagnosis.unschedulable_plugins
+            assert rejection.diagnosis.unschedulable_plugins == fresh.diagnosis.unschedulable_plugins
             return
         evaluation = house.evaluate(pod)
         assert set(house.names(evaluation.feasible)) == fits

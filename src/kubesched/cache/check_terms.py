@@ -52,7 +52,7 @@ def check_terms(table: NodeTable) -> list[str]:
         problems += _check_counter(term)
     problems += _check_rules(index)
     nodes = _Nodes(table)
-    for domains in list(index.readers):
+    for domains in list(table.readers):
         if domains.counter is None or domains.counter.live:
             problems += nodes.check(domains)
     return problems

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
+from weakref import WeakSet
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 
 from .columns import BoolArray, IntArray, LabelColumns, RowArray, TaintSets
+from .domain_counts import DomainCounts
 from .images import ImageTable
 from .journal import NODE_CHANGED, PODS_CHANGED, Journal
 from .node_tree import NodeTree
@@ -78,7 +80,9 @@ class NodeTable:
         #: Grow when some node's labels or taints change, and when a node comes or goes.
         self.labels_version = 0
         self.taints_version = 0
-        #: How many pods a rule between pods means.
+        #: Every count per domain that is in use, whoever holds it; for the checker.
+        self.readers: WeakSet[DomainCounts] = WeakSet()
+        #: How many pods each rule between pods matches.
         self.terms = TermIndex(self)
         #: (protocol, port) to rows that use it: what host-port conflicts are looked up in.
         self.port_rows: dict[tuple[str, int], set[int]] = {}

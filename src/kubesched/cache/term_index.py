@@ -20,18 +20,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
-from weakref import WeakSet
+from typing import Final
 
 from kubesched.api.selectors import Selector
 from kubesched.api.types import Labels
 from kubesched.framework.podinfo import AffinityTerm, AffinityTerms, PodInfo
 
-from .domain_counts import Counter, DomainCounts
+from .domain_counts import Counter, DomainCounts, NodeRows
 from .term_lookup import TermLookup, narrowest
-
-if TYPE_CHECKING:
-    from .node_table import NodeTable
 
 __all__ = ["CarriedTerm", "PodClass", "PodSet", "Role", "TermIndex"]
 
@@ -132,8 +128,8 @@ class CarriedTerm(Counter):
 class TermIndex:
     """Counts of pods by rule, for one node table."""
 
-    def __init__(self, table: NodeTable) -> None:
-        self._table = table
+    def __init__(self, nodes: NodeRows) -> None:
+        self._nodes = nodes
         self._classes: dict[_ClassKey, PodClass] = {}
         #: Namespace to label pair (None: every class) to classes.
         self._shelves: dict[str, dict[tuple[str, str] | None, dict[PodClass, None]]] = {}
@@ -145,8 +141,6 @@ class TermIndex:
         self._scoring: TermLookup[CarriedTerm] = TermLookup()
         #: Counters with domains, hence with arrays.
         self._awake: dict[Counter, None] = {}
-        #: Everything that sums up a counter, whoever holds it; for the checker.
-        self.readers: WeakSet[DomainCounts] = WeakSet()
         self._tick = 0
         #: Grows when a carried rule comes or goes: what :meth:`anti_terms` and :meth:`scoring_terms` choose from.
         self.carried_version = 0
@@ -255,7 +249,7 @@ class TermIndex:
                     other.rest()
                     del self._awake[other]
             self._awake[counter] = None
-            domains = counter.domains[key] = DomainCounts(self._table, counter, key)
+            domains = counter.domains[key] = DomainCounts(self._nodes, counter, key)
         domains.sync()
         return domains
 
@@ -273,7 +267,7 @@ class TermIndex:
 
     def _most(self) -> int:
         """How many counters may have arrays: at 4 to 16 bytes a row each."""
-        return max(_LEAST_SETS, _BUDGET // (12 * self._table.capacity))
+        return max(_LEAST_SETS, _BUDGET // (12 * self._nodes.capacity))
 
     def _make_room(self) -> None:
         if len(self._sets) >= self._most():

@@ -9,11 +9,11 @@ from __future__ import annotations
 import enum
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from kubesched.api.times import Clock
 from kubesched.api.types import Pod
-from kubesched.framework.clock import Clock
 from kubesched.framework.events import ClusterEvent, HintFn, QueueingHint
 from kubesched.framework.metrics import PLUGIN_METRICS_SAMPLE, SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
@@ -132,6 +132,19 @@ class Hints:
             if not pending:
                 return Strategy.AFTER_BACKOFF
             best = Strategy.AFTER_BACKOFF
+        return best
+
+    def strategy_after(self, record: QueuedPodInfo, events: Iterable[tuple[EventPlan, Any, Any]]) -> Strategy:
+        """What several events, each with its old and new object, mean for a pod together (spec section 8.3)."""
+        best = Strategy.SKIP
+        for plan, old, new in events:
+            strategy = self.strategy(record, plan, old, new)
+            if strategy is Strategy.IMMEDIATELY:
+                return strategy
+            if strategy is Strategy.AFTER_BACKOFF:
+                if not record.pending_plugins:
+                    return strategy
+                best = strategy
         return best
 
     def _worth_queueing(

@@ -8,13 +8,12 @@ front is dropped as soon as no pod in flight is older. With no pod in flight not
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kubesched.framework.metrics import Gauge
 from kubesched.framework.queued import QueuedPodInfo
 
-if TYPE_CHECKING:
-    from .hints import EventPlan
+from .hints import EventPlan
 
 __all__ = ["POD_POPPED", "InFlight", "RecordedEvent"]
 

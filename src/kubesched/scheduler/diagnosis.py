@@ -1,7 +1,7 @@
-"""Why a pod does not fit: statuses per node, blamed plugins, and the text people read.
+"""Why a pod does not fit: statuses per node, the plugins that rejected it, and the text people read.
 
-The search leaves its verdicts as arrays; texts and per-node objects are only made when somebody asks, and
-then once per distinct outcome instead of once per node.
+The search leaves its verdicts as arrays; texts and per-node objects are only made when they are read, and
+then once per distinct outcome instead of once per node. A rejection is a value that the search returns.
 
 Source: spec "Scheduling framework" section 3 and "Scheduling cycle" section 7.1 (upstream ``Diagnosis``,
 ``NodeToStatus``, ``FitError``).
@@ -10,8 +10,8 @@ Source: spec "Scheduling framework" section 3 and "Scheduling cycle" section 7.1
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -23,7 +23,7 @@ from kubesched.framework.interface import VerdictArray
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.status import Code, Status
 
-__all__ = ["Decoder", "Diagnosis", "FitError", "NodeStatuses"]
+__all__ = ["Decoder", "Diagnosis", "NodeStatuses", "Rejection"]
 
 #: (owner, verdict) to status; owner is 1 + the index of the filter that rejected.
 Decoder = Callable[[int, int], Status]
@@ -34,7 +34,7 @@ _ABSENT: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 class NodeStatuses:
     """Node to status (upstream ``NodeToStatus``), by distinct outcome.
 
-    Nodes that nobody spoke of have the ``absent`` status. Rows are those of the table at the time of the
+    Nodes without a status of their own have the ``absent`` status. Rows are those of the table at the time of the
     attempt, so this is valid within the attempt; call :meth:`freeze` to keep it longer.
     """
 
@@ -137,40 +137,71 @@ class NodeStatuses:
         return result
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is known about a failed attempt."""
+    """Why a pod was rejected: a value, which nobody edits.
+
+    ``unschedulable_plugins`` are those whose events may make the pod schedulable; ``pending_plugins`` those of
+    them that answered Pending.
+    """
 
     statuses: NodeStatuses
-    unschedulable_plugins: set[str] = field(default_factory=set)
-    pending_plugins: set[str] = field(default_factory=set)
+    unschedulable_plugins: frozenset[str] = frozenset()
+    pending_plugins: frozenset[str] = frozenset()
     pre_filter_message: str = ""
     post_filter_message: str = ""
 
-    def blame(self, status: Status) -> None:
-        """Remember the plugin of a rejection."""
-        if status.plugin and status.is_rejected:
-            self.unschedulable_plugins.add(status.plugin)
-            if status.code is Code.PENDING:
-                self.pending_plugins.add(status.plugin)
+    @classmethod
+    def of(
+        cls,
+        statuses: NodeStatuses,
+        rejections: Iterable[Status],
+        restricting: Iterable[str] = (),
+        pre_filter_message: str = "",
+    ) -> Diagnosis:
+        """Name the plugins of ``rejections``, and the ``restricting`` ones that left nodes out at PreFilter."""
+        blamed = [status for status in rejections if status.plugin and status.is_rejected]
+        return cls(
+            statuses,
+            frozenset((*restricting, *(status.plugin for status in blamed))),
+            frozenset(status.plugin for status in blamed if status.code is Code.PENDING),
+            pre_filter_message,
+        )
 
-    def blame_all(self) -> None:
-        """Remember the plugin of every node's status."""
-        for status, _ in self.statuses.groups():
-            self.blame(status)
 
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """An attempt without a node for the pod (upstream ``FitError``): none fits, there is none, or a plugin rejected
+    the chosen one.
 
-class FitError(Exception):
-    """No node fits (or the chosen one was turned down). Its text is the one of the pod's event and condition."""
+    ``all_nodes`` is the number of nodes there are (1 when the chosen one was rejected); ``state`` is the attempt's,
+    for PostFilter.
+    """
 
-    def __init__(self, all_nodes: int, diagnosis: Diagnosis, state: CycleState | None = None) -> None:
-        """``state`` is the attempt's, for PostFilter."""
-        super().__init__()
-        self.state = state
-        self.all_nodes = all_nodes
-        self.diagnosis = diagnosis
+    all_nodes: int
+    diagnosis: Diagnosis
+    state: CycleState
 
-    def __str__(self) -> str:
+    @classmethod
+    def without_nodes(cls, state: CycleState) -> Rejection:
+        """There is no node at all."""
+        return cls(0, Diagnosis(NodeStatuses()), state)
+
+    @classmethod
+    def on_chosen_node(cls, node_name: str, status: Status, state: CycleState) -> Rejection:
+        """Reserve, Permit or waiting on Permit rejected the chosen node."""
+        statuses = NodeStatuses()
+        statuses.set(node_name, status)
+        return cls(1, Diagnosis.of(statuses, [status]), state)
+
+    def with_post_filter(self, message: str) -> Rejection:
+        """The same with what PostFilter said."""
+        return replace(self, diagnosis=replace(self.diagnosis, post_filter_message=message))
+
+    def message(self) -> str:
+        """The text of the pod's event and condition (spec "Scheduling cycle" section 7.1)."""
+        if not self.all_nodes:
+            return "no nodes available to schedule pods"
         diagnosis = self.diagnosis
         text = f"0/{self.all_nodes} nodes are available:"
         if diagnosis.pre_filter_message:
@@ -183,12 +214,3 @@ class FitError(Exception):
         if diagnosis.post_filter_message:
             text += f" {diagnosis.post_filter_message}"
         return text
-
-    @classmethod
-    def on_chosen_node(cls, node_name: str, status: Status) -> FitError:
-        """Reserve, Permit or waiting on Permit turned the chosen node down: N is 1."""
-        statuses = NodeStatuses()
-        statuses.set(node_name, status)
-        diagnosis = Diagnosis(statuses)
-        diagnosis.blame(status)
-        return cls(1, diagnosis)

@@ -25,23 +25,16 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status, is_success
 
-from .diagnosis import Decoder, Diagnosis, FitError, NodeStatuses
+from .diagnosis import Decoder, Diagnosis, NodeStatuses, Rejection
 from .lanes import NO_NODE, PASSES, Lane, normalized, normalizing_failed, weighted
 
-__all__ = ["Evaluation", "FullLook", "NoNodesError", "Nominations", "Rotation", "nodes_to_find"]
+__all__ = ["Evaluation", "FullLook", "Nominations", "Rotation", "nodes_to_find"]
 
 #: With fewer nodes than this all are looked at (upstream minFeasibleNodesToFind).
 _LEAST_NODES: Final = 100
 _LEAST_PERCENTAGE: Final = 5
 #: How many nodes a sampled search asks about at a time.
 _CHUNK: Final = 32
-
-
-class NoNodesError(Exception):
-    """There is no node at all."""
-
-    def __init__(self) -> None:
-        super().__init__("no nodes available to schedule pods")
 
 
 class Nominations(Protocol):
@@ -104,21 +97,17 @@ class FullLook:
 
     # -- failures --------------------------------------------------------------------------------------
 
-    def rejected(self, outcome: PreFilterOutcome, status: Status, state: CycleState) -> FitError:
-        """PreFilter turned the pod down everywhere."""
+    def rejected(self, outcome: PreFilterOutcome, status: Status, state: CycleState) -> Rejection:
+        """PreFilter rejected the pod everywhere."""
         statuses = NodeStatuses(self._table)
         statuses.absent = status
-        diagnosis = Diagnosis(statuses, set(outcome.restricting), pre_filter_message=status.message())
-        diagnosis.blame(status)
-        return FitError(len(self._table), diagnosis, state)
+        diagnosis = Diagnosis.of(statuses, [status], outcome.restricting, status.message())
+        return Rejection(len(self._table), diagnosis, state)
 
-    def no_fit(
-        self, state: CycleState, statuses: NodeStatuses, all_nodes: int, restricting: Iterable[str] = ()
-    ) -> FitError:
-        diagnosis = Diagnosis(statuses)
-        diagnosis.blame_all()
-        diagnosis.unschedulable_plugins.update(restricting)
-        return FitError(all_nodes, diagnosis, state)
+    def no_fit(self, state: CycleState, statuses: NodeStatuses, restricting: Iterable[str] = ()) -> Rejection:
+        """No node passes the filters."""
+        diagnosis = Diagnosis.of(statuses, [status for status, _ in statuses.groups()], restricting)
+        return Rejection(len(self._table), diagnosis, state)
 
     def lane_statuses(self, lane: Lane, pod: PodInfo) -> NodeStatuses:
         rows = self._table.order()
@@ -195,8 +184,8 @@ class FullLook:
         outcome: PreFilterOutcome,
         nominated: dict[int, list[PodInfo]],
         tried: dict[str, Status],
-    ) -> Evaluation:
-        """Filter the candidate nodes; raises FitError when none passes."""
+    ) -> Evaluation | Rejection:
+        """Filter the candidate nodes; a rejection when none passes."""
         table = self._table
         rows = self._candidates(outcome)
         restricted = outcome.nodes is not None
@@ -241,7 +230,7 @@ class FullLook:
             statuses.absent = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
         self._rotation.start = (self._rotation.start + len(rows)) % max(1, len(table))
         if not len(feasible):
-            raise self.no_fit(state, statuses, len(table), outcome.restricting)
+            return self.no_fit(state, statuses, outcome.restricting)
         return Evaluation(feasible, statuses)
 
     def _candidates(self, outcome: PreFilterOutcome) -> RowArray:
@@ -298,20 +287,20 @@ class FullLook:
                 owners[at[0]] = NO_NODE
                 statuses[row] = status
 
-    def evaluate(self, state: CycleState, pod: PodInfo) -> Evaluation:
+    def evaluate(self, state: CycleState, pod: PodInfo) -> Evaluation | Rejection:
         """All of it, without a lane: what ``Search.evaluate`` promises.
 
         Raises:
-            NoNodesError, FitError, PluginFailedError: as the search.
+            PluginFailedError: when a plugin fails.
         """
         if not len(self._table):
-            raise NoNodesError
+            return Rejection.without_nodes(state)
         outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
         if outcome.status is not None:
-            raise self.rejected(outcome, outcome.status, state)
+            return self.rejected(outcome, outcome.status, state)
         nominated = self.nominated(pod)
         tried: dict[str, Status] = {}
-        evaluation: Evaluation | None = None
+        evaluation: Evaluation | Rejection | None = None
         if pod.status.nominated_node_name:
             node, status = self.try_node(state, pod, pod.status.nominated_node_name, nominated)
             if node is not None and status is None:
@@ -320,6 +309,8 @@ class FullLook:
                 tried[node.name] = status
         if evaluation is None:
             evaluation = self.look(state, pod, None, outcome, nominated, tried)
+        if isinstance(evaluation, Rejection):
+            return evaluation
         try:
             self.score(state, pod, None, evaluation)
         except PluginFailedError:

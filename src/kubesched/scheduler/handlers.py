@@ -1,7 +1,7 @@
-"""What the cluster says, told to cache and queue.
+"""Watch events brought into cache and queue.
 
-The cache always hears first, so that a pod woken by an event already sees its effect; only for a node that
-goes away it is the queue. Objects that cannot be read (a malformed quantity) are logged and left out;
+The cache is always updated first, so that a pod moved by an event already sees its effect; only for a node that
+goes away the queue is first. Objects that cannot be read (a malformed quantity) are logged and left out;
 nothing else is disturbed.
 
 Source: spec "Scheduler cache and event handlers" sections 13 to 15.
@@ -10,12 +10,14 @@ Source: spec "Scheduler cache and event handlers" sections 13 to 15.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from kubesched.api.quantity import QuantityError
+from kubesched.api.times import Clock
 from kubesched.api.tombstone import DeletedFinalStateUnknown, final_state
 from kubesched.api.types import Namespace, Node, Pod
-from kubesched.cache import CacheError
+from kubesched.cache import Cache, CacheError
 from kubesched.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -30,10 +32,12 @@ from kubesched.framework.events import (
     node_events,
     pod_events,
 )
+from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.waiting import WaitingPods
+from kubesched.queue import SchedulingQueue
 
-if TYPE_CHECKING:
-    from .scheduler import Scheduler
+from .port import Recorder
 
 __all__ = ["NamespaceHandler", "NodeHandler", "PodHandler", "ResourceHandler"]
 
@@ -41,11 +45,12 @@ _log = logging.getLogger("kubesched.scheduler")
 
 
 class _Handler:
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._cache = scheduler.cache
-        self._queue = scheduler.queue
-        self._clock = scheduler.clock
-        self._durations = scheduler.metrics.event_handling_duration_seconds
+    """What handlers have in common: events move pods in the queue, and their handling is timed."""
+
+    def __init__(self, queue: SchedulingQueue, clock: Clock, metrics: SchedulerMetrics) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._durations = metrics.event_handling_duration_seconds
 
     def _observe(self, event: ClusterEvent, start: float) -> None:
         self._durations.observe(self._clock.now() - start, event.label)
@@ -55,16 +60,27 @@ class _Handler:
 
 
 class PodHandler(_Handler):
-    """Pods with a node go to the cache, pods of ours without one to the queue."""
+    """Pods with a node go to the cache, pods of ours without one to the queue.
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        super().__init__(scheduler)
-        self._profiles = scheduler.frameworks.keys()
-        self._recorders = scheduler.port.recorder
-        self._waiting = scheduler.backends.waiting_pods
+    Ours are those whose schedulerName is in ``recorders``.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        waiting: WaitingPods,
+        recorders: Mapping[str, Recorder],
+        clock: Clock,
+        metrics: SchedulerMetrics,
+    ) -> None:
+        super().__init__(queue, clock, metrics)
+        self._cache = cache
+        self._waiting = waiting
+        self._recorders = recorders
 
     def _ours(self, pod: Pod) -> bool:
-        return pod.spec.scheduler_name in self._profiles
+        return pod.spec.scheduler_name in self._recorders
 
     # -- dispatch (section 14.1) -----------------------------------------------------------------------
 
@@ -94,7 +110,7 @@ class PodHandler(_Handler):
         if pod.spec.node_name or stale:
             self._delete_assigned(pod)
         # A pod can be here unbound though its last state is bound: that update was never seen.
-        queued = self._queue.where(pod) not in ("", "InFlight")
+        queued = self._queue.views.where(pod) not in ("", "InFlight")
         if self._ours(pod) and (stale or not pod.spec.node_name or queued):
             self._delete_from_queue(pod, binding=False)
 
@@ -180,7 +196,7 @@ class PodHandler(_Handler):
         """A pod that no API server should have let in: say so where its owner looks; the queue stays as it was."""
         _log.error("cannot queue pod %s: %s", pod.key, error)
         note = f"the pod cannot be scheduled as it is: {error}"
-        self._recorders(pod.spec.scheduler_name).record(pod, "Warning", "FailedScheduling", "Scheduling", note)
+        self._recorders[pod.spec.scheduler_name].record(pod, "Warning", "FailedScheduling", "Scheduling", note)
 
     def _room_was_given_up(self, pod: Pod) -> None:
         """A nomination ended: pods that had to respect it may try again.
@@ -209,6 +225,10 @@ class PodHandler(_Handler):
 
 class NodeHandler(_Handler):
     """Nodes go to the cache; what changed about them may help pending pods (section 13)."""
+
+    def __init__(self, cache: Cache, queue: SchedulingQueue, clock: Clock, metrics: SchedulerMetrics) -> None:
+        super().__init__(queue, clock, metrics)
+        self._cache = cache
 
     def on_add(self, obj: Node, is_initial: bool) -> None:
         start = self._clock.now()
@@ -252,8 +272,8 @@ class NodeHandler(_Handler):
 class NamespaceHandler:
     """Namespaces go to the cache: their labels are what the rules between pods look at. No pod is woken by them."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._cache = scheduler.cache
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
 
     def on_add(self, obj: Namespace, is_initial: bool) -> None:
         self._cache.set_namespace(obj)
@@ -269,8 +289,10 @@ class NamespaceHandler:
 class ResourceHandler(_Handler):
     """Any other kind that a plugin registered for (section 15)."""
 
-    def __init__(self, scheduler: Scheduler, resource: str, actions: ActionType) -> None:
-        super().__init__(scheduler)
+    def __init__(
+        self, resource: str, actions: ActionType, queue: SchedulingQueue, clock: Clock, metrics: SchedulerMetrics
+    ) -> None:
+        super().__init__(queue, clock, metrics)
         self._actions = actions
         self._add = ClusterEvent(resource, ActionType.ADD)
         self._update = ClusterEvent(resource, ActionType.UPDATE)
@@ -278,17 +300,17 @@ class ResourceHandler(_Handler):
 
     def on_add(self, obj: Any, is_initial: bool) -> None:
         if self._actions & ActionType.ADD:
-            self._tell(self._add, None, obj)
+            self._handle(self._add, None, obj)
 
     def on_update(self, old: Any, new: Any) -> None:
         if self._actions & ActionType.UPDATE:
-            self._tell(self._update, old, new)
+            self._handle(self._update, old, new)
 
     def on_delete(self, obj: Any) -> None:
         if self._actions & ActionType.DELETE:
-            self._tell(self._delete, final_state(obj), None)
+            self._handle(self._delete, final_state(obj), None)
 
-    def _tell(self, event: ClusterEvent, old: Any, new: Any) -> None:
+    def _handle(self, event: ClusterEvent, old: Any, new: Any) -> None:
         start = self._clock.now()
         self._move(event, old, new)
         self._observe(event, start)

@@ -33,7 +33,8 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status
 
-from .full_look import Evaluation, FullLook, Nominations, NoNodesError, Rotation
+from .diagnosis import Rejection
+from .full_look import Evaluation, FullLook, Nominations, Rotation
 from .lanes import Lane
 from .overlay import Overlay
 from .plan import Plan
@@ -50,7 +51,7 @@ _OVERLAY_BUDGET: Final = 64 << 20
 _MOST_MET: Final = 4096
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Decision:
     """The node chosen, and how much was looked at. ``state`` goes on to Reserve and the binding cycle."""
 
@@ -121,17 +122,15 @@ class Search:
 
     # -- the decision ----------------------------------------------------------------------------------
 
-    def find(self, pod: PodInfo, *, record_plugin_metrics: bool = False) -> Decision:
-        """Choose a node.
+    def find(self, pod: PodInfo, *, record_plugin_metrics: bool = False) -> Decision | Rejection:
+        """Choose a node, or say why there is none for the pod.
 
         Raises:
-            NoNodesError: when there is no node at all.
-            FitError: when no node fits; the attempt's state is its ``state`` attribute.
             PluginFailedError: when a plugin fails.
         """
         table = self._table
         if not len(table):
-            raise NoNodesError
+            return Rejection.without_nodes(CycleState())
         signature = self.sign(pod)
         plan = self._plan(signature)
         lane = self._lanes.get(signature)
@@ -153,7 +152,7 @@ class Search:
             self._prepare(state, record_plugin_metrics)
             outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
         if outcome.status is not None:
-            raise self._full.rejected(outcome, outcome.status, state)
+            return self._full.rejected(outcome, outcome.status, state)
         if lane is None and outcome.nodes is None:
             lane = self._new_lane(signature, plan, pod)
         nominated = self._full.nominated(pod) if self._nominations.nominated_nodes() else {}
@@ -208,10 +207,10 @@ class Search:
             raise PluginFailedError.of(status)
         lane.score([entry for entry in plan.signed_scores if entry.name not in lane.state.skip_score])
 
-    def _find_in_lane(self, state: CycleState, pod: PodInfo, plan: Plan, lane: Lane) -> Decision:
+    def _find_in_lane(self, state: CycleState, pod: PodInfo, plan: Plan, lane: Lane) -> Decision | Rejection:
         table = self._table
         if lane.feasible == 0:
-            raise self._full.no_fit(state, self._full.lane_statuses(lane, pod), len(table))
+            return self._full.no_fit(state, self._full.lane_statuses(lane, pod))
         evaluated = len(table)
         if lane.feasible == 1:
             return Decision(table.info(int(lane.feasible_rows()[0])), state, evaluated, 1)
@@ -322,8 +321,10 @@ class Search:
         pod: PodInfo,
         plan: Plan,
         lane: Lane | None,
-        evaluation: Evaluation,
-    ) -> Decision:
+        evaluation: Evaluation | Rejection,
+    ) -> Decision | Rejection:
+        if isinstance(evaluation, Rejection):
+            return evaluation
         feasible = evaluation.feasible
         evaluated = len(feasible) + len(evaluation.statuses)
         if len(feasible) == 1:
@@ -339,14 +340,14 @@ class Search:
         best = pick_uniformly(self._rng, evaluation.totals)
         return Decision(self._table.info(int(feasible[best])), state, evaluated, len(feasible))
 
-    def evaluate(self, state: CycleState, pod: PodInfo) -> Evaluation:
+    def evaluate(self, state: CycleState, pod: PodInfo) -> Evaluation | Rejection:
         """Look at every node by the full path and score all feasible ones, even a single one.
 
         For conformance, explain and tests; nothing is chosen. When a single node is feasible and scoring it
         fails, which a scheduler would never notice, there are no scores.
 
         Raises:
-            NoNodesError, FitError, PluginFailedError: as :meth:`find`.
+            PluginFailedError: as :meth:`find`.
         """
         self.sign(pod)  # a plugin that cannot sign fails an attempt, hence this, too
         return self._full.evaluate(state, pod)

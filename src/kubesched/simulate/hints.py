@@ -18,8 +18,7 @@ from kubesched.cache import NodeList
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
-from kubesched.scheduler.diagnosis import FitError
-from kubesched.scheduler.full_look import NoNodesError
+from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.search import Search
 
 __all__ = ["format_amount", "hints_for"]
@@ -66,10 +65,10 @@ def _rows(search: Search, pod: PodInfo, spec: PodSpec) -> list[int]:
     """The rows that would do for the pod if its spec were another."""
     variant = PodInfo(Pod(pod.metadata, spec, msgspec.structs.replace(pod.status, nominated_node_name="")))
     try:
-        rows: list[int] = search.evaluate(CycleState(), variant).feasible.tolist()
-    except (FitError, NoNodesError, PluginFailedError):
+        evaluation = search.evaluate(CycleState(), variant)
+    except PluginFailedError:
         return []
-    return rows
+    return [] if isinstance(evaluation, Rejection) else evaluation.feasible.tolist()
 
 
 def _feasible(search: Search, pod: PodInfo, spec: PodSpec) -> int:

@@ -21,8 +21,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code, Status
-from kubesched.scheduler.diagnosis import FitError
-from kubesched.scheduler.full_look import NoNodesError
+from kubesched.scheduler.diagnosis import Rejection
 
 from .embedded import Embedded
 from .hints import hints_for
@@ -133,14 +132,14 @@ def _look(embedded: Embedded, pod: Pod) -> _Finding:
     search = scheduler.searches[pod.spec.scheduler_name]
     try:
         evaluation = search.evaluate(CycleState(), info)
-    except FitError as error:
-        return _Finding(
-            "Unschedulable", str(error), reasons_of(error), hints=hints_for(search, _all_nodes(embedded), info)
-        )
-    except NoNodesError as error:
-        return _Finding("NoNodes", str(error), hints=["add nodes: Node manifests, or hollow ones with --nodes"])
     except PluginFailedError as error:
         return _Finding("SchedulerError", str(error))
+    if isinstance(evaluation, Rejection):
+        text = evaluation.message()
+        if not evaluation.all_nodes:
+            return _Finding("NoNodes", text, hints=["add nodes: Node manifests, or hollow ones with --nodes"])
+        hints = hints_for(search, _all_nodes(embedded), info)
+        return _Finding("Unschedulable", text, reasons_of(evaluation), hints=hints)
     last = next((item for item in pod.status.conditions if item.type == "PodScheduled" and item.message), None)
     fits = len(evaluation.feasible)
     text = last.message if last is not None else "its turn had not come when the simulation ended"
@@ -158,9 +157,9 @@ def _gate_hint(gates: list[str]) -> list[str]:
     return [f"it is scheduled once the gate{'s' if len(gates) > 1 else ''} {', '.join(gates)} is removed from the pod"]
 
 
-def reasons_of(error: FitError) -> list[Reason]:
+def reasons_of(rejection: Rejection) -> list[Reason]:
     """The reasons of a failed attempt with their nodes, most nodes first."""
-    statuses = error.diagnosis.statuses
+    statuses = rejection.diagnosis.statuses
     found: dict[tuple[str, str, bool], list[str]] = {}
 
     def add(status: Status, names: list[str]) -> None:
@@ -174,7 +173,7 @@ def reasons_of(error: FitError) -> list[Reason]:
         Reason(text=text, plugin=plugin, nodes=len(names), examples=sorted(names)[:EXAMPLES], preemptable=preemptable)
         for (text, plugin, preemptable), names in found.items()
     ]
-    left = error.all_nodes - len(statuses)
+    left = rejection.all_nodes - len(statuses)
     if left > 0:
         absent = statuses.absent
         result += [

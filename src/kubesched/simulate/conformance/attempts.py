@@ -8,8 +8,8 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
-from kubesched.scheduler.diagnosis import FitError
-from kubesched.scheduler.full_look import Evaluation, NoNodesError
+from kubesched.scheduler.diagnosis import Rejection
+from kubesched.scheduler.full_look import Evaluation
 
 from .world import World
 
@@ -36,10 +36,11 @@ def attempt(world: World, pod: PodInfo) -> JSON:
     state = CycleState()
     try:
         evaluation = world.searches[pod.spec.scheduler_name].evaluate(state, pod)
-    except FitError as error:
-        return {**record, **_unschedulable(error, state)}
-    except (PluginFailedError, NoNodesError) as error:
-        return {**record, "feasible": [], "best": [], "outcome": "error", "message": str(error)}
+    except PluginFailedError as error:
+        return {**record, **_error(str(error))}
+    if isinstance(evaluation, Rejection):
+        found = _unschedulable(evaluation) if evaluation.all_nodes else _error(evaluation.message())
+        return {**record, **found}
     return {**record, **_scheduled(world, evaluation, state)}
 
 
@@ -47,22 +48,26 @@ def _status(status: Status) -> JSON:
     return {"code": status.code.label, "reasons": status.reasons()}
 
 
-def _unschedulable(error: FitError, state: CycleState) -> JSON:
-    diagnosis = error.diagnosis
+def _error(message: str) -> JSON:
+    return {"feasible": [], "best": [], "outcome": "error", "message": message}
+
+
+def _unschedulable(rejection: Rejection) -> JSON:
+    diagnosis = rejection.diagnosis
     record: JSON = {
         "feasible": [],
         "best": [],
         "outcome": "unschedulable",
-        "message": str(error),
+        "message": rejection.message(),
         "unschedulablePlugins": sorted(diagnosis.unschedulable_plugins),
         "pendingPlugins": sorted(diagnosis.pending_plugins),
-        "skipped": sorted(state.skip_filter),
+        "skipped": sorted(rejection.state.skip_filter),
     }
     if diagnosis.pre_filter_message:
         status = diagnosis.statuses.absent
         record["preFilter"] = {"plugin": status.plugin, **_status(status)}
         return record
-    record["filters"] = _filters(error.diagnosis.statuses.groups())
+    record["filters"] = _filters(diagnosis.statuses.groups())
     return record
 
 
