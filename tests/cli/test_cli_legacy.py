@@ -67,7 +67,7 @@ def placements(
     manifests = written(folder, "objects.yaml", "---\n".join(to_yaml(item) for item in objects))
     ran = run(capsys, "simulate", "-f", manifests, "--config", config, "-o", "json", "--wide", "-q", *more)
     assert ran.code == 0, ran.err
-    return {item["name"]: item.get("node") or "" for item in json.loads(ran.out)["pods"]}
+    return {item["name"]: item["node"] for item in json.loads(ran.out)["placements"]}
 
 
 # -- convert -----------------------------------------------------------------------------------------------------

@@ -38,13 +38,8 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def bench(cluster: Cluster, services: Sequence[JSON] = ()) -> Bench:
-    house = Bench(cluster.nodes, (pod for there in cluster.pods.values() for pod in there))
-
-    def informed_in(kind: str, namespace: str) -> Sequence[Any]:
-        return services if (kind, namespace) == ("services", "ns") else ()
-
-    house.backends.informed_in = informed_in
-    return house
+    there = (pod for found in cluster.pods.values() for pod in found)
+    return Bench(cluster.nodes, there, services=services)
 
 
 # -- labels ------------------------------------------------------------------------------------------------
