@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from kubesched.api.selectors import Selector
+from kubesched.cache.domain_counts import Counter
 from kubesched.cache.node_tree import zone_key
 from kubesched.cache.term_index import PodSet
 from kubesched.framework.cycle_state import CycleState
@@ -39,6 +39,8 @@ class SelectorSpread(Plugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._selectors = DefaultSelectors(handle)
+        self._zone_of: IntArray = np.zeros(0, np.int64)
+        self._zones_version = -1
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         return () if pod.spec.topology_spread_constraints else None
@@ -50,30 +52,41 @@ class SelectorSpread(Plugin):
         if pod.spec.topology_spread_constraints:
             return Status.skip()
         selector = self._selectors.of(pod)
-        state.write(self.name, {} if selector.is_empty else self._pods_by_row(pod.namespace, selector))
+        counter: Counter | None = None
+        if not selector.is_empty:
+            pods = PodSet(((frozenset((pod.namespace,)), selector),), terminating=False)
+            counter = self.handle.snapshot.table.terms.counter(pods)
+        state.write(self.name, counter)
         return None
 
-    def _pods_by_row(self, namespace: str, selector: Selector) -> dict[int, int]:
-        terms = self.handle.snapshot.table.terms
-        return terms.counter(PodSet(((frozenset((namespace,)), selector),), terminating=False)).by_row
-
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        by_row: dict[int, int] = state.read(self.name)
-        return np.array([by_row.get(row, 0) for row in rows.tolist()], np.int64)
+        counter: Counter | None = state.read(self.name)
+        if counter is None:
+            return np.zeros(len(rows), np.int64)
+        return counter.dense(nodes.capacity)[rows].astype(np.int64)
 
     def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        by_row: dict[int, int] = state.read(self.name)
-        return by_row.get(node.row, 0)
+        counter: Counter | None = state.read(self.name)
+        return 0 if counter is None else counter.by_row.get(node.row, 0)
+
+    def _zones(self, table: NodeTable) -> IntArray:
+        """int64[capacity]: a number per zone, -1 where a row has none. Made again when some node's labels changed."""
+        if self._zones_version != table.labels_version:
+            numbers: dict[str, int] = {}
+            self._zone_of = np.full(table.capacity, -1, np.int64)
+            for info in table.all_infos():
+                if zone := zone_key(info.labels):
+                    self._zone_of[info.row] = numbers.setdefault(zone, len(numbers))
+            self._zones_version = table.labels_version
+        return self._zone_of
 
     def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray:
         """The fewer pods on the node, and (two thirds) in its zone, the better; nodes without a zone have no zone part."""
         result = _fewest_first(scores)
-        zones = [zone_key(node.labels) for node in nodes]
-        numbers = {zone: number for number, zone in enumerate(dict.fromkeys(zone for zone in zones if zone))}
-        if numbers:
-            zone_of = np.array([numbers.get(zone, -1) for zone in zones], np.intp)
-            in_zone = zone_of >= 0
-            sums = np.bincount(zone_of[in_zone], weights=scores[in_zone], minlength=len(numbers))
+        zone_of = self._zones(self.handle.snapshot.table)[nodes.rows]
+        in_zone = zone_of >= 0
+        if in_zone.any():
+            sums = np.bincount(zone_of[in_zone], weights=scores[in_zone])
             zone_part = _fewest_first(sums)[zone_of[in_zone]]
             result[in_zone] = result[in_zone] * (1.0 - _ZONE_SHARE) + zone_part * _ZONE_SHARE
         return result.astype(np.int64)

@@ -6,7 +6,7 @@ and command line", section 11.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from kubesched.api.selectors import selector_from_map
 from kubesched.api.types import Labels
 from kubesched.cache.columns import ABSENT
+from kubesched.cache.domain_counts import Counter
 from kubesched.cache.term_index import PodSet
 from kubesched.config.legacy import retired_args
 from kubesched.config.legacy.retired_args import ServiceAffinityArgs
@@ -82,8 +83,8 @@ class ServiceAffinity(Plugin):
         table = self.handle.snapshot.table
         selector = selector_from_map(pod.labels)
         counter = table.terms.counter(PodSet(((frozenset((pod.namespace,)), selector),), terminating=True))
-        place = {row: index for index, row in enumerate(table.order().tolist())} if counter.by_row else {}
-        rows = sorted((row for row in counter.by_row if row in place), key=place.__getitem__)
+        order = table.order()
+        rows = order[counter.dense(table.capacity)[order] > 0].tolist()
         chosen = pod.spec.node_selector or {}
         asked = {label: chosen[label] for label in self._labels if label in chosen}
         in_service = bool(service_selectors(self.handle, pod))
@@ -135,21 +136,24 @@ class ServiceAffinity(Plugin):
 
     # -- score -----------------------------------------------------------------------------------------
 
-    def _pods_by_row(self, pod: PodInfo) -> Mapping[int, int]:
-        """Pods of the pod's first service that are not being deleted."""
+    def _counter(self, pod: PodInfo) -> Counter | None:
+        """Counts the pods of the pod's first service that are not being deleted; None when it is in no service."""
         selectors = service_selectors(self.handle, pod)
         if not selectors:
-            return {}
+            return None
         selector = selector_from_map(selectors[0])
-        terms = self.handle.snapshot.table.terms
-        return terms.counter(PodSet(((frozenset((pod.namespace,)), selector),), terminating=False)).by_row
+        pods = PodSet(((frozenset((pod.namespace,)), selector),), terminating=False)
+        return self.handle.snapshot.table.terms.counter(pods)
 
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        by_row = self._pods_by_row(pod)
-        return np.array([by_row.get(row, 0) for row in rows.tolist()], np.int64)
+        counter = self._counter(pod)
+        if counter is None:
+            return np.zeros(len(rows), np.int64)
+        return counter.dense(nodes.capacity)[rows].astype(np.int64)
 
     def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        return self._pods_by_row(pod).get(node.row, 0)
+        counter = self._counter(pod)
+        return 0 if counter is None else counter.by_row.get(node.row, 0)
 
     def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray:
         """For each label an equal share: the fewer of the service's pods at a node's value, the better."""
