@@ -116,7 +116,7 @@ def test_a_weight_out_of_range_is_refused() -> None:
         document_from_flags({"hard-pod-affinity-symmetric-weight": 101})
 
 
-def test_every_given_flag_is_spoken_of_but_a_port_that_was_off() -> None:
+def test_every_flag_that_is_set_gives_a_warning_but_port_0() -> None:
     given = {flag.name: flag.default for flag in RETIRED_FLAGS}
     warnings = flag_warnings(given)
     assert [warning.split()[1] for warning in warnings] == [f"--{flag.name}" for flag in RETIRED_FLAGS]

@@ -320,6 +320,15 @@ def test_a_value_of_the_wrong_type_is_named_with_its_path() -> None:
     ]
 
 
+def test_the_documented_policy_has_the_documented_plugins() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    block = page.partition("```json\n")[2].partition("```")[0]
+    found = effective(load_any(block))
+    sentence = page.partition("filters with ")[2].partition(".")[0]
+    assert set(found["filter"]) == {name.strip(" ,") for name in sentence.partition(", and scores")[0].replace(" and ", ", ").replace("\n", " ").split(", ")}
+    assert found["score"] == {"NodeResourcesMostAllocated": 5}
+
+
 # -- where a v1alpha1 configuration finds it ---------------------------------------------------------------------
 
 

@@ -84,7 +84,7 @@ def test_an_empty_document_loads_with_a_warning(version: str) -> None:
     assert effective(loaded)["bind"] == [("DefaultBinder", 0)]
 
 
-def test_v1_is_read_as_ever_and_without_a_word() -> None:
+def test_v1_is_read_as_before_and_without_warnings() -> None:
     text = to_yaml(document("v1", parallelism=3))
     assert load_any(text) == Loaded(load_config(text))
 
@@ -306,7 +306,7 @@ def test_v1alpha1_is_one_profile() -> None:
 
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1alpha2"])
-def test_fields_of_the_alpha_versions_find_their_place(version: str) -> None:
+def test_fields_of_the_alpha_versions_are_converted(version: str) -> None:
     plugins = {"unreserve": {"enabled": [{"name": "VolumeBinding"}, {"name": "Mine"}]}}
     loaded = load(
         version,

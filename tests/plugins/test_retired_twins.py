@@ -274,7 +274,7 @@ def test_selector_spread_scores_as_its_twin(cluster: Cluster, labels: dict[str, 
     assert not is_skip(house.scores(plugin, pod))
 
 
-def test_selector_spread_has_nothing_to_say_of_pods_with_constraints() -> None:
+def test_selector_spread_skips_pods_with_constraints() -> None:
     house = Bench([a_node("n0")])
     plugin = house.build(SelectorSpread)
     constraint = TopologySpreadConstraint(max_skew=1, topology_key="rack", when_unsatisfiable="ScheduleAnyway")

@@ -271,7 +271,7 @@ def config(parser: argparse.ArgumentParser) -> None:
         "convert",
         help="write a file of any version, or a Policy, as today's v1",
         description="Write a KubeSchedulerConfiguration of any version, or a Policy, as YAML of version v1 with every "
-        "default filled in. What is replaced or ignored is said on stderr.",
+        "default filled in. What is replaced or ignored is printed as warnings on stderr.",
     )
     convert.add_argument("file", metavar="FILE")
     convert.add_argument("-o", "--output", metavar="FILE", help="where to (default: standard output)")

@@ -30,7 +30,7 @@ def _convert(options: argparse.Namespace) -> int:
     if options.output is None:
         write(text)
         return 0
-    # Written beside the target and moved: the target is never half a file, not even where it is the input.
+    # Written to a second file and moved: the target is never incomplete, not even where it is the input.
     target = Path(options.output)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:

@@ -29,7 +29,7 @@ class RetiredFlag:
         default: what it was when not given.
         removed_in: the first release without it; empty where only is known that 1.19 had it.
         maps_to: the field of the configuration it sets, as a path; empty when it is ignored.
-        message: what a user who gives it is told.
+        message: the warning for a user who sets it.
     """
 
     name: str
@@ -121,7 +121,7 @@ RETIRED_FLAGS: Final[tuple[RetiredFlag, ...]] = (
     ),
 )
 
-#: Retired feature gate to what is said about it. Their settings go to ``LoadOptions.retired_gates``.
+#: Retired feature gate to the warning about it. Their settings go to ``LoadOptions.retired_gates``.
 RETIRED_GATES: Final[Mapping[str, str]] = {
     SPREAD_GATE: (
         f"feature gate {SPREAD_GATE} is gone; off, older configurations spread with SelectorSpread instead of "
@@ -133,7 +133,7 @@ _BY_NAME: Final = {flag.name: flag for flag in RETIRED_FLAGS}
 
 
 def flag_warnings(given: Mapping[str, Any]) -> list[str]:
-    """What to tell about the retired flags that were given (name without dashes to value), in the table's order."""
+    """The warnings for the retired flags that were set (name without dashes to value), in the table's order."""
     return [
         f"flag --{flag.name} was removed {f'in Kubernetes {flag.removed_in}' if flag.removed_in else 'after Kubernetes 1.19'}: "
         f"{flag.message}"
@@ -147,7 +147,7 @@ def document_from_flags(given: Mapping[str, Any]) -> dict[str, Any] | None:
 
     Hand it to ``legacy.load_any`` (or ``load_any_with_api`` for a ConfigMap). With a provider or a Policy it is a
     v1alpha1 document, hence with the default plugins of those days; without one it is a v1 document.
-    ``--config`` makes all of these flags void, as it did.
+    With ``--config`` all of these flags are ignored, as they were.
 
     Raises:
         ConfigError: stage ``validate``, for values that contradict each other or are out of range.

@@ -1,7 +1,7 @@
 """A configuration of an older version as today's configuration, before defaults and validation.
 
 ``load`` calls :func:`read_old` with the parsed document, reads a Policy if the document names one, and passes the
-result on to the defaults and checks of v1. Everything that is changed or ignored is said in ``Notes``.
+result on to the defaults and checks of v1. Everything that is changed or ignored gives a warning in ``Notes``.
 Source: spec "Configuration file and command line", section 9.
 """
 
@@ -64,7 +64,7 @@ from .types import (
 
 __all__ = ["Converted", "OldDocument", "convert", "convert_policy", "read_old"]
 
-#: The release in which the feature gate that replaced SelectorSpread was turned on came with v1beta1's last ones.
+#: Versions that were last served by releases in which PodTopologySpread had replaced SelectorSpread.
 _SPREAD_GATE_ON: Final = ("v1beta1", "v1beta2", "v1beta3")
 _OLD_LOCKS: Final = frozenset({"endpoints", "configmaps", "endpointsleases", "configmapsleases"})
 _OLD_SLOPE: Final = (UtilizationShapePoint(utilization=0, score=0), UtilizationShapePoint(utilization=100, score=10))
@@ -460,7 +460,7 @@ def _plugin_config(
     spread: bool,
     version: str,
 ) -> tuple[PluginConfig, ...]:
-    """A profile's arguments in today's types, completed by what older versions said elsewhere."""
+    """A profile's arguments in today's types, completed by fields that older versions had elsewhere."""
     found: list[PluginConfig] = []
     errors: list[str] = []
     for index, entry in enumerate(entries):

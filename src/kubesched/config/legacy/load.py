@@ -1,7 +1,7 @@
-"""Reading a configuration of any version: v1 as ever, older ones and Policies converted to v1 with warnings.
+"""Reading a configuration of any version: v1 unchanged, older versions and Policies converted to v1 with warnings.
 
 :func:`load_any` and :func:`load_any_file` serve commands without an API server; :func:`load_any_with_api` also
-reads a Policy from a ConfigMap. All of them give a whole configuration or raise; nothing is half applied.
+reads a Policy from a ConfigMap. Each returns a whole configuration or raises.
 Source: spec "Configuration file and command line", sections 9 and 10.
 """
 

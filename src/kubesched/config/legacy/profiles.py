@@ -42,7 +42,7 @@ _ALL: Final = Plugin(name="*")
 
 @dataclass(slots=True)
 class Notes:
-    """What is said about a conversion; ``left_out`` collects default plugins that this program does not have."""
+    """The warnings of a conversion. ``left_out`` collects default plugins that are not available."""
 
     unavailable: Collection[str] = ()
     warnings: list[str] = field(default_factory=list)
