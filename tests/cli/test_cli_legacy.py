@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from cli_kit import run
 
+from kubesched.api.yamltext import to_yaml
 from kubesched.config import load_config_file
 from kubesched.config.legacy import load_any_file
-from kubesched.config.yamltext import to_yaml
 
 JSON = dict[str, Any]
 GROUP = "kubescheduler.config.k8s.io"

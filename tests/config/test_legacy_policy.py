@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kubesched.api.yamltext import to_yaml
 from kubesched.config import (
     IN_TREE_CAPABILITIES,
     ConfigError,
@@ -26,7 +27,6 @@ from kubesched.config.legacy import (
     load_any,
     load_any_with_api,
 )
-from kubesched.config.yamltext import to_yaml
 
 JSON = dict[str, Any]
 GROUP = "kubescheduler.config.k8s.io"
@@ -325,7 +325,10 @@ def test_the_documented_policy_has_the_documented_plugins() -> None:
     block = page.partition("```json\n")[2].partition("```")[0]
     found = effective(load_any(block))
     sentence = page.partition("filters with ")[2].partition(".")[0]
-    assert set(found["filter"]) == {name.strip(" ,") for name in sentence.partition(", and scores")[0].replace(" and ", ", ").replace("\n", " ").split(", ")}
+    assert set(found["filter"]) == {
+        name.strip(" ,")
+        for name in sentence.partition(", and scores")[0].replace(" and ", ", ").replace("\n", " ").split(", ")
+    }
     assert found["score"] == {"NodeResourcesMostAllocated": 5}
 
 

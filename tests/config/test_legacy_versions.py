@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kubesched.api.yamltext import to_yaml
 from kubesched.config import (
     IN_TREE,
     IN_TREE_CAPABILITIES,
@@ -22,7 +23,6 @@ from kubesched.config import (
 )
 from kubesched.config.legacy import RETIRED_PLUGINS, SPREAD_GATE, Loaded, LoadOptions, load_any, load_any_file
 from kubesched.config.retired_flags import RETIRED_GATES
-from kubesched.config.yamltext import to_yaml
 
 JSON = dict[str, Any]
 GROUP = "kubescheduler.config.k8s.io"

@@ -12,22 +12,28 @@ from typing import Any, Final
 
 import msgspec
 
+from ..api.yamltext import Document, TextError, as_text, parse_single
 from .args import ARGS_TYPES, args_kind
 from .errors import ConfigError
 from .shapes import Decoder, WrongTypeError, describe, json_kind
 from .types import API_VERSION, GROUP, KIND, KubeSchedulerConfiguration, PluginConfig, Profile
-from .yamltext import Document, parse_document
 
 __all__ = [
+    "MAX_BYTES",
     "REMOVED_IN",
     "V1",
     "Scheme",
     "decode_args",
     "decode_configuration",
     "decode_document",
+    "duplicate_keys",
+    "parse_document",
     "strict_error",
     "version_and_kind",
 ]
+
+#: Larger files are refused unread; a configuration is a few kilobytes.
+MAX_BYTES: Final = 2 * 1024 * 1024
 
 _SCHEME: Final = "pkg/scheduler/apis/config/scheme/scheme.go:29"
 _TYPE_META: Final = (
@@ -141,6 +147,11 @@ def decode_args(entry: PluginConfig, prefix: str, details: list[str], scheme: Sc
     return PluginConfig(name=entry.name, args=args), decoding + strict if strict else ""
 
 
+def duplicate_keys(document: Document) -> list[str]:
+    """One text per key that a mapping has twice, with its line."""
+    return [f'line {twice.line}: key "{twice.key}" already set in map' for twice in document.duplicates]
+
+
 def strict_error(errors: list[str]) -> str:
     """Errors of strict decoding as one text; empty when there are none."""
     return f"strict decoding error: {', '.join(errors)}" if errors else ""
@@ -178,7 +189,8 @@ def decode_document(document: Document, text: str) -> KubeSchedulerConfiguration
         raise ConfigError("decode", [error.text], details=[error.detail]) from None
     errors: list[str] = []
     if document.duplicates:
-        errors.append("\n".join(["yaml: unmarshal errors:", *document.duplicates]))
+        found = [f"  {text}" for text in duplicate_keys(document)]
+        errors.append("\n".join(["yaml: unmarshal errors:", *found]))
     errors += [f"unknown field {name}" for name in decoder.unknown]
     profiles = [
         _decode_profile_args(profile, index, errors, decoder.details) for index, profile in enumerate(config.profiles)
@@ -201,3 +213,23 @@ def decode_configuration(source: str | bytes | dict[str, Any]) -> tuple[KubeSche
     else:
         text, document = parse_document(source)
     return decode_document(document, text), document.data
+
+
+def parse_document(source: str | bytes) -> tuple[str, Document]:
+    """Read a configuration's text. Also returns the text itself, which some messages quote.
+
+    Raises:
+        ConfigError: when the text is not YAML, too big, too deep, or more than one document.
+    """
+    if len(source) > MAX_BYTES:
+        raise ConfigError("decode", [f"the configuration is larger than {MAX_BYTES} bytes"])
+    try:
+        text = as_text(source)
+    except TextError as error:
+        advice = "a configuration is YAML or JSON text; is this the right file?"
+        raise ConfigError("decode", [f"yaml: {error}"], details=[advice]) from None
+    try:
+        return text, parse_single(text, "configuration")
+    except TextError as error:
+        upstream = error.problem.startswith("json: ")
+        raise ConfigError("decode", [error.problem if upstream else f"yaml: {error}"], details=error.details) from None

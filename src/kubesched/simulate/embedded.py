@@ -97,6 +97,7 @@ class Embedded:
         Raises:
             TaskCrashedError: when a part ended while it started.
         """
+        self.tasks.catch_callbacks()
         with self.tasks.guard():
             self.tasks.spawn(self.port.events.run(), "events")
             if self.kubelets is not None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from ...api.yamltext import Document
 from ..args import (
     InterPodAffinityArgs,
     Part,
@@ -21,7 +22,7 @@ from ..args import (
     UtilizationShapePoint,
     VolumeBindingArgs,
 )
-from ..decode import REMOVED_IN, Scheme, decode_args, strict_error
+from ..decode import REMOVED_IN, Scheme, decode_args, duplicate_keys, strict_error
 from ..defaults import merge_plugin_set
 from ..durations import Duration
 from ..errors import ConfigError
@@ -40,7 +41,6 @@ from ..types import (
     PluginSet,
     Profile,
 )
-from ..yamltext import Document
 from .default_plugins import PROVIDERS, VOLUME_LIMITS, default_plugins
 from .policy import Policy, policy_plugins
 from .profiles import Notes, explicit_plugins, merged_lists, multi_point_plugins
@@ -117,10 +117,11 @@ def read_old(document: Document, version: str, notes: Notes) -> OldDocument:
     except WrongTypeError as error:
         raise ConfigError("decode", [error.text], details=[error.detail]) from None
     doubled = [f"{path}: given twice in different spelling" for path in twice]
-    errors = ["\n".join(["yaml: unmarshal errors:", *document.duplicates])] if document.duplicates else []
+    twice_keys = duplicate_keys(document)
+    errors = ["\n".join(["yaml: unmarshal errors:", *(f"  {text}" for text in twice_keys)])] if twice_keys else []
     errors += [f"unknown field {name}" for name in decoder.unknown] + doubled
     if version == "v1alpha1":
-        for text in [*(line.strip() for line in document.duplicates), *decoder.details]:
+        for text in [*twice_keys, *decoder.details]:
             notes.warn(f"{text} (ignored: {version} was read leniently)")
         errors = []
     details = list(decoder.details)

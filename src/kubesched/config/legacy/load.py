@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from ..decode import REMOVED_IN, decode_document, version_and_kind
+from ...api.yamltext import Document
+from ..decode import MAX_BYTES, REMOVED_IN, decode_document, parse_document, version_and_kind
 from ..defaults import apply_defaults
 from ..errors import ConfigError
 from ..features import DEFAULT_GATES, FeatureGates
 from ..load import read_config_file
 from ..types import GROUP, KIND, KubeSchedulerConfiguration
 from ..validate import validation_errors
-from ..yamltext import MAX_BYTES, Document, parse_document
 from .convert import Converted, OldDocument, convert, convert_policy, read_old
 from .policy import POLICY_KIND, POLICY_VERSION, Policy, decode_policy, parse_policy
 from .profiles import Notes

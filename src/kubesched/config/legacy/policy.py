@@ -13,13 +13,13 @@ from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
+from ...api.yamltext import Document
 from ..args import Int32, Int64, Part, ResourceSpec, UtilizationShapePoint
-from ..decode import version_and_kind
+from ..decode import duplicate_keys, parse_document, version_and_kind
 from ..errors import ConfigError
 from ..fielderrors import invalid
 from ..shapes import Decoder, WrongTypeError, fold_names
 from ..types import Plugin, PluginConfig
-from ..yamltext import Document, parse_document
 from .profiles import Notes
 from .retired_args import (
     NodeLabelArgs,
@@ -141,7 +141,7 @@ def decode_policy(document: Document, text: str, notes: Notes, *, source: str = 
     except WrongTypeError as error:
         raise ConfigError("decode", [error.text], details=[error.detail]) from None
     at = f"{source}: " if source else ""
-    for detail in (*(line.strip() for line in document.duplicates), *decoder.details):
+    for detail in (*duplicate_keys(document), *decoder.details):
         notes.warn(f"{at}{detail} (ignored)")
     for path in twice:
         notes.warn(f"{at}{path}: given twice in different spelling; the last one counts")
