@@ -38,7 +38,7 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ("import", "copy a real cluster into a file to start from", arguments.import_),
     ("bench", "measure throughput, latencies and memory of the whole path", arguments.bench),
     ("conformance", "replay decisions recorded from Kubernetes and compare", arguments.conformance),
-    ("config", "check a KubeSchedulerConfiguration and show the plugins in effect", arguments.config),
+    ("config", "check a KubeSchedulerConfiguration, or convert an older one to v1", arguments.config),
     ("plugins", "list the plugins there are and the extension points they extend", arguments.plugins),
     ("version", "show the version and what it runs on", arguments.version),
 )
