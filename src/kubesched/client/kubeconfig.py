@@ -10,7 +10,6 @@ import base64
 import binascii
 import os
 import ssl
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import Any
 
 import msgspec
 import yaml
+
+from kubesched.api.certificates import load_pair
 
 __all__ = ["ClusterAccess", "ExecPlugin", "KubeconfigError", "load_kubeconfig"]
 
@@ -123,7 +124,7 @@ def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], place: Path) -> ss
             context.verify_mode = ssl.CERT_NONE
         certificate, key = _pem(user, "client-certificate", place), _pem(user, "client-key", place)
         if certificate and key:
-            _load_pair(context, certificate, key)
+            load_pair(context, certificate, key)
     except (ssl.SSLError, UnicodeDecodeError) as error:
         raise KubeconfigError(f"{place}: a certificate cannot be used: {error}") from None
     return context
@@ -140,16 +141,6 @@ def _pem(data: Mapping[str, Any], name: str, place: Path) -> bytes:
     except (OSError, binascii.Error, ValueError) as error:
         raise KubeconfigError(f"{place}: {name} cannot be read: {error}") from None
     return b""
-
-
-def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Load a certificate and key from memory; the ssl module takes files only."""
-    with tempfile.TemporaryDirectory() as directory:
-        cert_file, key_file = Path(directory, "cert"), Path(directory, "key")
-        cert_file.write_bytes(certificate)
-        key_file.touch(mode=0o600)
-        key_file.write_bytes(key)
-        context.load_cert_chain(cert_file, key_file)
 
 
 def _exec(data: Any, place: Path) -> ExecPlugin | None:

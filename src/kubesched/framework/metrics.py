@@ -28,6 +28,8 @@ __all__ = [
     "Histogram",
     "HistogramSample",
     "HistogramValue",
+    "Kind",
+    "Level",
     "MetricDef",
     "MetricFamily",
     "MetricSet",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 Kind = Literal["counter", "gauge", "histogram"]
+Level = Literal["STABLE", "BETA", "ALPHA"]
 
 #: Share of passes in which per-plugin durations are recorded.
 PLUGIN_METRICS_SAMPLE: Final = 0.1
@@ -71,7 +74,7 @@ class MetricDef:
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
-    level: Literal["STABLE", "BETA", "ALPHA"] = "ALPHA"
+    level: Level = "ALPHA"
     gate: str = ""
     initial: tuple[tuple[str, ...], ...] = ()
     prefix: str = PREFIX
