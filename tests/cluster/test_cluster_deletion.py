@@ -10,7 +10,7 @@ from cluster_world import FakeClock, a_pod, a_store, kind, refused, running
 
 from kubesched.api.kinds import NAMESPACES, PODS
 from kubesched.api.wire import ApiError
-from kubesched.cluster.objects import Stored
+from kubesched.cluster.schema import Stored
 from kubesched.cluster.store import MERGE_PATCH, Store
 
 CONFIG_MAPS = kind("configmaps")

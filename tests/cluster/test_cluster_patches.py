@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.wire import ApiError
-from kubesched.cluster.patches import apply_json_patch, apply_merge_patch
-from kubesched.cluster.strategic import apply_strategic_patch
+from kubesched.cluster.schema import apply_json_patch, apply_merge_patch, apply_strategic_patch
 
 C1, C2 = {"name": "a", "image": "1"}, {"name": "b", "image": "2"}
 

@@ -14,11 +14,10 @@ from kubesched.api.wire import Item
 from kubesched.cluster.controllers import ALL, ControllerManager
 from kubesched.cluster.controllers.watch_cache import WatchCache
 from kubesched.cluster.controllers.work_queue import STUCK_AFTER, WorkQueue
-from kubesched.cluster.faults import Faults, connection_lost, server_error
-from kubesched.cluster.hollow import HollowKubelets
-from kubesched.cluster.inprocess import InProcessClient
-from kubesched.cluster.nodes import create_nodes
-from kubesched.cluster.store import Store
+from kubesched.cluster.kubelets import HollowKubelets
+from kubesched.cluster.kubelets.nodes import create_nodes
+from kubesched.cluster.store import Faults, InProcessClient, Store
+from kubesched.cluster.store.faults import connection_lost, server_error
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 

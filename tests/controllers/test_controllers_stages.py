@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from kubesched.api.kinds import NODES, PODS
-from kubesched.cluster.hollow import HollowKubelets
-from kubesched.cluster.inprocess import InProcessClient
-from kubesched.cluster.nodes import create_nodes, node_template
-from kubesched.cluster.stages import StageError, default_stages, load_stages, parse_stages
-from kubesched.cluster.store import Store
+from kubesched.cluster.kubelets import HollowKubelets, StageError, load_stages, node_template
+from kubesched.cluster.kubelets.nodes import create_nodes
+from kubesched.cluster.kubelets.stages import default_stages, parse_stages
+from kubesched.cluster.store import InProcessClient, Store
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 Scenario = Callable[[Store, HollowKubelets], Awaitable[None]]

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.api.wire import ApiError
+from kubesched.cluster.files import deep_line
 from kubesched.cluster.http.bodies import decode_body
-from kubesched.cluster.manifests import deep_line
 
 CASES = [
     ("twice, tightly written", b'{"a":1,"a":2}', ["a"]),

@@ -12,7 +12,7 @@ from http_world import DEPLOYMENTS, PODS, a_pod, run, served
 from kubesched.api.kinds import KINDS
 from kubesched.api.wire import ApiError
 from kubesched.cluster.http.protobuf import PROTOBUF, decode_protobuf
-from kubesched.cluster.http.schema import descriptions, root_type, types
+from kubesched.cluster.schema import descriptions, root_type, types
 
 
 def _varint(number: int) -> bytes:

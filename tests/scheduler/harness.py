@@ -18,7 +18,7 @@ from kubesched.api.kinds import NODES, PODS, Kind, kind_by_plural
 from kubesched.api.requests import Resources
 from kubesched.api.types import Node, Pod, PodCondition
 from kubesched.api.wire import ApiError
-from kubesched.cluster.objects import Stored, encode
+from kubesched.cluster.schema import Stored, encode
 from kubesched.config import API_VERSION, KIND, KubeSchedulerConfiguration, load_config_data
 from kubesched.framework.podinfo import PodInfo
 from kubesched.plugins import in_tree_registry

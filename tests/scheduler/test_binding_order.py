@@ -10,7 +10,7 @@ import pytest
 from harness import World, a_pod, play, server_error
 from recording import Answers, a_recorder, holder
 
-from kubesched.cluster.faults import connection_lost
+from kubesched.cluster.store.faults import connection_lost
 from kubesched.framework.status import Status
 
 TO_PERMIT = ["A.pre_filter", "A.filter", "A.filter", "A.pre_score", "A.score", "A.score", "A.reserve", "A.permit"]

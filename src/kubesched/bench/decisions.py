@@ -11,7 +11,7 @@ import random
 import time
 
 from kubesched.api.kinds import PODS
-from kubesched.framework.clock import RealClock
+from kubesched.api.times import RealClock
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.search import Decision

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubesched.api.kinds import NAMESPACES, NODES, PODS, Kind, kind_of
+from kubesched.api.times import RealClock, parse_duration
 from kubesched.api.wire import ApiError
-from kubesched.cluster.times import parse_duration
 from kubesched.config import KubeSchedulerConfiguration, default_config, load_config_file
-from kubesched.framework.clock import RealClock
 from kubesched.framework.registry import Registry
 from kubesched.simulate.embedded import Embedded
 

@@ -13,12 +13,19 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from kubesched.api.kinds import Kind
+from kubesched.api.times import RealClock
 from kubesched.api.wire import ApiError, Transport
-from kubesched.cluster.dump_import import IMPORTED_KINDS, Import, import_dump, import_manifests
-from kubesched.cluster.manifests import Manifest, Manifests
-from kubesched.cluster.snapshot_file import newest_moment, save
+from kubesched.cluster.files import (
+    IMPORTED_KINDS,
+    Import,
+    Manifest,
+    Manifests,
+    import_dump,
+    import_manifests,
+    newest_moment,
+    save,
+)
 from kubesched.cluster.store import Store
-from kubesched.framework.clock import RealClock
 
 from .console import progress_bar, warn, write
 from .errors import CliError

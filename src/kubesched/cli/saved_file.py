@@ -1,7 +1,7 @@
 """The file a command saves a cluster to: one run at a time, and no save that loses what there was to save.
 
 Callers: :mod:`.up_command` for its snapshot, :mod:`.import_command` for what it writes. The format is in
-:mod:`kubesched.cluster.snapshot_file`.
+:mod:`kubesched.cluster.files.snapshot_file`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kubesched.cluster.snapshot_file import is_saved_cluster, save
+from kubesched.cluster.files import is_saved_cluster, save
 from kubesched.cluster.store import Store
 
 from .errors import CliError

@@ -24,16 +24,13 @@ from typing import Any, Final
 import yaml
 
 from kubesched.api.kinds import NODES
+from kubesched.api.times import Clock, RealClock, timestamp
 from kubesched.api.wire import ApiError
+from kubesched.cluster.files import Manifest, ManifestError, Snapshot, SnapshotError, load_manifests, read
 from kubesched.cluster.http import CertificateFiles, HttpServer, make_certificates, write_kubeconfig
 from kubesched.cluster.http.kubeconfig import NAME as KUBECONFIG_NAME
-from kubesched.cluster.manifests import Manifest, ManifestError, load_manifests
-from kubesched.cluster.nodes import make_nodes
-from kubesched.cluster.snapshot_file import Snapshot, SnapshotError, read
-from kubesched.cluster.stages import StageError, load_stages
+from kubesched.cluster.kubelets import StageError, load_stages, make_nodes
 from kubesched.cluster.store import Store
-from kubesched.cluster.times import timestamp
-from kubesched.framework.clock import Clock, RealClock
 from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.intake import in_order, unknown_fields
 from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop

@@ -15,7 +15,7 @@ from kubesched.api.wire import ApiError, Item, ListPage, Transport, WatchEvent
 
 from .backoff import TokenBucket
 
-__all__ = ["NO_RESPONSE", "MeteredTransport"]
+__all__ = ["NO_RESPONSE", "MeteredTransport", "NotLeaderError"]
 
 T = TypeVar("T")
 
@@ -23,11 +23,19 @@ T = TypeVar("T")
 NO_RESPONSE = "<error>"
 
 
+class NotLeaderError(ConnectionAbortedError):
+    """A write was refused because this process does not hold the lease."""
+
+
 class MeteredTransport:
     """``inner`` behind a token bucket. Every request takes a token, list pages too; opening a watch takes none.
 
     ``limiter`` may be set at any time; None means no limit. ``requests`` counts by (HTTP method, code) and
-    may be shared between transports. ``on_request`` hears of each: method, code, seconds without the wait.
+    may be shared between transports. ``on_request`` receives each: method, code, seconds without the wait.
+    ``may_write`` is evaluated right before each write is sent, after the wait for the limiter.
+
+    Raises (every write):
+        NotLeaderError: when ``may_write`` is False; nothing was sent.
     """
 
     def __init__(
@@ -37,11 +45,13 @@ class MeteredTransport:
         limiter: TokenBucket | None = None,
         requests: dict[tuple[str, str], int] | None = None,
         on_request: Callable[[str, str, float], None] | None = None,
+        may_write: Callable[[], bool] | None = None,
     ) -> None:
         self._inner = inner
         self.limiter = limiter
         self.requests: dict[tuple[str, str], int] = {} if requests is None else requests
         self.on_request = on_request
+        self.may_write = may_write
 
     async def _request(self, method: str, success: str, call: Coroutine[Any, Any, T]) -> T:
         if self.limiter is not None:
@@ -50,6 +60,9 @@ class MeteredTransport:
             except BaseException:
                 call.close()
                 raise
+        if method != "GET" and self.may_write is not None and not self.may_write():
+            call.close()
+            raise NotLeaderError("this process does not hold the lease: nothing may be written")
         started = asyncio.get_running_loop().time() if self.on_request is not None else 0.0
         code = NO_RESPONSE
         try:

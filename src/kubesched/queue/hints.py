@@ -12,8 +12,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kubesched.api.times import Clock
 from kubesched.api.types import Pod
-from kubesched.framework.clock import Clock
 from kubesched.framework.events import ClusterEvent, HintFn, QueueingHint
 from kubesched.framework.metrics import PLUGIN_METRICS_SAMPLE, SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
 
+from kubesched.api.times import Clock
 from kubesched.api.types import Pod
-from kubesched.framework.clock import Clock
 from kubesched.framework.events import FORCE_ACTIVATE, UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE
 from kubesched.framework.metrics import Counter
 from kubesched.framework.podinfo import PodInfo

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kubesched.framework.clock import Clock
+from kubesched.api.times import Clock
 from kubesched.framework.events import ClusterEvent
 from kubesched.framework.metrics import PLUGIN_METRICS_SAMPLE, HistogramValue, SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo

@@ -22,8 +22,8 @@ from collections.abc import Callable, Hashable, Mapping
 from random import Random
 from typing import Any, Final
 
+from kubesched.api.times import Clock
 from kubesched.api.types import Pod
-from kubesched.framework.clock import Clock
 from kubesched.framework.events import (
     FORCE_ACTIVATE,
     UNSCHEDULABLE_TIMEOUT,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.cache import Snapshot
 from kubesched.config import DEFAULT_GATES, FeatureGates
-from kubesched.framework.clock import Clock
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.waiting import PodsInPreBind, WaitingPods
 

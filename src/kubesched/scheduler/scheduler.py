@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubesched.api.kinds import KINDS, NAMESPACES, NODES, PODS, Kind
+from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.cache import Cache
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
-from kubesched.framework.clock import Clock
 from kubesched.framework.enqueue import queueing_hints, watched_actions
 from kubesched.framework.events import ActionType, EventResource
 from kubesched.framework.metrics import SchedulerMetrics

@@ -17,7 +17,7 @@ if _MISSING:
 
 from .endpoints import Pages  # noqa: E402 - after the look at what is installed
 from .exposition import Exposition  # noqa: E402
-from .health import HealthCheck, HealthChecks, scheduler_checks  # noqa: E402
+from .health import HealthCheck, HealthChecks, election_check, scheduler_checks  # noqa: E402
 from .options import (  # noqa: E402
     AuthenticationOptions,
     AuthorizationOptions,
@@ -42,5 +42,6 @@ __all__ = [
     "ServingError",
     "ServingOptions",
     "SniPair",
+    "election_check",
     "scheduler_checks",
 ]

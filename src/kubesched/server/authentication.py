@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDictProxy
 
-from kubesched.framework.clock import Clock
+from kubesched.api.times import Clock
 
 from .process_metrics import ProcessMetrics
 from .reviews import Remembered, ReviewError, Reviews

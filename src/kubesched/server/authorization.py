@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kubesched.framework.clock import Clock
+from kubesched.api.times import Clock
 
 from .authentication import User
 from .options import AuthorizationOptions

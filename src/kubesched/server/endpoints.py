@@ -15,8 +15,8 @@ from typing import Any, Final
 import yaml
 from aiohttp import web
 
+from kubesched.api.times import Clock
 from kubesched.api.wire import ApiError
-from kubesched.framework.clock import Clock
 
 from . import profiling, zpages
 from .answers import json_answer, method_not_allowed, not_found, refusal, text_answer

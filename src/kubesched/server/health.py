@@ -9,10 +9,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["PING", "HealthCheck", "HealthChecks", "HealthReport", "run_checks", "run_one", "scheduler_checks"]
+from kubesched.client.lease import LeaderElector, LeaseConfig
+
+__all__ = [
+    "PING",
+    "HealthCheck",
+    "HealthChecks",
+    "HealthReport",
+    "election_check",
+    "run_checks",
+    "run_one",
+    "scheduler_checks",
+]
 
 _log = logging.getLogger("kubesched.server")
+
+_RENEWAL_GRACE: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +73,16 @@ def scheduler_checks(
     if informers_not_started is not None:
         ready.append(HealthCheck("informer-sync", lambda: _not_started(informers_not_started())))
     return HealthChecks(healthz=election or (PING,), livez=(PING,), readyz=tuple(ready))
+
+
+def election_check(elector: LeaderElector, lease: LeaseConfig) -> Callable[[], str]:
+    """The check ``leaderElection``: fails for a leader that has not renewed for the lease duration and 20 s more."""
+
+    def problem() -> str:
+        stale = elector.leading and elector.renewal_age > lease.lease_duration + _RENEWAL_GRACE
+        return f"failed election to renew leadership on lease {lease.name}" if stale else ""
+
+    return problem
 
 
 def _not_started(names: Sequence[str]) -> str:

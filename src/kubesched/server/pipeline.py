@@ -14,8 +14,8 @@ from typing import Final
 
 from aiohttp import web
 
+from kubesched.api.times import Clock
 from kubesched.api.wire import ApiError
-from kubesched.framework.clock import Clock
 
 from .answers import internal_error, refusal
 from .authentication import Authenticator, Unauthorized, User

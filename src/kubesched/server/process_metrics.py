@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from kubesched.client.lease import LeaderElector
 from kubesched.config.features import FEATURES, FeatureGates, Stage
 from kubesched.framework.metrics import (
     Counter,
@@ -124,9 +125,16 @@ class ProcessMetrics(MetricSet):
             stage = "" if feature.stage is Stage.GA else str(feature.stage)
             self.kubernetes_feature_enabled.labels(name, stage).set(float(gates.enabled(name)))
 
-    def lead(self, leading: bool) -> None:
-        """Say whether this process holds the lease; the series appears with the first call."""
-        self.leader_election_master_status.labels(LEASE_NAME).set(float(leading))
+    def follow_election(self, elector: LeaderElector) -> None:
+        """Show the state of this elector from now on."""
+        leading = self.leader_election_master_status.labels(LEASE_NAME)
+        slow_paths = self.leader_election_slowpath_total.labels(LEASE_NAME)
+
+        def measure() -> None:
+            leading.value = float(elector.leading)
+            slow_paths.value = elector.slow_paths
+
+        self.before_collect(measure)
 
     def request_observer(self, host: str) -> RequestMetrics:
         """What a port to the API server at ``host`` (name and port) reports its requests to."""

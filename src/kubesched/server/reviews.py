@@ -16,10 +16,10 @@ from random import Random
 from typing import Any, Final, Generic, TypeVar
 
 from kubesched.api.kinds import Kind
+from kubesched.api.times import Clock
 from kubesched.api.wire import ApiError, Transport
 from kubesched.client.backoff import retry
 from kubesched.client.metered import NO_RESPONSE
-from kubesched.framework.clock import Clock
 from kubesched.framework.metrics import Counter, Histogram
 
 __all__ = ["SUBJECT_ACCESS_REVIEWS", "TOKEN_REVIEWS", "Remembered", "ReviewError", "Reviews"]

@@ -20,8 +20,8 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from kubesched.api.times import Clock
 from kubesched.api.wire import Transport
-from kubesched.framework.clock import Clock
 
 from .answers import internal_error, text_answer
 from .authentication import Authenticator

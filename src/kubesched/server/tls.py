@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubesched.api.certificates import load_pair, self_signed
-from kubesched.framework.clock import Clock
+from kubesched.api.times import Clock
 
 from .options import ServingError, ServingOptions
 

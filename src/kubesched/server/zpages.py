@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final
 
-from kubesched.framework.clock import rfc3339
+from kubesched.api.times import timestamp
 
 __all__ = [
     "ACCEPTED",
@@ -123,7 +123,7 @@ def statusz_text(info: StatusInfo, now: float, rng: Random) -> str:
 def statusz_object(info: StatusInfo, now: float, version: str) -> dict[str, Any]:
     return {
         **_head("Statusz", version),
-        "startTime": rfc3339(info.started),
+        "startTime": timestamp(info.started),
         "uptimeSeconds": max(0, int(now - info.started)),
         "goVersion": info.go_version,
         "binaryVersion": info.binary_version,

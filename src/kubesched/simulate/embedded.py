@@ -12,16 +12,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from kubesched.api.kinds import NODES, PODS
+from kubesched.api.times import Clock
 from kubesched.api.types import Node, Pod
 from kubesched.cache.check import check_cache, compare_with_server
 from kubesched.client.port import ApiPort
 from kubesched.cluster.controllers import ControllerManager
-from kubesched.cluster.faults import Faults
-from kubesched.cluster.hollow import HollowKubelets
-from kubesched.cluster.inprocess import InProcessClient
-from kubesched.cluster.store import Store
+from kubesched.cluster.kubelets import HollowKubelets
+from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
-from kubesched.framework.clock import Clock
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.scheduler import Scheduler
 
@@ -60,7 +58,7 @@ class Embedded:
         benchmark.
 
         ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too; ``kubelet_options`` are
-        passed on to :class:`~kubesched.cluster.hollow.HollowKubelets`.
+        passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`.
 
         Raises:
             ConfigError: when a profile cannot be built.

@@ -15,10 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api.kinds import NODES
-from kubesched.cluster.manifests import Manifest, load_manifests
-from kubesched.cluster.nodes import make_nodes, node_template
+from kubesched.api.times import RealClock
+from kubesched.cluster.files import Manifest, load_manifests
+from kubesched.cluster.kubelets import make_nodes, node_template
 from kubesched.config import KubeSchedulerConfiguration
-from kubesched.framework.clock import RealClock
 from kubesched.framework.registry import Registry
 
 from .data import data_folder

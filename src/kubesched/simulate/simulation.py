@@ -15,7 +15,7 @@ from kubesched.api.kinds import PODS
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.api.requests import PODS as POD_COUNT
 from kubesched.api.types import Pod
-from kubesched.cluster.manifests import Manifest
+from kubesched.cluster.files import Manifest
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, default_config
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.registry import Registry

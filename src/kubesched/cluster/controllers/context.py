@@ -12,10 +12,10 @@ from random import Random
 from typing import Any, Final
 
 from ...api.kinds import PODS, Kind
+from ...api.times import Clock, timestamp
 from ...api.types import ObjectMeta, OwnerReference
 from ...api.wire import Item, Transport
-from ..event_recorder import EventRecorder
-from ..times import Clock, timestamp
+from ..store import EventRecorder
 from .watch_cache import WatchCache
 
 __all__ = ["BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]

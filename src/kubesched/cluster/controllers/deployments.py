@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final
 
 from ...api.kinds import PODS, Kind
+from ...api.times import parse_time
 from ...api.wire import ApiError, Item
-from ..event_recorder import NORMAL
-from ..times import parse_time
+from ..store import NORMAL
 from .base import Controller
 from .context import BY_OWNER, Context, Data, controller_of
 from .kinds import DEPLOYMENTS, REPLICA_SETS

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from ...api.times import Clock
 from ...api.wire import Transport
-from ..times import Clock
 from .base import Controller
 from .budgets import Budgets
 from .context import Context, ControllerSettings

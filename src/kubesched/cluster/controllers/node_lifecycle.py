@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from ...api.kinds import NODES
+from ...api.times import parse_time
 from ...api.types import Node
 from ...api.wire import ApiError, Item
-from ..event_recorder import NORMAL, WARNING
-from ..times import parse_time
+from ..store import NORMAL, WARNING
 from .base import Controller
 from .context import BY_NODE, Context
 from .kinds import LEASES

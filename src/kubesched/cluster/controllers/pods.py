@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
+from ...api.times import parse_time
 from ...api.types import Pod, PodCondition
 from ...api.wire import Item
-from ..times import parse_time
 
 __all__ = [
     "available_in",

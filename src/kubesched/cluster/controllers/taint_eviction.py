@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from ...api.kinds import NODES, PODS
 from ...api.taints import NO_EXECUTE, tolerates
+from ...api.times import parse_time
 from ...api.types import Node, Pod, Taint
 from ...api.wire import ApiError, Item
-from ..event_recorder import NORMAL
-from ..times import parse_time
+from ..store import NORMAL
 from .base import Controller
 from .context import BY_NODE, Context
 

@@ -13,7 +13,7 @@ import yaml
 from aiohttp import web
 
 from ...api.wire import ApiError
-from ..objects import encode
+from ..schema import encode
 from .negotiation import JSON, YAML, Accepted
 
 __all__ = ["json_answer", "refusal", "success", "text_answer"]

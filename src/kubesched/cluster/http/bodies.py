@@ -13,8 +13,8 @@ import msgspec
 import yaml
 
 from ...api.wire import ApiError
-from ..manifests import KubernetesYaml, deep_line
-from ..objects import encode
+from ..files import KubernetesYaml, deep_line
+from ..schema import encode
 from .protobuf import PROTOBUF, decode_protobuf
 
 __all__ = ["MAX_BODY", "Body", "decode_body", "media_type"]

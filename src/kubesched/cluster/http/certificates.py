@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...api.certificates import self_signed
-from ..times import Clock
+from ...api.times import Clock
 
 __all__ = ["CertificateFiles", "make_certificates"]
 

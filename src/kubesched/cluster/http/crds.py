@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...api.kinds import Kind
 from ...api.wire import ApiError
-from ..objects import Stored
+from ..schema import Stored
 
 if TYPE_CHECKING:
     from ..store import Store

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ..objects import encode
+from ..schema import encode
 from .catalog import REVIEWS, Catalog, Resource, Subresource
 from .negotiation import Accepted
 

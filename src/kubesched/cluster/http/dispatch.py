@@ -15,7 +15,7 @@ from aiohttp import web
 
 from ...api.kinds import PODS
 from ...api.wire import ApiError
-from ..objects import encode
+from ..schema import encode
 from ..store import Store
 from . import reading, writing
 from .answers import json_answer, text_answer, wants_pretty

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ...api.wire import ApiError
-from ..strategic import merge_key
+from ..schema import merge_key
 from .catalog import Resource
 
 __all__ = [

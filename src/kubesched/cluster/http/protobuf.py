@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from ...api.wire import ApiError
-from .schema import Field, root_type, types
+from ..schema import Field, root_type, types
 
 __all__ = ["PROTOBUF", "decode_protobuf"]
 

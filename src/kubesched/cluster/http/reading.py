@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from ...api.wire import Item, ListPage
-from ..objects import encode
+from ..schema import encode
 from ..store import Store
 from .calls import Call
 from .tables import TableMaker, metadata_only

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...api.wire import ApiError, Item
-from ..objects import encode
+from ..schema import encode
 from ..store import MERGE_PATCH, Store
 from .apply import is_tracked, tracked_update
 from .catalog import Resource

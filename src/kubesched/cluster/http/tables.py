@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ...api.wire import ApiError, Item
-from ..objects import encode
+from ..schema import encode
 from .catalog import Resource
 from .columns import COLUMNS, GENERIC, Column, Layout
 from .crds import Column as DefinedColumn

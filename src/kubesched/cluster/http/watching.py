@@ -16,9 +16,8 @@ import msgspec
 from aiohttp import web
 
 from ...api.wire import ApiError, Item, WatchEvent
-from ..objects import encode
-from ..store import Store
-from ..table import Watch
+from ..schema import encode
+from ..store import Store, Watch
 from .calls import Call
 from .negotiation import YAML
 from .tables import TableMaker, metadata_only

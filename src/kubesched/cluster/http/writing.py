@@ -11,9 +11,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from ...api.wire import ApiError, Item
-from ..patches import apply_json_patch, apply_merge_patch
+from ..schema import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from ..store import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Store
-from ..strategic import apply_strategic_patch
 from .answers import success
 from .apply import apply_object, is_tracked, tracked_update
 from .bodies import Body, decode_body, media_type, unsupported

@@ -1,0 +1,27 @@
+"""Objects from and to files: manifests, dumps of a real cluster, saved clusters."""
+
+from .dump_import import IMPORTED_KINDS, Import, import_dump, import_manifests
+from .manifests import KubernetesYaml, Manifest, ManifestError, Manifests, deep_line, load_manifests, parse_manifests
+from .snapshot_file import Snapshot, SnapshotError, is_saved_cluster, newest_moment, read, save
+from .workloads import expand_workloads
+
+__all__ = [
+    "IMPORTED_KINDS",
+    "Import",
+    "KubernetesYaml",
+    "Manifest",
+    "ManifestError",
+    "Manifests",
+    "Snapshot",
+    "SnapshotError",
+    "deep_line",
+    "expand_workloads",
+    "import_dump",
+    "import_manifests",
+    "is_saved_cluster",
+    "load_manifests",
+    "newest_moment",
+    "parse_manifests",
+    "read",
+    "save",
+]
