@@ -164,7 +164,7 @@ class Endpoints:
         self, request: web.BaseRequest, text: bytes, headers: Mapping[str, str] | None = None
     ) -> web.Response:
         response = web.Response(headers={"Content-Type": CONTENT_TYPE, **(headers or {})})
-        if _accepts_gzip(request.headers.get("Accept-Encoding", "")):
+        if text and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
             text = await asyncio.to_thread(compressed, text)
             response.headers["Content-Encoding"] = "gzip"
         response.body = text

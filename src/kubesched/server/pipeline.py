@@ -53,6 +53,7 @@ class Pipeline:
             _log.exception("%s %s failed", request.method, ascii(request.path))
             response = internal_error()
         response.headers["Cache-Control"] = "no-cache, private"
+        response.headers["Server"] = "kubesched"
         if _access_log.isEnabledFor(logging.DEBUG):
             # Without the query: what a client puts there is its own affair.
             _access_log.debug(
