@@ -289,7 +289,7 @@ def test_the_check_recounts_the_sums_that_plugins_hold() -> None:
     incoming = pod("i", WEB, topologySpreadConstraints=[hard], nodeSelector={HOST: "n1"})
     assert verdicts(cluster, "PodTopologySpread", incoming) is not None
     assert check_cache(cluster.cache) == []
-    [held] = [domains for domains in cluster.cache.table.terms.readers if domains.total == 1]
+    [held] = [domains for domains in cluster.cache.table.readers if domains.total == 1]
     held.counts[held.column.code_of["a"]] = 2
     [problem] = check_cache(cluster.cache)
     assert f"domains of {ZONE} are {{'a': 2}}, recounted {{'a': 1}}" in problem

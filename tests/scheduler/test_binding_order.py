@@ -298,7 +298,7 @@ def test_the_chosen_node_is_published_before_work_on_it_begins(
         assert patches == (1 if published else 0)
         if "permit" in answers:
             assert world.pod("p").status.nominated_node_name == "n1"
-            for waiting in world.scheduler.backends.waiting_pods:
+            for waiting in world.scheduler.waiting_pods:
                 waiting.allow("A")
         await world.settle()
         assert seen == (["n1"] if "pre_bind_pre_flight" not in answers else [])
@@ -380,7 +380,7 @@ def test_a_pod_called_off_in_pre_bind_is_undone_and_tried_again() -> None:
         world.nodes(1)
         world.create(a_pod("p"))
         await world.sleep(1)
-        entry = world.scheduler.backends.pods_in_pre_bind.get(world.pod("p").uid)
+        entry = world.scheduler.pods_in_pre_bind.get(world.pod("p").uid)
         assert entry is not None
         assert entry.cancel("preempted by somebody")
         diary.answers.clear()
@@ -388,7 +388,7 @@ def test_a_pod_called_off_in_pre_bind_is_undone_and_tried_again() -> None:
         assert world.notes("p") == ["preempted by somebody"]
         assert world.condition("p").reason == "SchedulerError"
         assert world.where("p") == "Backoff"
-        assert world.scheduler.backends.pods_in_pre_bind.get(world.pod("p").uid) is None
+        assert world.scheduler.pods_in_pre_bind.get(world.pod("p").uid) is None
         await world.settle()
         assert world.node_of("p") == "n1"
         assert diary.diary.count("A.unreserve") == 1

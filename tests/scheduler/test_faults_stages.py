@@ -132,7 +132,7 @@ def test_anything_may_happen_at_any_stage(stage: str, deed: Callable[[World], Aw
         await world.settle(permitted=True)
         if not world.exists("p"):
             assert deed in (delete, delete_slowly)
-            assert not world.scheduler.queue.pending_pods()[0]
+            assert not world.scheduler.queue.views.pending_pods()[0]
             return
         pod = world.pod("p")
         if deed in (replace, replace_by_a_stranger):

@@ -18,6 +18,7 @@ from cryptography import x509
 from server_kit import NOW, Authority, StoppedClock, a_client, eventually, run, running, serving, trusting_all
 
 from kubesched.api.kinds import kind_by_plural
+from kubesched.api.tasks import TaskCrashedError
 from kubesched.cluster.store import InProcessClient, Store
 from kubesched.server import AuthenticationOptions, ServingError, ServingOptions, SniPair
 from kubesched.server.trust import CONFIGMAP, NAMESPACE
@@ -315,6 +316,22 @@ def test_connections_to_a_bound_port_wait_until_the_server_starts(tmp_path: Path
         async with client.server:
             assert (await waiting).status == 200
             assert client.server.port == port
+
+    run(main())
+
+
+def test_a_task_that_dies_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        client = a_client(serving(tmp_path, reload_seconds=0.01))
+
+        def broken() -> bool:
+            raise RuntimeError("out of order")
+
+        monkeypatch.setattr(client.server, "reload", broken)
+        with pytest.raises(TaskCrashedError, match="task serving-files failed: RuntimeError: out of order"):
+            await client.server.run()
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await client("/healthz")
 
     run(main())
 

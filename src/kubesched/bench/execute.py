@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubesched.api.kinds import NAMESPACES, NODES, PODS, Kind, kind_of
+from kubesched.api.tasks import TaskCrashedError
 from kubesched.api.times import RealClock, parse_duration
 from kubesched.api.wire import ApiError
 from kubesched.config import KubeSchedulerConfiguration, default_config, load_config_file
@@ -89,18 +90,22 @@ async def run_workload(
     Raises:
         WorkloadError: when an operation cannot be carried out.
         ConfigError: when a profile cannot be built.
+        TaskCrashedError: when a part of the cluster crashed.
     """
     operations = workload.operations()
     begin = time.perf_counter()
     execution = _Execution(workload, operations, registry, seed, profiler, on_progress)
-    await execution.embedded.start()
     try:
-        for index, op in enumerate(operations):
-            await execution.do(index, op)
+        async with execution.embedded.running():
+            for index, op in enumerate(operations):
+                await execution.do(index, op)
+            execution.stop_background()
     except ApiError as error:
         raise WorkloadError(f"{workload.title}: {error}") from None
-    finally:
-        await execution.stop()
+    except TaskCrashedError as crash:
+        if isinstance(crash.__cause__, ApiError | WorkloadError):
+            raise WorkloadError(f"{workload.title}: {crash.task}: {crash.__cause__}") from None
+        raise
     statistics = execution.embedded.port.events.statistics()
     return Run(
         sections=execution.sections,
@@ -219,23 +224,16 @@ class _Execution:
         self._done = 0
         self._timer: SectionTimer | None = None
         self._collected: frozenset[str] = frozenset()
+        #: A crash of one ends the run.
         self._background: list[asyncio.Task[None]] = []
 
-    async def stop(self) -> None:
+    def stop_background(self) -> None:
+        """End what still runs in the background."""
         for task in self._background:
             task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
-        await self.embedded.stop()
-
-    def _check_background(self) -> None:
-        """Pass on what went wrong in the background."""
-        for task in self._background:
-            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                raise error
 
     async def do(self, index: int, op: Operation) -> None:
         """Carry out one operation. Background operations are only started."""
-        self._check_background()
         match op:
             case CreateNodes():
                 await self._until_node_seen(self._maker.nodes(op))
@@ -269,11 +267,10 @@ class _Execution:
                 await self._stop()
 
     async def _in_background(self, work: Any, name: str, *, wait: bool) -> None:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work, name=name)
         if wait:
-            await task
+            await work
         else:
-            self._background.append(task)
+            self._background.append(self.embedded.tasks.spawn(work, name, lasting=False))
 
     # -- pods ------------------------------------------------------------------------------------------
 
@@ -354,7 +351,6 @@ class _Execution:
 
     def _check_progress(self, keys: set[str]) -> None:
         """Raise when nothing has been bound for so long that these pods will not be either."""
-        self._check_background()
         quiet = time.perf_counter() - self._last_bound
         still = self.embedded.scheduler.is_idle and all(task.done() for task in self._background)
         if quiet > (_STILL_SECONDS if still else _PATIENCE_SECONDS):

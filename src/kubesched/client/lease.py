@@ -21,6 +21,7 @@ from random import Random
 from typing import Any, Final
 
 from kubesched.api.kinds import Kind, kind_by_plural
+from kubesched.api.tasks import child
 from kubesched.api.times import Clock, micro_time, timestamp
 from kubesched.api.wire import ApiError, Item, Transport
 
@@ -172,7 +173,7 @@ class LeaderElector:
             logger.error("failed to renew lease %s/%s: timed out", self._config.namespace, self._config.name)
         finally:
             self.leading = False
-            await asyncio.shield(self._release())
+            await asyncio.shield(child(self._release(), "lease-release"))
 
     async def _renew(self) -> bool:
         """Attempts for at most the renew deadline; True when one succeeds."""

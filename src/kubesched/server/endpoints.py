@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-import yaml
 from aiohttp import web
 
 from kubesched.api.times import Clock
 from kubesched.api.wire import ApiError
+from kubesched.api.yamltext import to_yaml
 
 from . import profiling, zpages
 from .answers import json_answer, method_not_allowed, not_found, refusal, text_answer
@@ -237,7 +237,7 @@ def _page(
     content = data(form.version)
     response = json_answer(content)
     if form.format is zpages.Format.YAML:
-        response.body = yaml.safe_dump(content, sort_keys=False).encode()
+        response.body = to_yaml(content).encode()
         response.headers["Content-Type"] = zpages.Format.YAML.value
     if form.is_deprecated:
         response.headers["Warning"] = f'299 - "{zpages.deprecation(kind)}"'

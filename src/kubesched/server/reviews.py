@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, Final, Generic, TypeVar
 
 from kubesched.api.kinds import Kind
+from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
 from kubesched.api.wire import ApiError, Transport
 from kubesched.client.backoff import retry
@@ -120,7 +121,8 @@ class Remembered(Generic[K, V]):
         self._clock = clock
         self._limit = limit
         self._answers: OrderedDict[K, tuple[float, V]] = OrderedDict()
-        self._fetches: dict[K, asyncio.Task[V]] = {}
+        self._fetches: dict[K, asyncio.Future[V]] = {}
+        self._tasks = Supervisor("reviews")
 
     def get(self, key: K) -> V | None:
         """The answer, while its time has not run out."""
@@ -134,6 +136,7 @@ class Remembered(Generic[K, V]):
         return found[1]
 
     def is_fetching(self, key: K) -> bool:
+        """Whether a fetch of this key is under way."""
         return key in self._fetches
 
     async def fetch(self, key: K, load: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
@@ -142,36 +145,43 @@ class Remembered(Generic[K, V]):
         Raises:
             Exception: what ``load`` raised, to everyone who waits for it.
         """
-        task = self._fetches.get(key)
-        if task is None:
-            task = asyncio.create_task(self._load(key, load, ttl), name="review")
-            self._fetches[key] = task
-            task.add_done_callback(_retrieve)
-        # A client that hangs up must not cancel the fetch that others wait for.
-        return await asyncio.shield(task)
+        result = self._fetches.get(key)
+        if result is None:
+            result = self._fetches[key] = asyncio.get_running_loop().create_future()
+            result.add_done_callback(_retrieve)
+            self._tasks.spawn(self._load(key, result, load, ttl), "review", lasting=False)
+        # A client that hangs up must not cancel the fetch that others wait for: waiting for it does not own it.
+        await asyncio.wait((result,))
+        return result.result()
 
-    async def _load(self, key: K, load: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
+    async def _load(
+        self, key: K, result: asyncio.Future[V], load: Callable[[], Awaitable[V]], ttl: Callable[[V], float]
+    ) -> None:
         try:
             answer = await load()
             seconds = ttl(answer)
+        except Exception as error:
+            result.set_exception(error)
+        else:
+            result.set_result(answer)
             if seconds > 0:
-                self._answers[key] = (self._clock.now() + seconds, answer)
-                self._answers.move_to_end(key)
-                while len(self._answers) > self._limit:
-                    self._answers.popitem(last=False)
-            return answer
+                self._keep(key, answer, seconds)
         finally:
             del self._fetches[key]
+            result.cancel()  # without effect once there is a result
+
+    def _keep(self, key: K, answer: V, seconds: float) -> None:
+        self._answers[key] = (self._clock.now() + seconds, answer)
+        self._answers.move_to_end(key)
+        while len(self._answers) > self._limit:
+            self._answers.popitem(last=False)
 
     async def close(self) -> None:
-        """End the fetches under way."""
-        tasks = list(self._fetches.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Cancel the fetches under way, for everyone who waits for them."""
+        await self._tasks.stop()
 
 
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Everyone who waited may have gone; the error is logged then, too, and not reported by the event loop."""
-    if not task.cancelled() and task.exception() is not None:
-        _log.debug("review failed: %s", task.exception())
+def _retrieve(result: asyncio.Future[Any]) -> None:
+    """Everyone who waited may have gone; the event loop would then report the error as one that nobody retrieved."""
+    if not result.cancelled() and result.exception() is not None:
+        _log.debug("review failed: %s", result.exception())

@@ -13,13 +13,13 @@ import ipaddress
 import logging
 import os
 import socket
-from collections.abc import Coroutine
 from random import Random
 from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
 from kubesched.api.wire import Transport
 
@@ -112,7 +112,7 @@ class Server:
         self._socket: socket.socket | None = None
         self._runner: web.ServerRunner | None = None
         self._site: web.SockSite | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Supervisor("server")
 
     @property
     def port(self) -> int:
@@ -157,31 +157,49 @@ class Server:
         except BaseException:
             await self.stop()
             raise
-        self._spawn(self._trust.run(), "authentication-config")
-        self._spawn(self._reload_files(), "serving-files")
+        if self._trust.follows_configmap:
+            self._tasks.spawn(self._trust.run(), "authentication-config")
+        self._tasks.spawn(self._reload_files(), "serving-files")
         host = self._options.bind_address
         _log.info("Serving securely on %s:%d", f"[{host}]" if ":" in host else host, self.port)
 
+    async def run(self) -> None:
+        """Serve until cancelled: :meth:`start`, then :meth:`stop`.
+
+        Raises:
+            ServingError: as :meth:`start`.
+            TaskCrashedError: when what follows files or authorities fails.
+        """
+        await self.start()
+        try:
+            with self._tasks.guard():
+                await self._tasks.ended()
+        finally:
+            await self.stop()
+
     async def stop(self) -> None:
-        """Stop listening, let open requests end within their time, then cut them off. May be called twice."""
+        """Stop listening, let open requests end within their time, then cut them off. May be called twice.
+
+        Raises:
+            TaskCrashedError: when a task failed and :meth:`run` was not there to say so.
+        """
         site, self._site = self._site, None
         runner, self._runner = self._runner, None
         opened, self._socket = self._socket, None
         self._endpoints.close()
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if site is not None:
-            await site.stop()
-            _log.info("[graceful-termination] secure server has stopped listening")
-        if runner is not None:
-            await runner.cleanup()
-            _log.info("[graceful-termination] secure server is exiting")
-        if opened is not None:
-            opened.close()
-        await self._authenticator.close()
-        await self._authorizer.close()
+        try:
+            if site is not None:
+                await site.stop()
+                _log.info("[graceful-termination] secure server has stopped listening")
+            if runner is not None:
+                await runner.cleanup()
+                _log.info("[graceful-termination] secure server is exiting")
+            if opened is not None:
+                opened.close()
+            await self._authenticator.close()
+            await self._authorizer.close()
+        finally:
+            await self._tasks.stop()
 
     async def __aenter__(self) -> Server:
         await self.start()
@@ -207,11 +225,6 @@ class Server:
             await asyncio.sleep(self._options.reload_seconds)
             self.reload()
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        task.add_done_callback(_log_failure)
-        self._tasks.append(task)
-
     # -- requests ----------------------------------------------------------------------------------------------
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -219,11 +232,6 @@ class Server:
         if isinstance(protocol, _Connection):
             protocol.request_arrived()
         return await self._pipeline.handle(request)
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _log.error("task %s failed", task.get_name(), exc_info=task.exception())
 
 
 def _listen(options: ServingOptions) -> socket.socket:

@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api.kinds import Kind, kind_by_plural
+from kubesched.api.tasks import Supervisor
 from kubesched.api.tombstone import DeletedFinalStateUnknown
 from kubesched.api.wire import ApiError, Transport
 from kubesched.client.informer import Informer
@@ -77,11 +78,15 @@ class TrustSources:
         self._rng = rng
         self._files: tuple[_Bundle, _Bundle] = (_Bundle(), _Bundle())
         self._published = _Published()
-        self._informer: Informer | None = None
         self.current = Trust()
 
     @property
-    def needs_lookup(self) -> bool:
+    def follows_configmap(self) -> bool:
+        """Whether there is something for :meth:`run` to do."""
+        return self._needs_lookup and self._transport is not None
+
+    @property
+    def _needs_lookup(self) -> bool:
         """Whether a CA is left to the configmap."""
         options = self._options
         return not options.skip_lookup and (
@@ -96,7 +101,7 @@ class TrustSources:
         """
         self._files = self._read_files()
         self._apply()
-        if not self.needs_lookup:
+        if not self._needs_lookup:
             return
         if self._transport is None:
             _log.warning(
@@ -122,10 +127,13 @@ class TrustSources:
         self.on_add(item.data(), is_initial=True)
 
     async def run(self) -> None:
-        """Follow the configmap until cancelled, and complain every minute while there is none."""
-        if not self.needs_lookup or self._transport is None:
-            return
-        informer = self._informer = Informer(
+        """Follow the configmap until cancelled, and complain every minute while there is none.
+
+        Raises:
+            TaskCrashedError: when what follows it fails.
+        """
+        assert self._transport is not None
+        informer = Informer(
             self._transport,
             _configmap_kind(),
             rng=self._rng,
@@ -133,9 +141,10 @@ class TrustSources:
             field_selector=f"metadata.name={CONFIGMAP}",
         )
         informer.add_handler(self)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(informer.run(), name="authentication-configmap")
-            group.create_task(self._remind(informer), name="authentication-configmap-reminder")
+        async with Supervisor("authentication-config") as tasks:
+            tasks.spawn(informer.run(), "authentication-configmap")
+            tasks.spawn(self._remind(informer), "authentication-configmap-reminder")
+            await tasks.ended()
 
     async def _remind(self, informer: Informer) -> None:
         while True:
