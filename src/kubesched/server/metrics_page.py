@@ -54,6 +54,7 @@ _DIFFERENCES: Final = """## Differences from kube-scheduler
 * Two counters whose names do not end in `_total` (`authenticated_user_requests`, `authentication_attempts`) are exposed as untyped.
 * The exposition is text, with gzip if wanted; the protobuf format and native histograms are not offered.
 * `cardinality_enforcement_unexpected_categorizations_total` counts label values that were replaced, not each write.
+* `scheduler_plugin_evaluation_total` is not counted yet.
 * Gauges are kept by `DELETE /metrics`: they tell a present state.
 """
 

@@ -133,6 +133,8 @@ class TlsContexts:
         self._self_signed: _Pair | None = None
         self._authorities = b""
         self._settings()  # unknown names are refused before any file is read
+        if len(options.curve_preferences) > 1:
+            _log.warning("tls-curve-preferences: only one curve can be chosen; of several the TLS library's list is used")
         self._pairs = self._read()
         self._contexts: dict[str, ssl.SSLContext] = {}
         self._default = self._build()
