@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import Final
 
-__all__ = ["SHAPES", "bench", "config", "conformance", "demo", "import_", "plugins", "simulate", "up", "version"]
+__all__ = ["SHAPES", "bench", "config", "conformance", "demo", "import_", "plugins", "run", "simulate", "up", "version"]
 
 #: Workloads that come with kubesched, each a file in ``bench/``.
 SHAPES: Final = (
@@ -297,6 +297,11 @@ def config(parser: argparse.ArgumentParser) -> None:
 def plugins(parser: argparse.ArgumentParser) -> None:
     _plugin_modules(parser)
     parser.add_argument("--json", action="store_true", help="the list as JSON")
+
+
+def run(parser: argparse.ArgumentParser) -> None:
+    """The flags are not argparse's: see :mod:`kubesched.cli.run.flags`."""
+    parser.epilog = "kubesched run --help lists the flags"
 
 
 def version(parser: argparse.ArgumentParser) -> None:
