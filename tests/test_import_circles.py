@@ -11,9 +11,6 @@ import pytest
 
 import kubesched
 
-#: Packages whose modules still form a circle.
-CIRCULAR = {"cluster"}
-
 PACKAGES = sorted(init.parent.name for init in Path(kubesched.__file__).parent.glob("*/__init__.py"))
 
 
@@ -32,7 +29,7 @@ def graph() -> grimp.ImportGraph:
     return grimp.build_graph("kubesched", exclude_type_checking_imports=False, cache_dir=None)
 
 
-@pytest.mark.parametrize("package", [package for package in PACKAGES if package not in CIRCULAR])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_the_modules_of_a_package_form_no_circle(graph: grimp.ImportGraph, package: str) -> None:
     root = f"kubesched.{package}"
     modules = graph.find_descendants(root) | {root}

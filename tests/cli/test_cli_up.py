@@ -10,6 +10,7 @@ import pytest
 import yaml
 from cli_cluster import POD, cluster
 
+from kubesched.api.yamltext import to_yaml
 from kubesched.cli.main import main
 
 
@@ -79,7 +80,7 @@ def test_dumps_are_imported_without_secrets(tmp_path: Path, capsys: pytest.Captu
     }
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1"}}}
     bound = {**POD, "spec": {**POD["spec"], "nodeName": "n"}}  # type: ignore[dict-item]
-    dump.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [secret, node, bound]}))
+    dump.write_text(to_yaml({"apiVersion": "v1", "kind": "List", "items": [secret, node, bound]}))
     saved = tmp_path / "copy.jsonl"
     assert main(["import", str(dump), "-o", str(saved)]) == 0
     assert "left out: 1 secrets" in capsys.readouterr().out

@@ -9,7 +9,7 @@ import pytest
 from cluster_world import FakeClock, a_node, a_pod, a_store, kind, refused, running
 
 from kubesched.api.kinds import NAMESPACES, NODES, PODS, Kind
-from kubesched.cluster.store import JSON_PATCH, MERGE_PATCH
+from kubesched.api.wire import JSON_PATCH, MERGE_PATCH
 
 CONFIG_MAPS = kind("configmaps")
 DEPLOYMENTS = kind("deployments", "apps")

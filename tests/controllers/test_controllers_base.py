@@ -98,7 +98,7 @@ def test_own_writes_show_at_once_and_never_come_back_from_the_dead() -> None:
     async def main() -> None:
         store = Store(VirtualClock(asyncio.get_running_loop()), random=Random(1))
         client = InProcessClient(store)
-        cache = WatchCache(client, PODS, pytest.fail)
+        cache = WatchCache(client, PODS, pytest.fail, Random(1))
         seen: list[tuple[str, str]] = []
 
         def handler(old: Item | None, new: Item | None) -> None:
@@ -137,7 +137,7 @@ def test_a_deletion_missed_while_disconnected_is_found_by_the_next_list() -> Non
         store = Store(VirtualClock(asyncio.get_running_loop()), random=Random(1))
         faults = Faults(Random(1))
         problems: list[str] = []
-        cache = WatchCache(InProcessClient(store, faults=faults), PODS, problems.append)
+        cache = WatchCache(InProcessClient(store, faults=faults), PODS, problems.append, Random(1))
         task = asyncio.create_task(cache.run())
         for name in ("a", "b"):
             store.create(PODS, "default", a_pod(name))

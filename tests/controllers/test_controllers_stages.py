@@ -248,11 +248,11 @@ def test_nodes_report_the_images_that_ran_there() -> None:
         ("stages: [{name: a, delay: {seconds: soon}, next: {delete: true}}]", "'soon' is not a duration"),
         ("stages: [{name: a, delay: {jitter: -1}, next: {delete: true}}]", "a number that is not negative, got -1"),
         (
-            "stages: [{name: a, delay: {seconds: .nan}, next: {delete: true}}]",
+            f"stages: [{{name: a, delay: {{seconds: {'9' * 400}s}}, next: {{delete: true}}}}]",
             "(a).delay.seconds: must be a finite number",
         ),
-        ("stages: [{name: a, delay: {jitter: 1e999}, next: {delete: true}}]", "'1e999' is not a duration"),
-        ("stages: [{name: a, weight: .inf, next: {delete: true}}]", "(a).weight: must be a finite number, got inf"),
+        ("stages: [{name: a, delay: {jitter: 1e999}, next: {delete: true}}]", "line 1: json: unsupported value: +Inf"),
+        ("stages: [{name: a, weight: .inf, next: {delete: true}}]", "line 1: json: unsupported value: +Inf"),
         (
             "stages: [{name: a, next: {status: {containerStatuses: 3}}}]",
             '(a).next.status: cannot be a pod\'s status: Pod in version "v1" cannot be handled as a Pod: '

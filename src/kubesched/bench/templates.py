@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
+from kubesched.api.yamltext import TextError, read_single
 
 from .workloads import WorkloadError
 
@@ -83,9 +83,9 @@ class Template:
 
     def _parse(self, text: str) -> dict[str, Any]:
         try:
-            data = yaml.load(text, yaml.CSafeLoader)
-        except yaml.YAMLError as error:
-            raise WorkloadError(f"template {self._source}: not valid YAML: {error}") from None
+            data = read_single(text, "template")
+        except TextError as error:
+            raise WorkloadError(error.in_file(f"template {self._source}")) from None
         if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
             raise WorkloadError(f"template {self._source}: expected one Kubernetes object with apiVersion and kind")
         return data

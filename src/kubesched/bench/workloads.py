@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
+
+from kubesched.api.yamltext import TextError, read_single
 
 __all__ = [
     "Barrier",
@@ -291,11 +292,11 @@ def load_workloads(path: Path) -> list[Workload]:
         WorkloadError: when the file cannot be read or is not in the format.
     """
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+        data = read_single(path.read_bytes(), "workload file")
     except OSError as error:
         raise WorkloadError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise WorkloadError(f"{path}: not valid YAML: {error}") from None
+    except TextError as error:
+        raise WorkloadError(error.in_file(str(path))) from None
     try:
         cases = msgspec.convert(data, list[_CaseSpec])
     except msgspec.ValidationError as error:

@@ -21,11 +21,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from kubesched.api.kinds import NODES
 from kubesched.api.times import Clock, RealClock, timestamp
 from kubesched.api.wire import ApiError
+from kubesched.api.yamltext import read_single
 from kubesched.cluster.files import Manifest, ManifestError, Snapshot, SnapshotError, load_manifests, read
 from kubesched.cluster.http import CertificateFiles, HttpServer, make_certificates, write_kubeconfig
 from kubesched.cluster.http.kubeconfig import NAME as KUBECONFIG_NAME
@@ -89,7 +88,7 @@ async def _up(options: argparse.Namespace) -> int:
         finally:
             # Whatever went wrong on the way down, a cluster that has run is saved.
             if started and embedded is not None and options.snapshot:
-                count = save_or_rescue(embedded.store, options.snapshot)
+                count = await save_or_rescue(embedded.store, options.snapshot)
                 if not options.quiet:
                     write(f"saved {count} objects to {options.snapshot}\n")
     return 0
@@ -138,17 +137,15 @@ def _check_kubeconfig(given: str) -> None:
     if path.is_dir():
         raise CliError(f"--kubeconfig-out {given}: is a directory; give the name of a file")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes()
     except FileNotFoundError:
         return
-    except UnicodeDecodeError:
-        text = "?"
     except OSError as error:
         raise CliError(f"--kubeconfig-out {given}: cannot be written: {error.strerror or error}") from None
     try:
-        data = yaml.safe_load(text) if text.strip() else {"clusters": []}
+        data = read_single(text, "kubeconfig") if text.strip() else {"clusters": []}
         names = [cluster["name"] for cluster in data["clusters"]]
-    except (yaml.YAMLError, ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         names = ["?"]
     if set(names) - {KUBECONFIG_NAME}:
         found = "something that is no kubeconfig" if names == ["?"] else f"a kubeconfig of {', '.join(map(str, names))}"

@@ -19,14 +19,24 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 from urllib.parse import quote
 
 import aiohttp
 import msgspec
 
 from kubesched.api.kinds import PODS, Kind
-from kubesched.api.wire import ApiError, Item, ListPage, WatchEvent
+from kubesched.api.wire import (
+    STRATEGIC_PATCH,
+    ApiError,
+    DeleteOptions,
+    Item,
+    ListOptions,
+    ListPage,
+    PatchOptions,
+    WatchEvent,
+    WatchOptions,
+)
 
 from .kubeconfig import ClusterAccess
 
@@ -208,25 +218,8 @@ class HttpTransport:
 
     # -- Transport ---------------------------------------------------------------------------------------
 
-    async def list(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-    ) -> ListPage:
-        query = _given(
-            labelSelector=label_selector,
-            fieldSelector=field_selector,
-            limit=str(limit) if limit else "",
-            resourceVersion=resource_version,
-        )
-        if continue_token:
-            query["continue"] = continue_token
+    async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
+        query = _query(options)
         raw = await self._request("GET", _path(kind, namespace), query=query)
         try:
             found = _list(raw)
@@ -237,29 +230,15 @@ class HttpTransport:
         return ListPage(items, metadata.resource_version or "", metadata.continue_ or "", metadata.remaining_item_count)
 
     async def watch(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: float | None = None,
+        self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent]]:
-        """Changes after ``resource_version``, a batch per piece that arrives.
+        """A batch per piece that arrives.
 
         Raises:
-            ApiError: 410 when the version is too old, and whatever else the server reports, in the stream too.
+            ApiError: whatever the server reports, in the stream too.
             OSError: when the connection cannot be had, or breaks.
         """
-        query = _given(
-            watch="true",
-            allowWatchBookmarks="true",
-            resourceVersion=resource_version,
-            labelSelector=label_selector,
-            fieldSelector=field_selector,
-            timeoutSeconds=str(max(1, int(timeout_seconds))) if timeout_seconds is not None else "",
-        )
+        query = {"watch": "true", "allowWatchBookmarks": "true", **_query(options)}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30.0)
         try:
             async with self._opened().get(
@@ -288,34 +267,18 @@ class HttpTransport:
         body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
         return self._read(kind, await self._request("PUT", _path(kind, namespace, name, subresource), body=body))
 
-    async def patch(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        patch: Any,
-        *,
-        patch_type: str = "application/strategic-merge-patch+json",
-        subresource: str = "",
-    ) -> Item:
-        path = _path(kind, namespace, name, subresource)
+    async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> Item:
+        path = _path(kind, namespace, name, options.get("subresource", ""))
+        patch_type = options.get("patch_type", STRATEGIC_PATCH)
         return self._read(kind, await self._request("PATCH", path, body=patch, content_type=patch_type))
 
-    async def delete(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        grace_period_seconds: int | None = None,
-    ) -> None:
-        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
-        if uid:
-            options["preconditions"] = {"uid": uid}
-        if grace_period_seconds is not None:
-            options["gracePeriodSeconds"] = grace_period_seconds
-        await self._request("DELETE", _path(kind, namespace, name), body=options if len(options) > 2 else None)
+    async def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> None:
+        body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if options.get("uid"):
+            body["preconditions"] = {"uid": options["uid"]}
+        if options.get("grace_period_seconds") is not None:
+            body["gracePeriodSeconds"] = options["grace_period_seconds"]
+        await self._request("DELETE", _path(kind, namespace, name), body=body if len(body) > 2 else None)
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         metadata = {"name": name, "namespace": namespace, **({"uid": uid} if uid else {})}
@@ -480,5 +443,16 @@ def _path(kind: Kind, namespace: str = "", name: str = "", subresource: str = ""
     return "/".join(parts)
 
 
-def _given(**values: str) -> dict[str, str]:
-    return {name: value for name, value in values.items() if value}
+def _query(options: ListOptions | WatchOptions) -> dict[str, str]:
+    """The query of a list or watch, without what is empty."""
+    query = {
+        "labelSelector": options.get("label_selector", ""),
+        "fieldSelector": options.get("field_selector", ""),
+        "resourceVersion": options.get("resource_version", ""),
+        "continue": str(options.get("continue_token") or ""),
+        "limit": str(options.get("limit") or ""),
+    }
+    seconds = options.get("timeout_seconds")
+    if isinstance(seconds, int | float):
+        query["timeoutSeconds"] = str(max(1, int(seconds)))
+    return {name: value for name, value in query.items() if value}

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
+
+from ..api.yamltext import TextError, read_single
 
 __all__ = ["ClusterAccess", "ExecPlugin", "KubeconfigError", "load_kubeconfig"]
 
@@ -79,9 +80,11 @@ def load_kubeconfig(path: str | Path | None = None, context: str = "") -> Cluste
     """
     place = Path(path or os.environ.get("KUBECONFIG", "").split(os.pathsep)[0] or Path.home() / ".kube" / "config")
     try:
-        data = yaml.safe_load(place.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        data = read_single(place.read_bytes(), "kubeconfig")
+    except OSError as error:
         raise KubeconfigError(f"{place}: cannot be read: {error}") from None
+    except TextError as error:
+        raise KubeconfigError(error.in_file(str(place))) from None
     if not isinstance(data, dict):
         raise KubeconfigError(f"{place}: is no kubeconfig")
     name = context or data.get("current-context") or ""

@@ -8,10 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from kubesched.api.kinds import Kind
-from kubesched.api.wire import ApiError, Item, ListPage, Transport, WatchEvent
+from kubesched.api.wire import (
+    ApiError,
+    DeleteOptions,
+    Item,
+    ListOptions,
+    ListPage,
+    PatchOptions,
+    Transport,
+    WatchEvent,
+    WatchOptions,
+)
 
 from .backoff import TokenBucket
 
@@ -83,46 +93,14 @@ class MeteredTransport:
 
     # -- Transport -----------------------------------------------------------------------------------------
 
-    async def list(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-    ) -> ListPage:
-        call = self._inner.list(
-            kind,
-            namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            limit=limit,
-            continue_token=continue_token,
-            resource_version=resource_version,
-        )
+    async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
+        call = self._inner.list(kind, namespace, **options)
         return await self._request("GET", "200", call)
 
     async def watch(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: float | None = None,
+        self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent]]:
-        stream = self._inner.watch(
-            kind,
-            namespace,
-            resource_version=resource_version,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            timeout_seconds=timeout_seconds,
-        )
+        stream = self._inner.watch(kind, namespace, **options)
         code = "200"
         try:
             async for batch in stream:
@@ -151,29 +129,12 @@ class MeteredTransport:
         call = self._inner.update(kind, namespace, name, obj, subresource=subresource)
         return await self._request("PUT", "200", call)
 
-    async def patch(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        patch: Any,
-        *,
-        patch_type: str = "application/strategic-merge-patch+json",
-        subresource: str = "",
-    ) -> Item:
-        call = self._inner.patch(kind, namespace, name, patch, patch_type=patch_type, subresource=subresource)
+    async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> Item:
+        call = self._inner.patch(kind, namespace, name, patch, **options)
         return await self._request("PATCH", "200", call)
 
-    async def delete(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        grace_period_seconds: int | None = None,
-    ) -> None:
-        call = self._inner.delete(kind, namespace, name, uid=uid, grace_period_seconds=grace_period_seconds)
+    async def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> None:
+        call = self._inner.delete(kind, namespace, name, **options)
         await self._request("DELETE", "200", call)
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:

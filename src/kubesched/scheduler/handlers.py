@@ -200,7 +200,7 @@ class PodHandler(_Handler):
             self._unreadable(new, error)
         nominated = old.status.nominated_node_name
         if nominated and nominated != new.status.nominated_node_name:
-            self._room_was_given_up(old)
+            self._nomination_ended(old)
         self._observe(UNSCHEDULED_POD_UPDATE, start)
 
     def _delete_from_queue(self, pod: Pod, *, binding: bool) -> None:
@@ -210,20 +210,20 @@ class PodHandler(_Handler):
             if self._cache.is_assumed(pod.uid):
                 self._assumed_pod_deleted(pod)
             elif pod.status.nominated_node_name:
-                self._room_was_given_up(pod)
+                self._nomination_ended(pod)
         self._observe(UNSCHEDULED_POD_DELETE, start)
 
     def _unreadable(self, pod: Pod, error: QuantityError) -> None:
-        """A pod that no API server should have let in: say so where its owner looks; the queue stays as it was."""
+        """A pod that no API server should have accepted: an event reports it to its owner; the queue stays as it was."""
         _log.error("cannot queue pod %s: %s", pod.key, error)
         note = f"the pod cannot be scheduled as it is: {error}"
         self._recorders[pod.spec.scheduler_name].record(pod, "Warning", "FailedScheduling", "Scheduling", note)
 
-    def _room_was_given_up(self, pod: Pod) -> None:
+    def _nomination_ended(self, pod: Pod) -> None:
         """A nomination ended: pods that had to respect it may try again.
 
-        Not the pod itself: it never was in its own way, and would be tried over and over without a pause by a
-        rejection after each nomination (upstream does that).
+        Not the pod itself: its own nomination never kept it out, and a rejection after each nomination would have it tried again
+        without a pause (upstream does that).
         """
         priority, uid = pod.priority, pod.uid
         self._queue.move_all_to_active_or_backoff_queue(
@@ -235,7 +235,7 @@ class PodHandler(_Handler):
         assumed = self._cache.get_pod(pod.uid)
         if assumed is None:
             return
-        # A waiting pod's binding cycle cleans up; another binding will fail by itself, and forgets in vain.
+        # A waiting pod's binding cycle cleans up; another binding will fail by itself, and has nothing left to forget.
         if not self._waiting.reject(pod.uid):
             try:
                 self._cache.forget_pod(assumed.pod)
@@ -245,7 +245,7 @@ class PodHandler(_Handler):
 
 
 class NodeHandler(_Handler):
-    """Nodes go to the cache; what changed about them may help pending pods (section 13)."""
+    """Nodes go to the cache; their changes may help pending pods (section 13)."""
 
     def __init__(self, cache: Cache, queue: SchedulingQueue, clock: Clock, metrics: SchedulerMetrics) -> None:
         super().__init__(queue, clock, metrics)
@@ -287,13 +287,13 @@ class NodeHandler(_Handler):
         try:
             self._cache.set_node(node)
         except QuantityError as error:
-            _log.error("cannot take over node %s: status.allocatable: %s", node.name, error)
+            _log.error("cannot ingest node %s: status.allocatable: %s", node.name, error)
             return False
         return True
 
 
 class NamespaceHandler:
-    """Namespaces go to the cache: their labels are what the rules between pods look at. No pod is woken by them."""
+    """Namespaces go to the cache: their labels are what the rules between pods look at. They move no pod."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache

@@ -1,11 +1,11 @@
-"""What happens to an object before it is stored: defaults, validation, admission, quotas and limits."""
+"""What happens to an object before it is stored: defaults, validation, admission and limits."""
 
 from .admission import PRIORITY_CLASSES, Admission
+from .amounts import show_amount
 from .kind_validation import check_kind, default_kind
 from .label_keys import merge_label_keys
 from .limits import CLAIMS, LIMIT_RANGES, Limits
 from .metadata import STATUS_KINDS, changed_metadata, new_metadata
-from .quota import RESOURCE_QUOTAS, Quotas
 from .updates import checked_spec_change
 from .validation import Causes, check_metadata, forbidden
 
@@ -13,12 +13,10 @@ __all__ = [
     "CLAIMS",
     "LIMIT_RANGES",
     "PRIORITY_CLASSES",
-    "RESOURCE_QUOTAS",
     "STATUS_KINDS",
     "Admission",
     "Causes",
     "Limits",
-    "Quotas",
     "changed_metadata",
     "check_kind",
     "check_metadata",
@@ -27,4 +25,5 @@ __all__ = [
     "forbidden",
     "merge_label_keys",
     "new_metadata",
+    "show_amount",
 ]

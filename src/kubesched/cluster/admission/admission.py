@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -19,11 +19,8 @@ from ...api.kinds import PODS, Kind, kind_by_plural
 from ...api.quantity import QuantityError, parse_quantity
 from ...api.wire import ApiError
 from ..schema import check_type, encode
+from .lookup import ObjectTable
 from .pod_validation import check_pod_spec, decode_pod_spec
-
-if TYPE_CHECKING:
-    from ..store import Table
-
 from .validation import Causes, forbidden
 
 __all__ = ["Admission", "PreparedSpec", "PriorityClass", "default_pod_spec"]
@@ -71,7 +68,11 @@ class Admission:
     """
 
     def __init__(
-        self, table_of: Callable[[Kind], Table], *, default_tolerations: bool = True, priority_admission: bool = True
+        self,
+        table_of: Callable[[Kind], ObjectTable],
+        *,
+        default_tolerations: bool = True,
+        priority_admission: bool = True,
     ) -> None:
         self._priority_classes = table_of(PRIORITY_CLASSES)
         self._runtime_classes = table_of(RUNTIME_CLASSES)

@@ -7,7 +7,7 @@ Caller: ``store`` before admission of a new pod or claim. Rules and texts: upstr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -16,12 +16,9 @@ from ...api.quantity import QuantityError, parse_quantity
 from ...api.wire import ApiError
 from ..schema import Document, encode, open_section
 from .admission import default_pod_spec
+from .amounts import show_amount
+from .lookup import ObjectTable
 from .pod_validation import decode_pod_spec
-from .quota import show_amount
-
-if TYPE_CHECKING:
-    from ..store import Table
-
 from .validation import QUANTITY_TEXT, forbidden
 
 __all__ = ["Limits"]
@@ -44,7 +41,7 @@ Rule = dict[str, Any]
 class Limits:
     """The limit ranges of one store."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: ObjectTable) -> None:
         self._table = table
         self._of = -1
         self._rules: dict[str, list[Rule]] = {}

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ...api.kinds import PODS, Kind
 from ...api.times import Clock, timestamp
 from ...api.types import ObjectMeta, OwnerReference
-from ...api.wire import Item, Transport
+from ...api.wire import MERGE_PATCH, Item, Transport
 from ..store import EventRecorder
 from .watch_cache import WatchCache
 
@@ -22,7 +22,6 @@ __all__ = ["BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings
 
 Data = dict[str, Any]
 
-MERGE_PATCH: Final = "application/merge-patch+json"
 #: Index of objects by the UID of their controller, of pods by node and of pods by namespace.
 BY_OWNER: Final = "owner"
 BY_NODE: Final = "node"
@@ -99,7 +98,7 @@ class Context:
         """The cache of a kind; asked for before the manager runs, it is kept from then on."""
         cache = self.caches.get(kind)
         if cache is None:
-            cache = self.caches[kind] = WatchCache(self.client, kind, self.note_problem)
+            cache = self.caches[kind] = WatchCache(self.client, kind, self.note_problem, self.rng)
         return cache
 
     def owned_cache(self, kind: Kind) -> WatchCache:

@@ -1,20 +1,18 @@
 """Objects from and to files: manifests, dumps of a real cluster, saved clusters."""
 
 from .dump_import import IMPORTED_KINDS, Import, import_dump, import_manifests
-from .manifests import KubernetesYaml, Manifest, ManifestError, Manifests, deep_line, load_manifests, parse_manifests
-from .snapshot_file import Snapshot, SnapshotError, is_saved_cluster, newest_moment, read, save
+from .manifests import Manifest, ManifestError, Manifests, load_manifests, parse_manifests
+from .snapshot_file import Snapshot, SnapshotError, is_saved_cluster, newest_moment, read, save, saving
 from .workloads import expand_workloads
 
 __all__ = [
     "IMPORTED_KINDS",
     "Import",
-    "KubernetesYaml",
     "Manifest",
     "ManifestError",
     "Manifests",
     "Snapshot",
     "SnapshotError",
-    "deep_line",
     "expand_workloads",
     "import_dump",
     "import_manifests",
@@ -24,4 +22,5 @@ __all__ = [
     "parse_manifests",
     "read",
     "save",
+    "saving",
 ]

@@ -14,6 +14,7 @@ import stat
 import zlib
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ import msgspec
 
 from ...api.kinds import KINDS, Kind
 from ...api.times import micro_time, parse_time
+from ...api.turns import Steps, finish
 from ..admission import STATUS_KINDS
 from ..schema import Stored
 from ..store import NEW_EVENTS, Store
@@ -36,10 +38,12 @@ __all__ = [
     "read",
     "restore",
     "save",
+    "saving",
 ]
 
 FORMAT: Final = "kubesched.io/cluster"
 VERSION: Final = 1
+_LINES_PER_STEP: Final = 512
 #: Later than this (the year 9000) a cluster's clock must not start: timestamps have four digits for the year.
 _LAST_START: Final = 221_845_392_000.0
 
@@ -117,7 +121,12 @@ _line = msgspec.json.Decoder(_Line).decode
 
 
 def save(store: Store, path: str | Path, *, time: float | None = None) -> int:
-    """Write everything in a store to a file; returns how many objects.
+    """:func:`saving` without a pause."""
+    return finish(saving(store, path, time=time))
+
+
+def saving(store: Store, path: str | Path, *, time: float | None = None) -> Steps[int]:
+    """Write everything in a store to a file; returns how many objects. All of it is as it was at the first step.
 
     A file that is there is replaced at the end, in one step: whatever happens on the way, it is either the old one
     or the new one. Background work (garbage collection) is finished first. ``time`` (epoch seconds) is what the
@@ -142,11 +151,12 @@ def save(store: Store, path: str | Path, *, time: float | None = None) -> int:
         ],
         sorted(store.status_kinds - STATUS_KINDS),
     )
-    _write(Path(path), (msgspec.json.encode(header), *(item.raw for _, items in tables for item in items)))
+    lines = (item.raw for _, items in tables for item in items)
+    yield from _write(Path(path), chain((msgspec.json.encode(header),), lines))
     return header.objects
 
 
-def _write(path: Path, lines: Iterable[bytes]) -> None:
+def _write(path: Path, lines: Iterable[bytes]) -> Steps[None]:
     path = Path(os.path.realpath(path))  # a link stays a link
     mode = None
     with contextlib.suppress(FileNotFoundError):
@@ -159,9 +169,9 @@ def _write(path: Path, lines: Iterable[bytes]) -> None:
             if path.suffix == ".gz":
                 # No name and no time inside: the same cluster, the same bytes.
                 with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed:
-                    _write_lines(packed, lines)
+                    yield from _write_lines(packed, lines)
             else:
-                _write_lines(file, lines)
+                yield from _write_lines(file, lines)
             file.flush()
             os.fsync(file.fileno())  # the name must not get there before the bytes do
         if mode is not None:
@@ -173,10 +183,12 @@ def _write(path: Path, lines: Iterable[bytes]) -> None:
         raise
 
 
-def _write_lines(file: Any, lines: Iterable[bytes]) -> None:
-    for line in lines:
+def _write_lines(file: Any, lines: Iterable[bytes]) -> Steps[None]:
+    for number, line in enumerate(lines, 1):
         file.write(line)
         file.write(b"\n")
+        if number % _LINES_PER_STEP == 0:
+            yield
 
 
 # -- reading -----------------------------------------------------------------------------------------------

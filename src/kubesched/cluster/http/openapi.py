@@ -9,8 +9,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from ...api.wire import STRATEGIC_PATCH
 from ..schema import Field, Type, descriptions, encode, patch_markers, root_type, types
-from ..store import STRATEGIC_PATCH
 from .catalog import Catalog, Resource
 from .openapi_protobuf import encode_document
 

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from ...api.turns import finish
 from ...api.wire import ApiError, Item, WatchEvent
 from ..schema import encode
 from ..store import Store, Watch
@@ -168,12 +169,9 @@ class _Shaper:
         if self._tables is not None:
             if type_ == "BOOKMARK":
                 return self._tables.bookmark(item)
-            table = self._tables.table(
-                [item],
-                self._store.clock.now(),
-                {"resourceVersion": str(item.resource_version)},
-                headers=self._headers,
-            )
+            metadata = {"resourceVersion": str(item.resource_version)}
+            now = self._store.clock.now()
+            table = finish(self._tables.table([item], now, metadata, headers=self._headers))
             self._headers = False  # the columns are told once
             return table
         if self._form.transform:

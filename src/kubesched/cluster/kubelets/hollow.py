@@ -16,7 +16,7 @@ import heapq
 import logging
 import zlib
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -28,7 +28,8 @@ from ...api.kinds import NODES, PODS, Kind
 from ...api.tasks import Supervisor
 from ...api.times import Clock, parse_duration, timestamp
 from ...api.types import Pod
-from ...api.wire import ApiError, Item, Transport, WatchEvent
+from ...api.wire import MERGE_PATCH, ApiError, Item, Transport
+from ...client.reflector import BREATH, Reflector
 from ..store import WARNING, EventRecorder
 from .heartbeats import Heartbeats
 from .pod_status import finished_status, ready_condition, ready_status, running_status
@@ -45,7 +46,6 @@ _FINISHED: Final = ("Succeeded", "Failed")
 _EXITS: Final = ("Running", *_FINISHED)
 #: What a running pod's kubelet says again when the node was taken for dead.
 _REVIVE: Final = Stage("pod-revive", next=Next(ready=True))
-_MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 class _Address(msgspec.Struct):
@@ -108,6 +108,48 @@ class _Running:
     complaint: str = ""
 
 
+class _Sink:
+    """What a reflector delivers, as changes of single objects.
+
+    ``gone`` receives the key, and the final state of an object whose deletion was seen.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        known: Mapping[str, Any],
+        changed: Callable[[Item], None],
+        gone: Callable[[str, Item | None], None],
+        unreadable: Callable[[Item, Exception], None],
+    ) -> None:
+        self.kind = kind
+        self._known = known
+        self._changed = changed
+        self._gone = gone
+        self._unreadable = unreadable
+
+    async def replace(self, items: list[Item], version: int) -> None:
+        """A complete list: what is not in it has gone."""
+        keys = {item.key for item in items}
+        for key in [key for key in self._known if key not in keys]:
+            self._gone(key, None)
+        for number, item in enumerate(items, 1):
+            self.upsert(item)
+            if number % BREATH == 0:
+                await asyncio.sleep(0)
+
+    def upsert(self, item: Item) -> None:
+        """An object was added or modified."""
+        try:
+            self._changed(item)
+        except (DecodeError, msgspec.DecodeError) as error:
+            self._unreadable(item, error)
+
+    def remove(self, item: Item) -> None:
+        """An object was deleted."""
+        self._gone(item.key, item)
+
+
 class HollowKubelets:
     """Run the pods of all nodes that exist.
 
@@ -163,9 +205,11 @@ class HollowKubelets:
 
     async def run(self) -> None:
         """Work until cancelled."""
+        nodes = _Sink(NODES, self._nodes, self._node_changed, self._node_gone, self._unreadable)
+        pods = _Sink(PODS, self._pods, self._pod_changed, self._pod_gone, self._unreadable)
         async with Supervisor("kubelets") as tasks:
-            tasks.spawn(self._follow(NODES, ""), "hollow-nodes")
-            tasks.spawn(self._follow(PODS, "spec.nodeName!="), "hollow-pods")
+            tasks.spawn(self._reflect(nodes).run(), "hollow-nodes")
+            tasks.spawn(self._reflect(pods, "spec.nodeName!=").run(), "hollow-pods")
             tasks.spawn(self._run_timers(), "hollow-timers")
             tasks.spawn(self._heartbeats.run(), "hollow-heartbeats")
             await tasks.ended()
@@ -209,65 +253,25 @@ class HollowKubelets:
 
     # -- watching --------------------------------------------------------------------------------------
 
-    async def _follow(self, kind: Kind, field_selector: str) -> None:
-        """List, then watch, for ever; start over when the version has expired or anything else fails."""
-        while True:
-            try:
-                page = await self._client.list(kind, field_selector=field_selector)
-                self._replace(kind, page.items)
-                version = page.resource_version
-                while True:
-                    stream: AsyncIterator[Any] = self._client.watch(
-                        kind, resource_version=version, field_selector=field_selector
-                    )
-                    begun, batches = asyncio.get_running_loop().time(), 0
-                    async for batch in stream:
-                        batches += 1
-                        for event in batch:
-                            self._take(kind, event)
-                            version = str(event.item.resource_version)
-                    if not batches and asyncio.get_running_loop().time() == begun:
-                        await asyncio.sleep(_RETRY_SECONDS)
-            except (ApiError, OSError) as error:
-                self._note(f"watching {kind}: {error}")
-                if not (isinstance(error, ApiError) and error.code == 410):
-                    await asyncio.sleep(_RETRY_SECONDS)
+    def _reflect(self, sink: _Sink, field_selector: str = "") -> Reflector:
+        return Reflector(
+            self._client,
+            sink.kind,
+            sink,
+            rng=self._random,
+            field_selector=field_selector,
+            page_size=0,
+            watch_timeout=None,
+            on_error=lambda error: self._note(f"watching {sink.kind}: {error}"),
+        )
 
-    def _replace(self, kind: Kind, items: list[Item]) -> None:
-        """The truth after a list: what is not in it has gone."""
-        names = {item.key for item in items}
-        if kind == NODES:
-            for name in [name for name in self._nodes if name not in names]:
-                self._node_gone(name)
-        else:
-            for key in [key for key in self._pods if key not in names]:
-                self._drop(key)
-        for item in items:
-            self._take(kind, WatchEvent("ADDED", item))
-
-    def _event(self, kind: Kind, event: WatchEvent) -> None:
-        if event.type == "BOOKMARK":
-            return
-        if kind == NODES:
-            self._node_event(event)
-        elif event.type == "DELETED":
-            known = self._pods.get(event.item.key)
-            if known is not None and known.item.uid == event.item.uid:
-                self._drop(event.item.key)
-        else:
-            self._pod_changed(event.item)
-
-    def _take(self, kind: Kind, event: WatchEvent) -> None:
-        """Take in an event. An object that cannot be read, from whatever server, costs no other its kubelet."""
-        try:
-            self._event(kind, event)
-        except (DecodeError, msgspec.DecodeError) as error:
-            item = event.item
-            text = f"{kind.kind} {item.key} at resourceVersion {item.resource_version} is left alone: {error}"
-            if self._unread.get((kind, item.key)) != item.resource_version:
-                self._unread[kind, item.key] = item.resource_version
-                _log.warning("hollow kubelets: %s", text)
-                self._note(text)
+    def _unreadable(self, item: Item, error: Exception) -> None:
+        """An object that cannot be read, from whatever server, costs no other its kubelet."""
+        if self._unread.get((item.kind, item.key)) != item.resource_version:
+            self._unread[item.kind, item.key] = item.resource_version
+            text = f"{item.kind.kind} {item.key} at resourceVersion {item.resource_version} is left alone: {error}"
+            _log.warning("hollow kubelets: %s", text)
+            self._note(text)
 
     def _obey(self, name: str, *, failed: bool) -> None:
         """Fail or recover a node as its annotation says; one that was failed by a call is left alone."""
@@ -279,19 +283,16 @@ class HollowKubelets:
             if name in self._heartbeats.failed:
                 self.recover_node(name)
 
-    def _node_gone(self, name: str) -> None:
+    def _node_gone(self, name: str, item: Item | None) -> None:
         self._annotated.discard(name)
         self._nodes.pop(name, None)
         self._images.pop(name, None)
         self._heartbeats.node_removed(name)
 
-    def _node_event(self, event: WatchEvent) -> None:
-        name = event.item.name
-        if event.type == "DELETED":
-            self._node_gone(name)
-            return
+    def _node_changed(self, node: Item) -> None:
+        name = node.name
         fresh = name not in self._nodes
-        view = _node_view(event.item.raw)
+        view = _node_view(node.raw)
         status = view.status
         self._nodes[name] = next((item.address for item in status.addresses if item.type == "InternalIP"), "")
         if self._report_images:
@@ -336,6 +337,10 @@ class HollowKubelets:
         known.item = item
         if self._works(known.node):
             self._plan(item.key, known)
+
+    def _pod_gone(self, key: str, item: Item | None) -> None:
+        if item is None or ((known := self._pods.get(key)) is not None and known.item.uid == item.uid):
+            self._drop(key)
 
     def _drop(self, key: str) -> None:
         known = self._pods.pop(key)
@@ -553,7 +558,7 @@ class HollowKubelets:
         listed = [{"names": [name], "sizeBytes": size} for name, size in images.items()]
         try:
             await self._client.patch(
-                NODES, "", node, {"status": {"images": listed}}, patch_type=_MERGE_PATCH, subresource="status"
+                NODES, "", node, {"status": {"images": listed}}, patch_type=MERGE_PATCH, subresource="status"
             )
         except (ApiError, OSError) as error:
             self._note(f"node {node}: images: {error}")

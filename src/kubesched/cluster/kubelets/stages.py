@@ -37,14 +37,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-import yaml
-
 from ...api.decode import DecodeError, from_builtins
 from ...api.kinds import PODS
 from ...api.selectors import Selector, SelectorError, compile_label_selector
 from ...api.times import parse_duration
 from ...api.types import LabelSelector, Pod
 from ...api.wire import ApiError
+from ...api.yamltext import TextError, read_single
 from ..schema import check_type, encode_clean
 
 __all__ = ["DURATION", "EXIT", "Delay", "Failure", "Next", "Stage", "StageError", "choose", "default_stages"]
@@ -163,7 +162,7 @@ def default_stages(startup_delay: float = 1.0, stop_delay: float | None = None) 
 
     ``stop_delay`` shortens the grace period.
     """
-    data = yaml.safe_load(_DEFAULT)
+    data = read_single(_DEFAULT, "stage file")
     stop, start, _ = data["stages"]
     start["delay"] = {"seconds": startup_delay}
     if stop_delay is not None:
@@ -194,9 +193,9 @@ def parse_stages(text: str, source: str = "<text>") -> tuple[Stage, ...]:
         StageError: naming the stage and the field.
     """
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise StageError(f"{source}: not valid YAML: {error}") from None
+        data = read_single(text, "stage file")
+    except TextError as error:
+        raise StageError(error.in_file(source)) from None
     return _read(data, source)
 
 
@@ -339,16 +338,9 @@ def _number(data: Mapping[str, Any], name: str, where: str, default: float) -> f
     value = data.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         raise StageError(f"{where}.{name}: must be a number that is not negative, got {value!r}")
-    if not _is_finite(value):
+    if not math.isfinite(value):  # a duration of hundreds of digits
         raise StageError(f"{where}.{name}: must be a finite number, got {value!r}")
     return float(value)
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False  # an integer beyond any float
 
 
 def _seconds(data: Mapping[str, Any], name: str, where: str) -> float:

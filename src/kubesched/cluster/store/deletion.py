@@ -1,22 +1,21 @@
 """How objects end: grace periods, finalizers, owner references, and namespaces with all they hold.
 
 Caller: ``store`` for every delete, and for every write that may have removed the last finalizer. The slow part
-(garbage collection, emptying a namespace) is deferred to the store's background queue.
+(garbage collection, emptying a namespace) is deferred to the background work of :mod:`.records`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from ...api.kinds import NAMESPACES, PODS, Kind
 from ...api.times import parse_time, timestamp
 from ...api.wire import ApiError
 from ..admission import Causes, forbidden
 from ..schema import Document, Stored, open_section
+from .records import Records
 from .table import Key
-
-if TYPE_CHECKING:
-    from .store import Store
 
 __all__ = ["Deletion"]
 
@@ -31,8 +30,8 @@ Place = tuple[Kind, Key]
 class Deletion:
     """The deletion rules of one store, and the owner index they need."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, records: Records) -> None:
+        self._records = records
         self._uids: dict[str, Place] = {}
         self._waiting_owners: set[str] = set()  # being deleted in the foreground
         self._dependents: dict[str, dict[Place, None]] = {}
@@ -41,15 +40,21 @@ class Deletion:
 
     # -- index -----------------------------------------------------------------------------------------
 
-    def index(self, item: Stored, old: Stored | None) -> None:
-        """Note a stored object."""
+    def follow(self, item: Stored | None, old: Stored | None) -> None:
+        """Note a stored or removed object, and queue what follows from a removal."""
+        if item is not None:
+            self._index(item, old)
+        elif old is not None:
+            self._forget(old)
+
+    def _index(self, item: Stored, old: Stored | None) -> None:
         place = (item.kind, (item.namespace, item.name))
         if old is None:
             self._uids[item.uid] = place
             if item.namespace:
                 self._population[item.namespace] = self._population.get(item.namespace, 0) + 1
         elif item.kind == NAMESPACES and item.name in self._terminating:
-            self._store.defer(lambda: self._purge(item.name))  # perhaps its last finalizer went
+            self._records.defer(lambda: self._purge(item.name))  # perhaps its last finalizer went
             return
         elif item.owners == old.owners:
             return
@@ -66,25 +71,24 @@ class Deletion:
                 if not dependents:
                     del self._dependents[uid]
 
-    def forget(self, item: Stored, old: Stored) -> None:
-        """Note a removed object and queue what follows from it."""
-        self._uids.pop(item.uid, None)
-        self._waiting_owners.discard(item.uid)
-        self._drop_owners(old, (item.kind, (item.namespace, item.name)))
-        if item.uid in self._dependents:
-            self._store.defer(lambda: self._collect(item.uid))
+    def _forget(self, old: Stored) -> None:
+        self._uids.pop(old.uid, None)
+        self._waiting_owners.discard(old.uid)
+        self._drop_owners(old, (old.kind, (old.namespace, old.name)))
+        if old.uid in self._dependents:
+            self._records.defer(lambda: self._collect(old.uid))
         for uid in old.owners:
             if uid in self._waiting_owners:
-                self._store.defer(lambda uid=uid: self._finish_foreground(uid))  # type: ignore[misc]
-        namespace = item.namespace
+                self._records.defer(lambda uid=uid: self._finish_foreground(uid))  # type: ignore[misc]
+        namespace = old.namespace
         if namespace:
             self._population[namespace] -= 1
             if not self._population[namespace]:
                 del self._population[namespace]
                 if namespace in self._terminating:
-                    self._store.defer(lambda: self._purge(namespace))
-        elif item.kind == NAMESPACES:
-            self._terminating.discard(item.name)
+                    self._records.defer(lambda: self._purge(namespace))
+        elif old.kind == NAMESPACES:
+            self._terminating.discard(old.name)
 
     def resume(self, item: Stored, metadata: dict[str, Any]) -> None:
         """Go on with a deletion that had begun when a cluster was saved."""
@@ -92,10 +96,10 @@ class Deletion:
             return
         if item.kind == NAMESPACES:
             self._terminating.add(item.name)
-            self._store.defer(lambda: self._purge(item.name))
+            self._records.defer(lambda: self._purge(item.name))
         elif FOREGROUND in (metadata.get("finalizers") or ()):
             self._waiting_owners.add(item.uid)
-            self._store.defer(lambda: self._delete_dependents(item.uid))
+            self._records.defer(lambda: self._delete_dependents(item.uid))
 
     def is_terminating(self, namespace: str) -> bool:
         """Whether nothing new may be created in a namespace."""
@@ -125,7 +129,7 @@ class Deletion:
     ) -> Stored:
         """Delete or begin to delete; see :meth:`.store.Store.delete`."""
         self._check_request(old, uid, resource_version, grace_period_seconds, propagation_policy)
-        store, kind = self._store, old.kind
+        records, kind = self._records, old.kind
         document = old.document()
         metadata = document["metadata"]
         if kind == NAMESPACES:
@@ -141,13 +145,13 @@ class Deletion:
             del metadata["finalizers"]
         grace = self._grace(document, grace_period_seconds) if kind == PODS else 0
         if grace == 0 and not finalizers:
-            return old if dry_run else store.remove(store.table(kind), document, old)
+            return old if dry_run else records.remove(records.table(kind), document, old)
         if not self._mark(metadata, grace) and finalizers == list(old.section("metadata").get("finalizers") or []):
             return old
-        item = store.commit(store.table(kind), document, old, dry_run=dry_run)
+        item = records.commit(records.table(kind), document, old, dry_run=dry_run)
         if FOREGROUND in finalizers and not dry_run:
             self._waiting_owners.add(old.uid)
-            store.defer(lambda: self._delete_dependents(old.uid))
+            records.defer(lambda: self._delete_dependents(old.uid))
         return item
 
     def _check_request(
@@ -187,7 +191,7 @@ class Deletion:
     def _mark(self, metadata: dict[str, Any], grace: int) -> bool:
         """Set the deletion timestamp, or bring it forward; False when nothing changed."""
         if "deletionTimestamp" not in metadata:
-            metadata["deletionTimestamp"] = timestamp(self._store.clock.now() + grace)
+            metadata["deletionTimestamp"] = timestamp(self._records.clock.now() + grace)
             metadata["deletionGracePeriodSeconds"] = grace
             if "generation" in metadata:
                 metadata["generation"] += 1
@@ -202,26 +206,29 @@ class Deletion:
 
     # -- owners ----------------------------------------------------------------------------------------
 
-    def _dependents_of(self, uid: str) -> list[Stored]:
-        tables = self._store.tables
-        found = [tables[kind].objects.get(key) for kind, key in self._dependents.get(uid, ())]
-        return [item for item in found if item is not None]
-
     def _blocking(self, uid: str) -> bool:
         """Whether dependents hold up a foreground deletion of their owner."""
         return any(
             reference.get("uid") == uid and reference.get("blockOwnerDeletion")
-            for item in self._dependents_of(uid)
+            for item in self._each_dependent(uid)
             for reference in item.section("metadata").get("ownerReferences") or ()
         )
 
-    def _collect(self, uid: str) -> None:
+    def _each_dependent(self, uid: str) -> Iterator[Stored]:
+        """The dependents there are now; each as it is when its turn comes, without those that have gone by then."""
+        for kind, key in list(self._dependents.get(uid, ())):
+            item = self._records.tables[kind].objects.get(key)
+            if item is not None and uid in item.owners:
+                yield item
+
+    def _collect(self, uid: str) -> Iterator[None]:
         """The owner is gone: delete dependents without another living owner, and free the others of it."""
-        for item in self._dependents_of(uid):
+        for item in self._each_dependent(uid):
             if any(owner in self._uids for owner in item.owners):
                 self._without_owner(item, uid)
             elif "deletionTimestamp" not in item.section("metadata"):
                 self.delete(item)
+            yield
 
     def _without_owner(self, item: Stored, uid: str) -> None:
         document = item.document()
@@ -230,26 +237,26 @@ class Deletion:
         metadata.pop("ownerReferences", None)
         if left:
             metadata["ownerReferences"] = left
-        self._store.commit(self._store.table(item.kind), document, item)
+        self._records.commit(self._records.table(item.kind), document, item)
 
     def _orphan(self, uid: str) -> None:
-        for item in self._dependents_of(uid):
+        for item in self._each_dependent(uid):
             self._without_owner(item, uid)
 
-    def _delete_dependents(self, uid: str) -> None:
-        for item in self._dependents_of(uid):
+    def _delete_dependents(self, uid: str) -> Iterator[None]:
+        for item in self._each_dependent(uid):
             if "deletionTimestamp" not in item.section("metadata"):
                 self.delete(item, propagation_policy="Foreground")
-        self._finish_foreground(uid)
+            yield
+        yield from self._finish_foreground(uid)
 
-    def _finish_foreground(self, uid: str) -> None:
+    def _finish_foreground(self, uid: str) -> Iterator[None]:
         """Remove an owner that waited for its dependents, when none blocks it any more."""
-        if self._blocking(uid):
-            return
         place = self._uids.get(uid)
-        owner = self._store.tables[place[0]].objects.get(place[1]) if place is not None else None
-        if owner is not None:
+        owner = self._records.tables[place[0]].objects.get(place[1]) if place is not None else None
+        if owner is not None and not self._blocking(uid):
             self._release(owner)
+        yield
 
     def _release(self, owner: Stored) -> None:
         document = owner.document()
@@ -257,11 +264,11 @@ class Deletion:
         if FOREGROUND not in (metadata.get("finalizers") or ()):
             return
         metadata["finalizers"] = [item for item in metadata["finalizers"] if item != FOREGROUND]
-        table = self._store.table(owner.kind)
+        table = self._records.table(owner.kind)
         if self.is_finished(owner.kind, metadata):
-            self._store.remove(table, document, owner)
+            self._records.remove(table, document, owner)
         else:
-            self._store.commit(table, document, owner)
+            self._records.commit(table, document, owner)
 
     # -- namespaces ------------------------------------------------------------------------------------
 
@@ -271,24 +278,27 @@ class Deletion:
         if not self._mark(document["metadata"], 0):
             return old
         document["status"] = {**(open_section(document, "status") or {}), "phase": "Terminating"}
-        item = self._store.commit(self._store.table(NAMESPACES), document, old, dry_run=dry_run)
+        item = self._records.commit(self._records.table(NAMESPACES), document, old, dry_run=dry_run)
         if not dry_run:
             self._terminating.add(old.name)
-            self._store.defer(lambda: self._purge(old.name))
+            self._records.defer(lambda: self._purge(old.name))
         return item
 
-    def _purge(self, namespace: str) -> None:
+    def _purge(self, namespace: str) -> Iterator[None]:
         """Delete what a terminating namespace still holds; remove it once it is empty."""
-        store = self._store
+        records = self._records
         if self._population.get(namespace):
-            for kind, table in list(store.tables.items()):
-                if kind.namespaced and kind == table.kind:
-                    for item in table.items(namespace):
-                        if "deletionTimestamp" not in item.section("metadata"):
-                            self.delete(item)
-        table = store.table(NAMESPACES)
+            for kind, table in list(records.tables.items()):
+                if not kind.namespaced or kind != table.kind:
+                    continue
+                for key in [(item.namespace, item.name) for item in table.items(namespace)]:
+                    item = table.objects.get(key)
+                    if item is not None and "deletionTimestamp" not in item.section("metadata"):
+                        self.delete(item)
+                    yield
+        table = records.table(NAMESPACES)
         old = table.objects.get(("", namespace))
         if old is not None and not self._population.get(namespace):
             document = old.document()
             if not document["metadata"].get("finalizers"):
-                store.remove(table, document, old)
+                records.remove(table, document, old)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...api.times import Clock, micro_time, timestamp
-from ...api.wire import ApiError, Item, Transport
+from ...api.wire import MERGE_PATCH, ApiError, Item, Transport
 from .events import EVENTS
 
 __all__ = ["NORMAL", "WARNING", "EventRecorder"]
@@ -25,7 +25,6 @@ __all__ = ["NORMAL", "WARNING", "EventRecorder"]
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
-_MERGE_PATCH: Final = "application/merge-patch+json"
 #: The message with this number, among different ones of one type and reason, is the first to be combined.
 _COMBINE_FROM: Final = 10
 _COMBINE_SECONDS: Final = 600.0
@@ -97,7 +96,7 @@ class EventRecorder:
                 patch = {"count": written.count, "message": message, "lastTimestamp": timestamp(now)}
                 namespace = about.namespace or "default"
                 try:
-                    await self._client.patch(EVENTS, namespace, written.name, patch, patch_type=_MERGE_PATCH)
+                    await self._client.patch(EVENTS, namespace, written.name, patch, patch_type=MERGE_PATCH)
                     return
                 except ApiError as error:
                     if error.code != 404:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import builtins
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from ...api.kinds import PODS, Kind
-from ...api.wire import Item, ListPage, WatchEvent
+from ...api.turns import in_turns
+from ...api.wire import DeleteOptions, Item, ListOptions, ListPage, PatchOptions, WatchEvent, WatchOptions
 from .faults import Faults, Verb
-from .store import STRATEGIC_PATCH, Store
+from .store import Store
 from .table import Watch
 
 __all__ = ["InProcessClient"]
@@ -40,53 +41,28 @@ class InProcessClient:
         if self._faults is not None and self._faults.strikes_calls:
             await self._faults.strike("after", verb, kind, name)
 
-    async def list(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-    ) -> ListPage:
+    async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
         await self._before("list", kind)
-        page = self.store.list(
-            kind,
-            namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            limit=limit,
-            continue_token=continue_token,
-            resource_version=resource_version,
-        )
+        page = await in_turns(self.store.listing(kind, namespace, **options))
         await self._after("list", kind)
         return page
 
     async def watch(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: float | None = None,
+        self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent]]:
-        """Changes after ``resource_version``, a batch per wake-up. See :class:`kubesched.api.wire.Transport`."""
+        """A batch per wake-up."""
         await self._before("watch", kind)
         watch = self.store.watch(
             kind,
             namespace,
-            resource_version=resource_version,
-            label_selector=label_selector,
-            field_selector=field_selector,
+            resource_version=options["resource_version"],
+            label_selector=options.get("label_selector", ""),
+            field_selector=options.get("field_selector", ""),
         )
         if self._faults is not None:
             self._faults.opened(watch, kind)
         try:
-            async for batch in self._read(watch, kind, timeout_seconds):
+            async for batch in self._read(watch, kind, options.get("timeout_seconds")):
                 yield batch
         finally:
             watch.close()
@@ -138,32 +114,15 @@ class InProcessClient:
         await self._after("update", kind, name)
         return item
 
-    async def patch(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        patch: Any,
-        *,
-        patch_type: str = STRATEGIC_PATCH,
-        subresource: str = "",
-    ) -> Item:
+    async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> Item:
         await self._before("patch", kind, name)
-        item = self.store.patch(kind, namespace, name, patch, patch_type=patch_type, subresource=subresource)
+        item = self.store.patch(kind, namespace, name, patch, **options)
         await self._after("patch", kind, name)
         return item
 
-    async def delete(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        grace_period_seconds: int | None = None,
-    ) -> None:
+    async def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> None:
         await self._before("delete", kind, name)
-        self.store.delete(kind, namespace, name, uid=uid, grace_period_seconds=grace_period_seconds)
+        self.store.delete(kind, namespace, name, **options)
         await self._after("delete", kind, name)
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:

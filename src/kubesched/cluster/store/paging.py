@@ -9,33 +9,45 @@ from __future__ import annotations
 
 import base64
 from bisect import bisect_right
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from ...api.turns import Steps
 from ...api.wire import ApiError, ListPage
 from ..schema import Stored, encode
 from .fields import Filter
 from .table import Key
 
-__all__ = ["make_page", "read_token", "write_token"]
+__all__ = ["BATCH", "make_page", "read_token", "write_token"]
+
+#: Objects looked at in one step of a long list.
+BATCH: Final = 1024
 
 
-def make_page(items: list[Stored], filter_: Filter, version: int, after: Key | None, limit: int) -> ListPage:
+def make_page(items: list[Stored], filter_: Filter, version: int, after: Key | None, limit: int) -> Steps[ListPage]:
+    """The objects after a key that a filter selects, at most ``limit`` unless that is 0."""
     start = 0 if after is None else bisect_right(items, after, key=lambda item: (item.namespace, item.name))
-    if limit <= 0 and filter_.is_trivial:
-        return ListPage(list(items[start:]), str(version))
-    found: list[Any] = []
-    for index in range(start, len(items)):
-        item = items[index]
-        if not filter_.matches(item):
-            continue
-        if limit > 0 and len(found) == limit:
-            remaining = None if filter_.selects else sum(1 for rest in items[index:] if filter_.matches(rest))
-            last = (found[-1].namespace, found[-1].name)
-            return ListPage(found, str(version), write_token(version, last), remaining)
-        found.append(item)
-    return ListPage(found, str(version))
+    if filter_.is_trivial:
+        end = len(items) if limit <= 0 else start + limit
+        found, rest = items[start:end], max(0, len(items) - end)
+    else:
+        found, rest = [], 0
+        for index in range(start, len(items)):
+            if (index - start) % BATCH == BATCH - 1:
+                yield
+            if not filter_.matches(items[index]):
+                continue
+            if limit <= 0 or len(found) < limit:
+                found.append(items[index])
+            else:
+                rest += 1
+                if filter_.selects:
+                    break  # how many more there are is not said
+    if not rest:
+        return ListPage(list[Any](found), str(version))
+    token = write_token(version, (found[-1].namespace, found[-1].name))
+    return ListPage(list[Any](found), str(version), token, None if filter_.selects else rest)
 
 
 def write_token(version: int, last: Key) -> str:

@@ -7,7 +7,7 @@ texts follow upstream ``registry/core/pod/storage``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -18,9 +18,8 @@ from ...api.types import LabelSelector
 from ...api.wire import ApiError
 from ..admission import Causes
 from ..schema import Document, Stored, encode, open_section
-
-if TYPE_CHECKING:
-    from .store import Store
+from .deletion import Deletion
+from .records import Records
 
 __all__ = ["PodActions"]
 
@@ -40,8 +39,9 @@ BUDGETS: Final = _budgets()
 class PodActions:
     """Binding and eviction on one store."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, records: Records, deletion: Deletion) -> None:
+        self._records = records
+        self._deletion = deletion
 
     def bind(
         self,
@@ -61,12 +61,12 @@ class PodActions:
             ApiError: 404 for no such pod; 409 when it is another pod by UID, is being deleted, is gated or is
                 assigned already; 422 without a node name.
         """
-        store = self._store
+        records = self._records
         if not node_name:
             causes = Causes()
             causes.required("target.name")
             raise ApiError.invalid(PODS, name, causes)
-        old = store.get(PODS, namespace, name)
+        old = records.get(PODS, namespace, name)
         if uid and uid != old.uid:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
             raise ApiError.conflict(PODS, name, why)
@@ -81,11 +81,11 @@ class PodActions:
         document["status"] = status
         if annotations:
             metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-        return store.commit(store.table(PODS), document, old, dry_run=dry_run)
+        return records.commit(records.table(PODS), document, old, dry_run=dry_run)
 
     def _set_scheduled(self, status: dict[str, Any], generation: int) -> None:
         """Condition PodScheduled=True; its transition time stays when the pod was scheduled already."""
-        now = self._store.now()
+        now = self._records.now()
         condition: dict[str, Any] = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
         if generation:
             condition["observedGeneration"] = generation
@@ -111,18 +111,17 @@ class PodActions:
             ApiError: 404, 429 when the budget allows no disruption or has not been computed yet, 500 when more
                 than one budget selects the pod.
         """
-        store = self._store
-        pod = store.get(PODS, namespace, name)
+        pod = self._records.get(PODS, namespace, name)
         data = pod.data()
         if not _needs_no_consent(data):
             budget = self._budget_of(pod)
             if budget is not None:
                 self._charge(budget, data, dry_run=dry_run)
-        store.delete(PODS, namespace, name, uid=pod.uid, grace_period_seconds=grace_period_seconds, dry_run=dry_run)
+        self._deletion.delete(pod, grace_period_seconds=grace_period_seconds, dry_run=dry_run)
 
     def _budget_of(self, pod: Stored) -> Stored | None:
         found = []
-        for budget in self._store.table(BUDGETS).items(pod.namespace):
+        for budget in self._records.table(BUDGETS).items(pod.namespace):
             selector = (budget.section("spec") or {}).get("selector")
             try:
                 compiled = compile_label_selector(
@@ -153,9 +152,9 @@ class PodActions:
             text = f"The disruption budget {budget.name} needs {desired} healthy pods and has {healthy} currently"
             raise _too_many("Cannot evict pod as it would violate the pod's disruption budget.", text, 0)
         status["disruptionsAllowed"] = allowed - 1
-        status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: self._store.now()}
+        status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: self._records.now()}
         document["status"] = status
-        self._store.commit(self._store.table(BUDGETS), document, budget, dry_run=dry_run)
+        self._records.commit(self._records.table(BUDGETS), document, budget, dry_run=dry_run)
 
 
 def _cannot_bind(name: str, why: str) -> ApiError:

@@ -6,10 +6,11 @@ Caller: :class:`.store.Store`, which adds the verbs that write.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Unpack
 
 from ...api.kinds import KINDS, Kind
-from ...api.wire import ApiError, ListPage
+from ...api.turns import Steps, finish
+from ...api.wire import ApiError, ListOptions, ListPage
 from ..schema import Stored
 from .events import EVENTS, NEW_EVENTS, new_item, new_watch_event
 from .fields import compile_filter
@@ -80,18 +81,22 @@ class Reading:
         return item if kind.group != NEW_EVENTS.group else new_item(item)
 
     def list(
+        self, kind: Kind, namespace: str = "", *, resource_version_match: str = "", **options: Unpack[ListOptions]
+    ) -> ListPage:
+        """:meth:`listing` without a pause."""
+        return finish(self.listing(kind, namespace, resource_version_match=resource_version_match, **options))
+
+    def listing(
         self,
         kind: Kind,
         namespace: str = "",
         *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
         resource_version_match: str = "",
-    ) -> ListPage:
+        **options: Unpack[ListOptions],
+    ) -> Steps[ListPage]:
         """Objects in key order. Pages of one list all show the version of the first page.
+
+        The steps are those of a long list; all of it shows the moment of the first step.
 
         Raises:
             ApiError: 400 for bad selectors or versions, 410 for an expired token (with another one that goes on in
@@ -99,8 +104,9 @@ class Reading:
         """
         table = self.table(kind)
         namespace = namespace if kind.namespaced else ""
-        filter_ = compile_filter(kind, namespace, label_selector, field_selector)
+        filter_ = compile_filter(kind, namespace, options.get("label_selector", ""), options.get("field_selector", ""))
         after: Key | None = None
+        continue_token = options.get("continue_token", "")
         version = self._version
         if continue_token:
             version, after = read_token(continue_token)
@@ -111,14 +117,14 @@ class Reading:
             except ApiError:
                 raise ApiError.expired(_CONTINUE_EXPIRED, continue_token=write_token(-1, after)) from None
         else:
-            wanted = self._parse_version(resource_version)
+            wanted = self._parse_version(options.get("resource_version", ""))
             if resource_version_match == "Exact":
                 if not wanted:
                     raise ApiError.bad_request("resourceVersionMatch Exact needs a resourceVersion greater than 0")
                 version, items = wanted, table.at(wanted)
             else:
                 items = table.items(namespace)
-        page = make_page(items, filter_, version, after, limit)
+        page = yield from make_page(items, filter_, version, after, options.get("limit", 0))
         if kind.group == NEW_EVENTS.group:
             page.items[:] = [new_item(item) for item in page.items]
         return page

@@ -7,28 +7,23 @@ Reading is in :mod:`.reading`; deletion continues in :mod:`.deletion`, binding a
 
 from __future__ import annotations
 
-import asyncio
-import builtins
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any, Final
 
 import msgspec
 
 from ...api.kinds import NAMESPACES, PODS, Kind
-from ...api.times import Clock, timestamp
-from ...api.wire import ApiError
+from ...api.times import Clock
+from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError
 from ..admission import (
     CLAIMS,
     LIMIT_RANGES,
     PRIORITY_CLASSES,
-    RESOURCE_QUOTAS,
     STATUS_KINDS,
     Admission,
     Causes,
     Limits,
-    Quotas,
     changed_metadata,
     check_kind,
     check_metadata,
@@ -46,7 +41,6 @@ from ..schema import (
     apply_strategic_patch,
     check_form,
     decode_document,
-    encode,
     encode_clean,
     new_uid,
     open_section,
@@ -56,14 +50,11 @@ from ..schema import (
 from .deletion import Deletion
 from .events import EVENTS, NEW_EVENTS, EventExpiry, as_core, new_item
 from .pod_actions import PodActions
-from .reading import Reading
+from .quota import RESOURCE_QUOTAS, Quotas
+from .records import Records
 from .table import Table
 
-__all__ = ["JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "Store"]
-
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
-MERGE_PATCH: Final = "application/merge-patch+json"
-JSON_PATCH: Final = "application/json-patch+json"
+__all__ = ["Store"]
 
 FIRST_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 _FIRST_PRIORITY_CLASSES: Final = (
@@ -78,7 +69,7 @@ _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 _POD_HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 
 
-class Store(Reading):
+class Store(Records):
     """All objects of an embedded cluster.
 
     ``history`` is the number of changes of one kind that a new watch may look back on before it is told 410;
@@ -99,32 +90,35 @@ class Store(Reading):
         default_tolerations: bool = True,
         priority_admission: bool = True,
     ) -> None:
-        super().__init__(history, backlog)
-        self.clock = clock
+        super().__init__(clock, history, backlog)
         self._random = random
         self._auto_namespaces = auto_namespaces
         self._namespaces = self._tables[NAMESPACES].objects
         #: Resources whose status is written through its subresource only; custom resources may join.
         self.status_kinds = set(STATUS_KINDS)
-        self._background: deque[Callable[[], None]] = deque()
-        self._settling = False
         self.admission = Admission(
             self.table, default_tolerations=default_tolerations, priority_admission=priority_admission
         )
         self._limits = Limits(self.table(LIMIT_RANGES))
-        self._quotas = Quotas(self)
-        self._deletion = Deletion(self)
-        self._events, self._event_expiry = self._tables[EVENTS], EventExpiry()
-        self._pod_actions = PodActions(self)
+        self._events = self._tables[EVENTS]
+        self._follow_changes()
         for name in FIRST_NAMESPACES:
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
         for name, value, description in _FIRST_PRIORITY_CLASSES:
             data = {"metadata": {"name": name}, "value": value, "description": description}
             self.create(PRIORITY_CLASSES, "", data)
 
-    def now(self) -> str:
-        """The clock as a timestamp."""
-        return timestamp(self.clock.now())
+    def _follow_changes(self) -> None:
+        """Begin with what follows from changes: owners and namespaces, quotas, the expiry of events."""
+        self._quotas = Quotas(self)
+        self._deletion = Deletion(self)
+        self._event_expiry = EventExpiry()
+        self._pod_actions = PodActions(self, self._deletion)
+        self.followers = (self._event_written, self._deletion.follow, self._quotas.changed)
+
+    def _event_written(self, item: Stored | None, old: Stored | None) -> None:
+        if item is not None and item.kind == EVENTS:
+            self._event_expiry.written(self.clock.now(), item)
 
     # -- writing ---------------------------------------------------------------------------------------
 
@@ -191,7 +185,7 @@ class Store(Reading):
         item = self.commit(table, document, None, dry_run=dry_run)
         if kind == EVENTS and not dry_run:
             self.expire_events()
-        self._settle_later()
+        self.settle_later()
         return item
 
     def expire_events(self) -> None:
@@ -306,7 +300,7 @@ class Store(Reading):
             if "spec" in changed:
                 self._quotas.admit(kind, after, old)
             item = self.commit(table, after, old, dry_run=dry_run)
-        self._settle_later()
+        self.settle_later()
         return item
 
     def delete(
@@ -336,33 +330,8 @@ class Store(Reading):
             propagation_policy=propagation_policy,
             dry_run=dry_run,
         )
-        self._settle_later()
+        self.settle_later()
         return item
-
-    def delete_collection(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        grace_period_seconds: int | None = None,
-        propagation_policy: str = "",
-        dry_run: bool = False,
-    ) -> builtins.list[Stored]:
-        """Delete everything a list with these arguments would show."""
-        page = self.list(kind, namespace, label_selector=label_selector, field_selector=field_selector)
-        return [
-            self.delete(
-                kind,
-                item.namespace,
-                item.name,
-                grace_period_seconds=grace_period_seconds,
-                propagation_policy=propagation_policy,
-                dry_run=dry_run,
-            )
-            for item in page.items
-        ]
 
     def bind(
         self,
@@ -382,39 +351,9 @@ class Store(Reading):
     ) -> None:
         """The eviction subresource: delete a pod if its disruption budget allows it, else 429."""
         self._pod_actions.evict(namespace, name, grace_period_seconds=grace_period_seconds, dry_run=dry_run)
+        self.settle_later()
 
-    # -- the last steps of every write -------------------------------------------------------------------
-
-    def commit(self, table: Table, document: Document, old: Stored | None, *, dry_run: bool = False) -> Stored:
-        """Give a document the next version, store it and tell the watches. For the modules of this room."""
-        metadata = document["metadata"]
-        if dry_run:
-            version = 0 if old is None else old.resource_version
-            metadata["resourceVersion"] = str(version)
-            if old is None:
-                del metadata["resourceVersion"]  # what was never stored has none
-            return Stored(table.kind, encode_clean(document), metadata, version)
-        version = self._version + 1
-        metadata["resourceVersion"] = str(version)
-        item = Stored(table.kind, encode_clean(document), metadata, version)
-        self._version = version
-        table.record("ADDED" if old is None else "MODIFIED", item, old)
-        if table is self._events:
-            self._event_expiry.written(self.clock.now(), item)
-        self._deletion.index(item, old)
-        self._quotas.changed(item, old)
-        return item
-
-    def remove(self, table: Table, document: Document, old: Stored) -> Stored:
-        """Take an object out for good; ``document`` is its last state. For the modules of this room."""
-        version = self._version + 1
-        document["metadata"]["resourceVersion"] = str(version)
-        item = Stored(table.kind, encode(document), document["metadata"], version)
-        self._version = version
-        table.record("DELETED", item, old)
-        self._deletion.forget(item, old)
-        self._quotas.changed(None, old)
-        return item
+    # -- restoring ---------------------------------------------------------------------------------------
 
     def load(self, items: Iterable[Stored], resource_version: int) -> None:
         """Replace everything by saved objects, with their versions. See :mod:`.snapshot_file`.
@@ -431,11 +370,11 @@ class Store(Reading):
             raise RuntimeError("a saved cluster can only be loaded into a store that nobody watches")
         for table in tables:
             table.reset(resource_version)
-        self._background.clear()
-        self._deletion, self._quotas, self._event_expiry = Deletion(self), Quotas(self), EventExpiry()
+        self.forget_work()
+        self._follow_changes()
         for item in items:
             self.table(item.kind).objects[item.namespace, item.name] = item
-            self._deletion.index(item, None)
+            self._deletion.follow(item, None)
             if b'"deletionTimestamp"' in item.raw:
                 self._deletion.resume(item, item.section("metadata"))
         self._version = resource_version
@@ -443,32 +382,7 @@ class Store(Reading):
             self._quotas.changed(item, None)
         self._event_expiry.resume(self._events.objects.values())
         self._random.seed(self._random.getrandbits(64) ^ (resource_version << 64))
-        self._settle_later()
-
-    def defer(self, work: Callable[[], None]) -> None:
-        """Queue background work: garbage collection, namespace removal."""
-        self._background.append(work)
-
-    def settle(self) -> None:
-        """Do all background work now. In an event loop this happens by itself on its next turn."""
-        if self._settling:
-            return
-        self._settling = True
-        try:
-            while self._background:
-                self._background.popleft()()
-        finally:
-            self._settling = False
-
-    def _settle_later(self) -> None:
-        if not self._background or self._settling:
-            return
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            self.settle()
-        else:
-            loop.call_soon(self.settle)
+        self.settle_later()
 
     def _new_name(self, table: Table, namespace: str, given: Mapping[str, Any]) -> str:
         name: Any = given.get("name")

@@ -8,20 +8,18 @@ Caller: ``store``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from ...api.kinds import PODS, Kind, kind_by_plural
 from ...api.quantity import Quantity, QuantityError, parse_quantity
 from ...api.requests import is_extended_resource, pod_request_amounts
 from ...api.types import Pod, ResourceRequirements
+from ..admission import forbidden, show_amount
 from ..schema import Document, Stored, encode, open_section
-from .validation import forbidden
+from .records import Records
 
-if TYPE_CHECKING:
-    from ..store import Store
-
-__all__ = ["Quotas", "show_amount"]
+__all__ = ["RESOURCE_QUOTAS", "Quotas"]
 
 
 def _known(plural: str) -> Kind:
@@ -37,19 +35,8 @@ _BARE: Final = frozenset({"services", "secrets", "configmaps", "replicationcontr
 #: Resources that every container must ask for once they are limited.
 _MUST_ASK: Final = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 _PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
-_BINARY: Final = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 
 Amounts = dict[str, int]
-
-
-def show_amount(name: str, nanos: int) -> str:
-    """An amount as upstream writes it: bytes with binary suffixes, everything else in decimal."""
-    whole, rest = divmod(nanos, 10**9)
-    if whole and not rest and ("memory" in name or "storage" in name or "hugepages" in name):
-        for power, suffix in zip(range(6, 0, -1), _BINARY, strict=True):
-            if whole % (1 << (10 * power)) == 0:
-                return f"{whole >> (10 * power)}{suffix}"
-    return str(Quantity(nanos))
 
 
 class _Quota:
@@ -196,8 +183,8 @@ def _measure(item: Stored) -> tuple[Amounts, Pod | None]:
 class Quotas:
     """The quotas of one store and what they have counted."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, records: Records) -> None:
+        self._records = records
         self._by_namespace: dict[str, dict[str, _Quota]] = {}
         self._stale: dict[tuple[str, str], None] = {}
 
@@ -286,7 +273,7 @@ class Quotas:
         if old is not None and old.section("spec") == item.section("spec"):
             return
         quota = quotas[item.name] = _Quota(item)
-        for kind, table in self._store.tables.items():
+        for kind, table in self._records.tables.items():
             if kind.namespaced and kind == table.kind:
                 for one in table.items(item.namespace):
                     amounts, pod = _measure(one)
@@ -298,13 +285,13 @@ class Quotas:
 
     def _mark(self, quota: _Quota) -> None:
         if not self._stale:
-            self._store.defer(self._write)
+            self._records.defer(self._write)
         self._stale[quota.key] = None
 
-    def _write(self) -> None:
+    def _write(self) -> Iterator[None]:
         """Bring the status of changed quotas up to date, once for many changes."""
         stale, self._stale = self._stale, {}
-        table = self._store.table(RESOURCE_QUOTAS)
+        table = self._records.table(RESOURCE_QUOTAS)
         for key in stale:
             item = table.objects.get(key)
             quota = self._by_namespace.get(key[0], {}).get(key[1])
@@ -316,4 +303,5 @@ class Quotas:
             status = {"hard": dict(spec.get("hard") or {}), "used": used}
             if open_section(document, "status") != status:
                 document["status"] = status
-                self._store.commit(table, document, item)
+                self._records.commit(table, document, item)
+            yield
