@@ -62,7 +62,7 @@ _RSA_BITS: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
-    """What a client's verified certificate says. ``chain`` is DER, leaf first, up to the authority that vouches."""
+    """What a client's verified certificate says. ``chain`` is DER, leaf first, up to the authority that signed it."""
 
     common_name: str
     organizations: tuple[str, ...]
@@ -134,7 +134,9 @@ class TlsContexts:
         self._authorities = b""
         self._settings()  # unknown names are refused before any file is read
         if len(options.curve_preferences) > 1:
-            _log.warning("tls-curve-preferences: only one curve can be chosen; of several the TLS library's list is used")
+            _log.warning(
+                "tls-curve-preferences: only one curve can be chosen; of several the TLS library's list is used"
+            )
         self._pairs = self._read()
         self._contexts: dict[str, ssl.SSLContext] = {}
         self._default = self._build()
