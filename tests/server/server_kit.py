@@ -127,7 +127,7 @@ class ReviewingApi:
         kind, spec = body["kind"], body["spec"]
         self.posted.append((kind, spec))
         if self.failures:
-            # As unkind as a server can be: it quotes the request.
+            # The worst case: it quotes the request.
             return web.Response(status=self.failures.pop(0), text=f"no: {msgspec.json.encode(body).decode()}")
         if kind == "TokenReview":
             user = self.tokens.get(spec["token"])

@@ -122,7 +122,7 @@ def test_a_certificate_of_another_authority_ends_the_handshake(tmp_path: Path) -
     run(main())
 
 
-def test_without_an_authority_client_certificates_say_nothing(tmp_path: Path) -> None:
+def test_without_an_authority_client_certificates_are_ignored(tmp_path: Path) -> None:
     async def main() -> None:
         made = Certificates(tmp_path)
         async with running(serving(tmp_path)) as client:
@@ -143,7 +143,7 @@ def test_a_certificate_that_has_expired_since_the_handshake_is_refused(tmp_path:
     run(main())
 
 
-def test_the_front_proxy_speaks_for_others(tmp_path: Path) -> None:
+def test_the_front_proxy_names_other_users(tmp_path: Path) -> None:
     async def main() -> None:
         made = Certificates(tmp_path)
         options = made.options(
@@ -171,7 +171,7 @@ def test_the_front_proxy_speaks_for_others(tmp_path: Path) -> None:
             assert spec["uid"] == "12"
             assert spec["groups"] == ["dev", "ops", "system:authenticated"]
             assert spec["extra"] == {"acme.com/project": ["one", "two"]}
-            assert await asked(None) == 403  # headers without the certificate say nothing
+            assert await asked(None) == 403  # headers without the certificate are ignored
             assert await asked(made.impostor) == 401  # signed by the proxies' authority, under another name
             assert await asked(made.bob) == 403  # a client, not a proxy: its own user, who may not
             assert reviewer.posted[-1][1]["user"] == "bob"
@@ -217,7 +217,7 @@ def test_bad_credentials_are_refused_on_open_paths_as_well(tmp_path: Path) -> No
     run(main())
 
 
-def test_without_an_api_server_tokens_say_nothing_and_nobody_but_masters_gets_in(tmp_path: Path) -> None:
+def test_without_an_api_server_tokens_are_ignored_and_only_masters_are_allowed(tmp_path: Path) -> None:
     async def main() -> None:
         made = Certificates(tmp_path)
         async with running(serving(tmp_path), authentication=made.options()) as client:

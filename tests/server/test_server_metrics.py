@@ -239,7 +239,7 @@ def test_replaced_labels_are_counted_once() -> None:
     run(main())
 
 
-def test_disabled_metrics_are_left_out_and_unknown_names_told() -> None:
+def test_disabled_metrics_are_left_out_and_unknown_names_listed() -> None:
     async def main() -> None:
         process = ProcessMetrics(DEFAULT_GATES, {})
         exposition = Exposition(

@@ -162,7 +162,7 @@ def test_answers_are_kept_for_their_time() -> None:
     run_virtual(main())
 
 
-def test_the_least_wanted_answer_goes_first() -> None:
+def test_the_least_recently_used_answer_is_dropped_first() -> None:
     async def main() -> None:
         kept: Remembered[int, str] = Remembered(a_clock(), limit=2)
         for key in (1, 2):

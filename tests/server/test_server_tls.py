@@ -237,7 +237,7 @@ def test_authorities_come_from_the_configmap_and_follow_it(tmp_path: Path, caplo
             assert await status(one) == 0
             as_master = [("X-Remote-User", "anyone"), ("X-Remote-Group", "system:masters")]
             assert await status(proxy, *as_master) == 200
-            # What cannot be read is said, and what was read before stays in force.
+            # Unreadable content is logged, and the previous content stays in force.
             broken = a_configmap(client_ca_file=first.pem.decode(), requestheader_allowed_names="front")
             await api.update(kind, NAMESPACE, CONFIGMAP, broken)
             await eventually(logged("must be a JSON list of strings"))
@@ -350,3 +350,41 @@ def test_stopping_lets_requests_end_and_leaves_no_task(tmp_path: Path, caplog: p
         run(main())
     assert "[graceful-termination] secure server has stopped listening" in caplog.text
     assert "[graceful-termination] secure server is exiting" in caplog.text
+
+
+def test_a_connection_that_sends_no_request_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubesched.server.server._READ_HEADER_SECONDS", 0.05)
+
+    async def main() -> None:
+        async with running(serving(tmp_path)) as client:
+            reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port, ssl=trusting_all())
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+            assert await reader.read() == b""
+            writer.close()
+            # One that did send a request in time stays open.
+            reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port, ssl=trusting_all())
+            for _ in range(2):
+                writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200 OK\r\n")
+                await asyncio.sleep(0.1)
+            writer.close()
+
+    run(main())
+
+
+def test_headers_beyond_the_limit_are_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(serving(tmp_path)) as client:
+            fine = await client("/healthz", headers=[("X-Long", "a" * 500_000)])
+            assert fine.status == 200
+            reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port, ssl=trusting_all())
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 1_100_000 + b"\r\n\r\n")
+            assert b" 400 " in await reader.readline()
+            writer.close()
+
+    run(main())
+
+
+def test_several_curves_are_not_silently_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    a_client(serving(tmp_path, curve_preferences=(29, 23)))
+    assert "tls-curve-preferences: only one curve can be chosen" in caplog.text

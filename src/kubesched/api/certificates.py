@@ -1,6 +1,6 @@
 """Certificates: issue a throw-away pair, and load a pair that is not in a file.
 
-Issuing needs the ``cryptography`` package; nothing else here does. Callers: the kubeconfig loader, the HTTPS server of
+Issuing needs the ``cryptography`` package; nothing else here does. Callers: the HTTPS server of
 ``kubesched run`` and the embedded cluster.
 """
 

@@ -1,7 +1,7 @@
 """Who a request comes from: front proxy, client certificate, token review, anonymous, in this order.
 
-Caller: :mod:`.pipeline`. Source: spec "Serving" section 5. The first that recognises the request decides; credentials
-that nobody recognises are refused when one of those asked objected, whatever the others said.
+Caller: :mod:`.pipeline`. Source: spec "Serving" section 5. The first method that recognises the request decides. When none does,
+credentials that one of them rejected are an error; a request without credentials is anonymous.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KNOWN_NAMES: Final = frozenset({"admin", "client", "tls"})
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks. ``extra`` has a list of texts per key."""
+    """The user of a request. ``extra`` has a list of texts per key."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class RequestHeaders:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whose certificates count, at this moment: client authorities (DER), and the front proxy's."""
+    """The authorities (DER) whose client certificates are accepted at this moment, and the front proxy."""
 
     client_authorities: frozenset[bytes] = frozenset()
     front_proxy: RequestHeaders | None = None
@@ -78,7 +78,7 @@ class _Verdict:
 
 
 class Authenticator:
-    """Names the user of a request. ``trust`` returns what counts at the moment; without ``reviews`` tokens say nothing."""
+    """Names the user of a request. ``trust`` returns the accepted authorities; without ``reviews`` tokens are ignored."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Authenticator:
         """The user of a request with these headers, on a connection with this certificate.
 
         Raises:
-            Unauthorized: when credentials were presented and nobody accepts them.
+            Unauthorized: when credentials were presented and no method accepts them.
         """
         started = self._clock.now()
         result = "error"
@@ -137,7 +137,7 @@ class Authenticator:
 
     # -- certificates --------------------------------------------------------------------------------------
 
-    def _vouched(self, peer: PeerCertificate, authorities: frozenset[bytes], problems: list[str]) -> bool:
+    def _is_valid(self, peer: PeerCertificate, authorities: frozenset[bytes], problems: list[str]) -> bool:
         if authorities.isdisjoint(peer.chain):
             problems.append("the client certificate is signed by an unknown authority")
             return False
@@ -150,7 +150,7 @@ class Authenticator:
         self, headers: CIMultiDictProxy[str], peer: PeerCertificate | None, problems: list[str]
     ) -> User | None:
         proxy = self._trust().front_proxy
-        if proxy is None or peer is None or not self._vouched(peer, proxy.authorities, problems):
+        if proxy is None or peer is None or not self._is_valid(peer, proxy.authorities, problems):
             return None
         if proxy.allowed_names and peer.common_name not in proxy.allowed_names:
             problems.append("the front proxy's certificate has a name that is not allowed")
@@ -170,7 +170,7 @@ class Authenticator:
 
     def _certificate(self, peer: PeerCertificate | None, problems: list[str]) -> User | None:
         authorities = self._trust().client_authorities
-        if not authorities or peer is None or not self._vouched(peer, authorities, problems):
+        if not authorities or peer is None or not self._is_valid(peer, authorities, problems):
             return None
         return User(peer.common_name, peer.organizations) if peer.common_name else None
 

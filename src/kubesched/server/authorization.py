@@ -1,4 +1,4 @@
-"""What a user may do: masters everything, everyone the open paths, all others what an access review says.
+"""What a user may do: masters everything, everyone the open paths, all others what an access review allows.
 
 Caller: :mod:`.pipeline`. Source: spec "Serving" section 6.
 """

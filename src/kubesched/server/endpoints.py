@@ -41,7 +41,7 @@ class Pages:
 
     ``configz`` returns the configuration as plain data, ``flags`` every flag with its effective value, ``versions``
     the binary's version and the one it behaves like. ``profiling`` serves ``/debug``; ``set_verbosity`` changes the
-    log level there. ``exposition`` is the one page that must be there.
+    log level there. ``exposition`` is required.
     """
 
     exposition: Exposition

@@ -32,7 +32,7 @@ class Exposition:
 
     ``process`` and ``sets`` are the tables. ``allowed_labels`` maps ``metric,label`` to the values it may have
     (``--allow-metric-labels``); others become ``unexpected`` and their series are added up. ``disabled`` names
-    metrics to leave out. A name that is in no table is told by :attr:`unknown`.
+    metrics to leave out. :attr:`unknown` lists names that no table has.
     """
 
     def __init__(

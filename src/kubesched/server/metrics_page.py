@@ -50,12 +50,12 @@ _SECTIONS: Final[tuple[tuple[str, str, tuple[MetricDef, ...]], ...]] = (
 _DIFFERENCES: Final = """## Differences from kube-scheduler
 
 * There are no `go_*`, `workqueue_*`, `rest_client_exec_plugin_*` and `rest_client_transport_*` families: this program has no Go
-  runtime, no work queues, and one connection pool. Families of the API server library that say nothing about scheduling are left out.
+  runtime, no work queues, and one connection pool. Families of the API server library that do not concern scheduling are left out.
 * Two counters whose names do not end in `_total` (`authenticated_user_requests`, `authentication_attempts`) are exposed as untyped.
 * The exposition is text, with gzip if wanted; the protobuf format and native histograms are not offered.
 * `cardinality_enforcement_unexpected_categorizations_total` counts label values that were replaced, not each write.
 * `scheduler_plugin_evaluation_total` is not counted yet.
-* Gauges are kept by `DELETE /metrics`: they tell a present state.
+* Gauges are kept by `DELETE /metrics`: they show the present state.
 """
 
 

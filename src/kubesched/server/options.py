@@ -1,4 +1,4 @@
-"""What the HTTPS server is told: plain values, as the flags of secure serving, authentication and authorization give them.
+"""Options of the HTTPS server: plain values, as the flags of secure serving, authentication and authorization give them.
 
 Caller: the command line, or whoever else assembles a server. Source: spec "Configuration file and command line"
 section 7, groups secure serving, authentication and authorization.
@@ -39,7 +39,7 @@ class SniPair:
 class ServingOptions:
     """Where and how to listen.
 
-    ``port`` 0 takes a free one; that ``--secure-port 0`` means "no server" is the caller's affair. ``cert_dir`` None
+    ``port`` 0 takes a free one; the caller honours ``--secure-port 0``, which means no server. ``cert_dir`` None
     keeps a self-signed certificate in memory. ``min_tls_version`` and ``cipher_suites`` are the names that the flags
     take (``VersionTLS12``, ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256``), ``curve_preferences`` their numbers.
     Files are looked at every ``reload_seconds``. ``shutdown_seconds`` is how long open requests may go on at the end.
@@ -62,7 +62,7 @@ class ServingOptions:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationOptions:
-    """Who may be who. Header names are compared without case.
+    """How users are recognised. Header names are compared without case.
 
     CAs that are not given as files are read from the configmap ``kube-system/extension-apiserver-authentication``,
     unless ``skip_lookup``.
@@ -82,7 +82,7 @@ class AuthenticationOptions:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationOptions:
-    """Who may do what: paths open to everyone, and how long (seconds) reviews are remembered.
+    """Paths open to everyone, and how long (seconds) reviews are remembered.
 
     A path may lack its leading slash; a trailing ``*`` makes it a prefix.
     """

@@ -1,10 +1,9 @@
 """One request, from the connection to the answer.
 
-    who is it? ──401──▶ may they? ──403──▶ endpoint ──▶ Cache-Control, access log
-                                  └─500 when nobody can say
+    authenticate ──▶ authorize ──▶ endpoint ──▶ Cache-Control, access log
+         └─ 401          └─ 403, or 500 when the review fails
 
-Caller: :mod:`.server`. Nothing but the paths that authorization lets everyone see is answered before both questions
-are. Source: spec "Serving" sections 1, 5 and 6.
+Caller: :mod:`.server`. Only the always-allow paths are answered without permission. Source: spec "Serving" sections 1, 5 and 6.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Pipeline:
         response.headers["Cache-Control"] = "no-cache, private"
         response.headers["Server"] = "kubesched"
         if _access_log.isEnabledFor(logging.DEBUG):
-            # Without the query: what a client puts there is its own affair.
+            # Without the query: it may hold a secret.
             _access_log.debug(
                 '"HTTP" verb=%s path=%s status=%d seconds=%.6f userAgent=%s srcIP=%s',
                 request.method,

@@ -1,8 +1,8 @@
-"""``/debug/pprof``: where the process is and where its time goes, in the formats that Go's tools read.
+"""``/debug/pprof``: stacks, objects and CPU profiles of the process.
 
 Caller: :mod:`.endpoints`, only when profiling is enabled. A CPU profile samples the stacks of all threads from a
 thread of its own; ``go tool pprof URL`` reads the answer. What has no counterpart here (block, mutex and execution
-traces) is refused with a text that says so.
+traces) is answered with 501 and the reason.
 """
 
 from __future__ import annotations

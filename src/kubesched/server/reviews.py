@@ -1,9 +1,9 @@
-"""Reviews: asking the API server who a token belongs to, and what a user may do.
+"""Reviews: the API server decides who a token belongs to, and what a user may do.
 
     request ──▶ remembered? ──no──▶ POST, up to five tries ──▶ status of the review ──▶ remembered for its time
 
 Callers: :mod:`.authentication` and :mod:`.authorization`. Neither tokens nor the texts of answers go into errors or
-logs: a server may well quote a request in its answer.
+logs: a server may quote the request in its answer.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Reviews:
 class Remembered(Generic[K, V]):
     """Answers kept for a time of their own. Callers that want the same key share one fetch; errors are not kept.
 
-    At most some thousand answers are kept; the one that was not wanted for longest goes first.
+    At most some thousand answers are kept; the least recently used one is dropped first.
     """
 
     def __init__(self, clock: Clock, *, limit: int = _REMEMBERED) -> None:

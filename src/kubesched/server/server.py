@@ -1,4 +1,4 @@
-"""The HTTPS server of ``kubesched run``: its socket, its tasks and its life.
+"""The HTTPS server of ``kubesched run``: its socket, tasks, start and stop.
 
     Server(...) ──▶ bind() ──▶ start() ──▶ … requests: pipeline … ──▶ stop()
 
@@ -119,7 +119,7 @@ class Server:
         """The port listened on; the one asked for until :meth:`bind`."""
         return int(self._socket.getsockname()[1]) if self._socket is not None else self._options.port
 
-    # -- life --------------------------------------------------------------------------------------------------
+    # -- start and stop --------------------------------------------------------------------------------------------------
 
     def bind(self) -> None:
         """Open the socket; connections wait until :meth:`start`.
@@ -276,14 +276,14 @@ def _request(*parts: Any) -> web.BaseRequest:
 
 
 class _Connections(web.Server):
-    """A server whose connections are ours."""
+    """A server whose connections are :class:`_Connection`."""
 
     def __call__(self) -> RequestHandler:
         return _Connection(self, loop=self._loop, **self._kwargs)
 
 
 class _Connection(RequestHandler):
-    """A connection that must send its first request in time, and whose malformed bytes stay out of the log."""
+    """A connection that must send its first request in time, and whose malformed bytes are not logged."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -313,6 +313,6 @@ class _Connection(RequestHandler):
         return response
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Errors of connections: what clients send is no defect of ours."""
+        """Errors of connections are caused by clients: logged at debug level, without the bytes."""
         error = kw.get("exc_info")
         _log.debug("a connection failed: %s", type(error).__name__ if isinstance(error, BaseException) else args[:1])

@@ -55,7 +55,7 @@ class _Bundle:
 
 @dataclass(frozen=True, slots=True)
 class _Published:
-    """What the configmap says."""
+    """The content of the configmap."""
 
     client: _Bundle = _Bundle()
     front_proxy: _Bundle = _Bundle()
@@ -127,7 +127,7 @@ class TrustSources:
         self.on_add(item.data(), is_initial=True)
 
     async def run(self) -> None:
-        """Follow the configmap until cancelled, and complain every minute while there is none.
+        """Follow the configmap until cancelled, and log an error every minute while there is none.
 
         Raises:
             TaskCrashedError: when what follows it fails.
@@ -179,13 +179,13 @@ class TrustSources:
             self._apply()
         except ServingError as error:
             self._published = before
-            _log.error("%s; what it said before stays in force", error)
+            _log.error("%s; its previous content stays in force", error)
 
     def on_update(self, old: Any, new: Any) -> None:
         self.on_add(new, is_initial=False)
 
     def on_delete(self, obj: Any | DeletedFinalStateUnknown) -> None:
-        _log.error("%s was deleted; what it said before stays in force", _WHERE)
+        _log.error("%s was deleted; its previous content stays in force", _WHERE)
 
     # -- putting it together -------------------------------------------------------------------------------
 

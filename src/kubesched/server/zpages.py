@@ -80,7 +80,7 @@ def deprecation(kind: str) -> str:
 
 
 def flagz_text(flags: Mapping[str, str], rng: Random) -> str:
-    """Every flag with its value, by name. The delimiter is another one each time, so that nobody parses this."""
+    """Every flag with its value, by name. The delimiter is chosen at random for each request, as upstream does to keep programs from parsing it."""
     delimiter = rng.choice(_DELIMITERS)
     lines = [f"{name}{delimiter}{flags[name]}" for name in sorted(flags)]
     return "\n".join(["", f"{COMPONENT} flagz", _WARNING, *lines, ""])
@@ -95,13 +95,13 @@ def flagz_object(flags: Mapping[str, str], version: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class StatusInfo:
-    """What ``/statusz`` tells: start (seconds since the epoch), versions, and the paths that are served."""
+    """What ``/statusz`` shows: start (seconds since the epoch), versions, and the paths that are served."""
 
     started: float
     binary_version: str
     emulation_version: str
     paths: Sequence[str]
-    #: There is no Go in this program; what runs it is told in that place.
+    #: There is no Go in this program; the interpreter is shown instead.
     go_version: str = f"none (Python {platform.python_version()})"
 
 
