@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from ...api.kinds import PODS, Kind
 from ...api.times import parse_time
 from ...api.wire import ApiError, Item
-from ..store import NORMAL
+from ...client.counted_events import NORMAL
 from .base import Controller
 from .context import BY_OWNER, Context, Data, controller_of
 from .kinds import DEPLOYMENTS, REPLICA_SETS

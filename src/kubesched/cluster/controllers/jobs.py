@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ...api.times import parse_time
 from ...api.wire import ApiError, Item
-from ..store import NORMAL, WARNING
+from ...client.counted_events import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
 from .job_status import Count, completed_indexes, format_indexes

@@ -17,7 +17,7 @@ from ...api.kinds import NODES
 from ...api.times import parse_time
 from ...api.types import Node
 from ...api.wire import STRATEGIC_PATCH, ApiError, Item
-from ..store import NORMAL, WARNING
+from ...client.counted_events import NORMAL, WARNING
 from .base import Controller
 from .context import BY_NODE, Context
 from .kinds import LEASES

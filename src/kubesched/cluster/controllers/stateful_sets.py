@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...api.kinds import PODS
 from ...api.wire import ApiError, Item
-from ..store import NORMAL, WARNING
+from ...client.counted_events import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
 from .kinds import CLAIMS, STATEFUL_SETS
