@@ -285,6 +285,40 @@ def test_unless_gives_the_result_or_says_that_the_end_came_first(play: Any) -> N
     play(main())
 
 
+def test_an_error_in_a_callback_of_ours_is_a_crash(play: Any) -> None:
+    names: dict[str, Any] = {"__name__": "kubesched.made_up"}
+    exec("def ring():\n    raise ValueError('boom')", names)
+
+    async def main() -> None:
+        async with Supervisor("parts") as tasks:
+            tasks.catch_callbacks()
+            asyncio.get_running_loop().call_later(0.01, names["ring"])
+            await forever()
+
+    with pytest.raises(TaskCrashedError, match=r"callback kubesched\.made_up\.ring failed: ValueError: boom"):
+        play(main())
+
+
+def test_an_error_in_a_callback_of_others_goes_to_the_handler_there_was(play: Any) -> None:
+    seen: list[Any] = []
+
+    def broken() -> None:
+        raise ValueError("boom")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        keep = lambda loop, context: seen.append(context["exception"])  # noqa: E731 - one line
+        loop.set_exception_handler(keep)
+        async with Supervisor("parts") as tasks:
+            tasks.catch_callbacks()
+            loop.call_soon(broken)
+            await asyncio.sleep(0.01)
+        assert loop.get_exception_handler() is keep
+
+    play(main())
+    assert [repr(error) for error in seen] == ["ValueError('boom')"]
+
+
 # -- the rule ----------------------------------------------------------------------------------------------
 
 #: What starts a task, by the last part of what is called.
@@ -339,5 +373,5 @@ def test_no_other_module_starts_tasks() -> None:
     # These wrap tasks that they got from child().
     assert {name: [call.split()[1] for call in calls] for name, calls in found.items()} == {
         "client/lease.py": ["shield"],
-        "framework/runtime.py": ["as_completed"],
+        "framework/binding_points.py": ["as_completed"],
     }

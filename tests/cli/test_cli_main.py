@@ -56,6 +56,10 @@ def test_version_is_said_in_both_ways(capsys: pytest.CaptureFixture[str]) -> Non
         (["bench", "--runs", "0"], "argument --runs: must be at least 1: 0"),
         (["bench", "--shape", "odd"], "invalid choice: 'odd'"),
         (["config"], "the following arguments are required: ACTION"),
+        (["up", "--host", "0.0.0.0"], "--host 0.0.0.0: other machines can reach it"),
+        (["up", "--host", "::"], "or insist with --insecure-without-token"),
+        (["up", "--host", "cluster.example", "--tls"], "add --token --tls"),
+        (["up", "--allowed-host", "http://a"], "--allowed-host 'http://a' is no host name"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(capsys: pytest.CaptureFixture[str], argv: list[str], message: str) -> None:

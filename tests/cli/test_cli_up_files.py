@@ -89,7 +89,7 @@ def test_events_of_a_restored_cluster_go_after_their_hour(tmp_path: Path) -> Non
         running.request("/api/v1/namespaces/default/events", event)
         assert running.stop() == (0, "")
     with cluster(tmp_path, "--snapshot", str(saved), "--speed", "3600") as again:
-        for _ in range(100):
+        for _ in range(600):
             if not again.request("/api/v1/namespaces/default/events")["items"]:
                 break
             time.sleep(0.1)

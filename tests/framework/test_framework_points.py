@@ -75,14 +75,14 @@ def test_pre_filter_of_some_plugins_only() -> None:
     assert framework.pre_filter(CycleState(), info(), nodes(), {"P2"}).nodes == {"b"}
 
 
-def test_the_extensions_of_skipped_plugins_are_passed_over() -> None:
-    told: list[str] = []
+def test_the_extensions_of_skipped_plugins_are_not_called() -> None:
+    informed: list[str] = []
 
     def plugin(name: str, **members: Any) -> type:
         return make_plugin(
             name,
-            add_pod=lambda *args: told.append(f"+{name}"),
-            remove_pod=lambda *args: told.append(f"-{name}"),
+            add_pod=lambda *args: informed.append(f"+{name}"),
+            remove_pod=lambda *args: informed.append(f"-{name}"),
             **members,
         )
 
@@ -93,7 +93,7 @@ def test_the_extensions_of_skipped_plugins_are_passed_over() -> None:
     framework.pre_filter(state, info(), nodes())
     framework.add_pod(state, info(), info(name="o"), nodes()[0])
     framework.remove_pod(state, info(), info(name="o"), nodes()[0])
-    assert told == ["+A", "-A"]
+    assert informed == ["+A", "-A"]
 
 
 # -- PostFilter --------------------------------------------------------------------------------------------
@@ -296,14 +296,14 @@ def test_a_pre_bind_without_pre_flight_always_has_work_and_without_any_there_is_
     assert profile().binding.pre_bind_pre_flight(CycleState(), info(), "n1") == SKIP
 
 
-def test_the_first_failure_of_a_group_calls_the_others_off() -> None:
+def test_the_first_failure_of_a_group_cancels_the_others() -> None:
     log: list[str] = []
 
     async def slow(self: Any, *args: Any) -> None:
         try:
             await asyncio.sleep(3600)
         finally:
-            log.append(f"{self.name} called off")
+            log.append(f"{self.name} cancelled")
 
     async def quick(self: Any, *args: Any) -> Status:
         await asyncio.sleep(0)
@@ -318,7 +318,7 @@ def test_the_first_failure_of_a_group_calls_the_others_off() -> None:
     state = CycleState()
     framework.binding.pre_bind_pre_flight(state, info(), "n1")
     assert asyncio.run(framework.binding.pre_bind(state, info(), "n1")) == NO.with_plugin("Quick")
-    assert log == ["Slow called off"]
+    assert log == ["Slow cancelled"]
 
 
 # -- Bind and PostBind -------------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ class Bench:
         return record
 
     def place(self, pod: Pod) -> str:
-        """Where a pod is, with the error heap told apart."""
+        """Where a pod is, with the error heap distinguished."""
         where = self.queue.views.where(pod)
         if where == "Backoff" and pod.key in self.queue._queues.backoff.errors:
             return "ErrorBackoff"

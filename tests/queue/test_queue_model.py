@@ -211,7 +211,7 @@ class QueueMachine(RuleBasedStateMachine):
         record.gating_plugin, record.gating_plugin_events = "", ()
         entry.unschedulable, entry.pending, entry.gate = set(unschedulable), set(pending), ""
         if twice == 0:
-            self.queue.done(uid)  # a pod that comes back although nobody remembers it in flight
+            self.queue.done(uid)  # a pod that comes back although it is not in flight
             self.model.done(uid)
         refused = False
         try:

@@ -209,7 +209,7 @@ def test_without_a_bind_plugin_that_takes_the_pod_the_attempt_fails() -> None:
         await world.sleep(0.5)
         assert world.condition("p").reason == "SchedulerError"
         assert world.where("p") == "Backoff"
-        diary.answers["bind"] = None  # says that it bound, and does not: somebody else's word counts
+        diary.answers["bind"] = None  # reports success without binding: the API server's state counts
         await world.sleep(5)
         assert world.node_of("p") == ""
         world.store.bind("default", "p", world.pod("p").uid, "n1")
@@ -308,7 +308,7 @@ def test_the_chosen_node_is_published_before_work_on_it_begins(
 
 
 def test_binding_failure_wakes_pods_that_want_the_room_and_a_rejection_not_the_pod_itself() -> None:
-    """Section 9.1: the room that comes free is told as a deleted pod."""
+    """Section 9.1: freed capacity is reported as a deleted pod."""
     diary = Answers()
 
     async def fail_big(state: Any, pod: Any, node_name: str) -> Status | None:
@@ -325,7 +325,7 @@ def test_binding_failure_wakes_pods_that_want_the_room_and_a_rejection_not_the_p
         await world.sleep(1)
         assert world.where("small") == "Unschedulable"
         await world.sleep(5)
-        # At 5 s the big pod failed; "small" was woken at once (nobody else is active).
+        # At 5 s the big pod failed; "small" was activated at once (nothing else is active).
         assert world.scheduler.cache.assumed == {world.pod("small").uid}
         diary.answers["pre_bind"] = None
         await world.settle()

@@ -1,4 +1,4 @@
-"""Which news goes where: handlers called directly, what cache, queue and waiting pods are told is written down."""
+"""Which event goes where: handlers are called directly, the calls they make of cache, queue and waiting pods are recorded."""
 
 from __future__ import annotations
 
@@ -146,15 +146,15 @@ CASES: list[tuple[str, Callable[[PodHandler], None], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "news", "want"), CASES, ids=[case[0] for case in CASES])
-def test_pod_news(name: str, news: Callable[[PodHandler], None], want: list[str]) -> None:
+@pytest.mark.parametrize(("name", "deliver", "want"), CASES, ids=[case[0] for case in CASES])
+def test_pod_events(name: str, deliver: Callable[[PodHandler], None], want: list[str]) -> None:
     async def main() -> None:
         async with world(config=a_config(), settled=False, start=False) as found:
             cache = found.scheduler.cache
             cache.set_node(from_builtins({**a_node("n1")}, Node))
             cache.assume_pod(PodInfo(ASSUMED.on_node("n1")))
             diary = Diary(found)
-            news(a_pod_handler(found))
+            deliver(a_pod_handler(found))
             assert diary.lines == want
             cache.assumed.clear()
 

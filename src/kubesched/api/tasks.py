@@ -31,11 +31,11 @@ class TaskCrashedError(Exception):
     """A task ended that should not have; ``__cause__`` is what it raised, None when it returned or was cancelled.
 
     Attributes:
-        task: the name of the task.
+        task: the name of the task, or of the callback.
     """
 
-    def __init__(self, task: str, how: str) -> None:
-        super().__init__(f"task {task} {how}")
+    def __init__(self, task: str, message: str) -> None:
+        super().__init__(message)
         self.task = task
 
 
@@ -84,6 +84,7 @@ class Supervisor:
         self._raised = False
         self._stopping = False
         self._own: _Guard | None = None
+        self._restore: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         return f"<Supervisor {self.name} of {', '.join(self.names) or 'no tasks'}>"
@@ -143,6 +144,29 @@ class Supervisor:
         """From now on lasting tasks may end, as their owner is stopping them one by one. What they raise still counts."""
         self._stopping = True
 
+    def catch_callbacks(self) -> None:
+        """Until :meth:`stop`, what a timer or another callback of this project raises on the running loop is a crash.
+
+        Without this the event loop would log it and go on. Callbacks of other libraries are left to the loop's handler.
+        """
+        if self._restore is not None:
+            return
+        loop = asyncio.get_running_loop()
+        before = loop.get_exception_handler()
+
+        def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            error = context.get("exception")
+            name = _callback_of_ours(error) if "handle" in context else ""
+            if error is not None and name:
+                self._record(_crashed(f"callback {name}", name, error))
+            elif before is not None:
+                before(loop, context)
+            else:
+                loop.default_exception_handler(context)
+
+        loop.set_exception_handler(handle)
+        self._restore = lambda: loop.set_exception_handler(before)
+
     async def stop(self) -> None:
         """Cancel all tasks and wait for them; again it does nothing.
 
@@ -155,6 +179,9 @@ class Supervisor:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+        if self._restore is not None:
+            self._restore()
+            self._restore = None
         if self._crash is not None and not self._raised:
             raise self._take_crash()
 
@@ -184,9 +211,13 @@ class Supervisor:
                 return
             except Exception as error:
                 error.__context__ = crash
-                crash = _crashed(task, error)
+                crash = _crashed(f"task {task.get_name()}", task.get_name(), error)
+        self._record(crash)
+
+    def _record(self, crash: TaskCrashedError) -> None:
         if self._crash is not None:
-            logger.error("%s: %s, after %s", self.name, crash, self._crash, exc_info=crash)
+            if crash.__cause__ is not None:  # whoever ends a program by cancelling all its tasks need not read of each
+                logger.error("%s: %s, after %s", self.name, crash, self._crash, exc_info=crash)
             return
         self._crash = crash
         if not self._guards and not self._stopping:
@@ -198,12 +229,12 @@ class Supervisor:
         if task.cancelled():
             if self._stopping or not (entry.lasting or entry.on_crash):
                 return None
-            return TaskCrashedError(task.get_name(), "was cancelled, though nobody stopped it")
+            return TaskCrashedError(task.get_name(), f"task {task.get_name()} was cancelled, though nobody stopped it")
         error = task.exception()
         if error is not None:
-            return _crashed(task, error)
+            return _crashed(f"task {task.get_name()}", task.get_name(), error)
         if entry.lasting and not self._stopping:
-            return TaskCrashedError(task.get_name(), "returned, though nobody stopped it")
+            return TaskCrashedError(task.get_name(), f"task {task.get_name()} returned, though nobody stopped it")
         return None
 
     def _leave(self, guard: _Guard, error: BaseException | None) -> None:
@@ -229,12 +260,23 @@ def _enter(guards: list[_Guard]) -> _Guard:
     return guard
 
 
-def _crashed(task: asyncio.Task[Any], error: BaseException) -> TaskCrashedError:
+def _crashed(what: str, name: str, error: BaseException) -> TaskCrashedError:
     if isinstance(error, TaskCrashedError):
         return error  # the innermost task is the one to name
-    crash = TaskCrashedError(task.get_name(), f"failed: {type(error).__name__}: {error}")
+    crash = TaskCrashedError(name, f"{what} failed: {type(error).__name__}: {error}")
     crash.__cause__ = error
     return crash
+
+
+def _callback_of_ours(error: BaseException | None) -> str:
+    """``module.function`` of the callback that raised, empty for one of another library's.
+
+    The outermost frame is the event loop's, the next one the callback's.
+    """
+    trace = error.__traceback__ if error is not None else None
+    frame = trace.tb_next.tb_frame if trace is not None and trace.tb_next is not None else None
+    module = str(frame.f_globals.get("__name__", "")) if frame is not None else ""
+    return f"{module}.{frame.f_code.co_name}" if frame is not None and module.startswith("kubesched.") else ""
 
 
 def child(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:

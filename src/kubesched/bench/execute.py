@@ -194,6 +194,7 @@ class _Execution:
         profiler: cProfile.Profile | None,
         on_progress: Progress,
     ) -> None:
+        self._decisions: list[float] = []
         self.embedded = Embedded(
             config_of(workload),
             registry,
@@ -203,6 +204,7 @@ class _Execution:
             event_queue_size=1 << 20,
             on_bind=self._bound,
             believe_priority=True,
+            wrap_search=lambda search: StopwatchSearch.around(search, self._decisions),
         )
         self.sections: list[Section] = []
         self.first_measured = time.perf_counter()
@@ -211,10 +213,6 @@ class _Execution:
         self._profiler = profiler
         self._on_progress = on_progress
         self._total = sum(op.count for op in operations if isinstance(op, CreatePods))
-        self._decisions: list[float] = []
-        searches = self.embedded.scheduler.searches
-        for name, search in searches.items():
-            searches[name] = StopwatchSearch.around(search, self._decisions)
         #: Namespace to the pods that a later barrier waits for.
         self._ledger: dict[str, set[str]] = {}
         #: Pods without a node, and the sets of them that waits are interested in.

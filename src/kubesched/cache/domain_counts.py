@@ -1,9 +1,9 @@
-"""How many pods of a sort are on each row, and in each domain of a topology key.
+"""How many pods of one kind are on each row, and in each domain of a topology key.
 
 A :class:`Counter` is kept by the term index, one step per pod that comes or goes, and logs its steps. A
 :class:`DomainCounts` adds a counter up per value of a node label, over all nodes or those of a
 :class:`RowMask`, and keeps up by reading the log: its cost is the number of pods that moved, not of pods or
-nodes there are. When labels that matter to it change it adds up anew, one vector operation over the rows.
+nodes there are. When labels that matter to it change it adds up again, one vector operation over the rows.
 
 ``counts`` arrays are never changed in place once handed out: a cycle state may hold on to one.
 """
@@ -50,13 +50,13 @@ class NodeRows(Protocol):
 
 
 class Counter:
-    """Pods of one sort per row.
+    """Pods of one kind per row.
 
     Attributes:
         by_row: row to number of pods, rows without any left out.
         total: their sum.
         live: False once the index dropped the counter; its numbers are not kept up then.
-        used: the index's tick at which somebody last asked for it.
+        used: the index's tick at which it was last used.
         domains: topology key to this counter over all nodes, made on demand.
     """
 
@@ -82,9 +82,9 @@ class Counter:
         self.total += delta
         dense = self._dense
         if dense is None:
-            return  # nobody reads it by array, so nobody needs the log
+            return  # nothing reads it by array, so the log is not needed
         if row >= len(dense):
-            self.rest()  # the table grew; whoever reads next adds up anew
+            self.rest()  # the table grew; the next read adds up again
             return
         dense[row] = count
         self._log.append(row if delta > 0 else ~row)
@@ -100,10 +100,10 @@ class Counter:
         return dense
 
     def rest(self) -> None:
-        """Give back the arrays; they are made anew when somebody reads."""
+        """Release the arrays; they are made again when needed."""
         self._dense = None
         self.domains.clear()
-        # Readers that kept a position must not believe that nothing happened.
+        # Readers that kept a position must start over.
         self._log.forget()
 
     @property
@@ -133,7 +133,7 @@ class RowMask:
         affinity: RequiredNodeAffinity | None = None,
         tolerates: Callable[[tuple[Taint, ...]], bool] | None = None,
     ) -> None:
-        """``affinity`` and ``tolerates`` None: not looked at."""
+        """``affinity`` and ``tolerates`` None: not considered."""
         self._nodes = nodes
         self._keys = keys
         self._affinity = affinity
@@ -192,7 +192,7 @@ class DomainCounts:
     )
 
     def __init__(self, nodes: NodeRows, counter: Counter | None, key: str, mask: RowMask | None = None) -> None:
-        """``counter`` None: a rule that means no pod; its domains are there, with 0 pods each."""
+        """``counter`` None: a rule that matches no pod; its domains are there, with 0 pods each."""
         self._nodes = nodes
         self._mask = mask
         self._mask_version = 0

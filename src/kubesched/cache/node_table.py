@@ -1,6 +1,6 @@
 """The node table: one row per node, one column per fact.
 
-A row is a :class:`~kubesched.framework.nodeinfo.NodeInfo` in plain Python integers, which is the truth, and
+A row is a :class:`~kubesched.framework.nodeinfo.NodeInfo` in plain Python integers, which is authoritative, and
 its mirror in NumPy columns, which is what column plugins read. Both are written together, here and only
 here, and every write is put in the change journal. Row numbers are stable; a removed node frees its row.
 
@@ -50,7 +50,7 @@ def _int64(value: int) -> int:
 class NodeTable:
     """Rows and columns of all nodes.
 
-    Attributes (read-only for everybody else):
+    Attributes (read-only outside this module):
         allocatable, requested: int64[R, capacity]; milli-CPU, bytes, counts; the pod count is resource ``PODS_ROW``.
         nonzero: int64[2, capacity]; milli-CPU and bytes requested with scoring defaults.
         alive: bool[capacity]; the row has a node object.
@@ -104,7 +104,7 @@ class NodeTable:
         return row if row is not None and self.alive[row] else None
 
     def get(self, name: str) -> NodeInfo | None:
-        """The row's NodeInfo for any name the table has heard of, imaginary and ghost nodes included."""
+        """The row's NodeInfo for any name in the table, imaginary and ghost nodes included."""
         row = self._row_of.get(name)
         return None if row is None else self.infos[row]
 
@@ -284,7 +284,7 @@ class NodeTable:
             self._index_port(info, key)
 
     def _index_port(self, info: NodeInfo, key: tuple[str, int]) -> None:
-        """Make ``port_rows`` say of one (protocol, port) what the row's port table says."""
+        """Bring ``port_rows`` in line with the row's port table for one (protocol, port)."""
         if any(key in used for used in info.used_ports.by_ip.values()):
             self.port_rows.setdefault(key, set()).add(info.row)
         else:

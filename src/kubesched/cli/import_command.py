@@ -66,14 +66,14 @@ def run(options: argparse.Namespace) -> int:
 async def _from_server(options: argparse.Namespace) -> Import:
     """List every kind that is worth having; a kind the server does not know is passed over."""
     # Only here: the HTTP client is an extra.
+    from kubesched.client.access import AccessError, load_kubeconfig  # noqa: PLC0415
     from kubesched.client.http import HttpTransport  # noqa: PLC0415
-    from kubesched.client.kubeconfig import KubeconfigError, load_kubeconfig  # noqa: PLC0415
 
     found = Manifests()
     try:
-        access = load_kubeconfig(options.kubeconfig, context=options.context)
-        transport = await HttpTransport.connect(access)
-    except KubeconfigError as error:
+        access = await load_kubeconfig(options.kubeconfig, context=options.context)
+        transport = HttpTransport.connect(access)
+    except AccessError as error:
         raise CliError(str(error)) from None
     async with transport:
         with progress_bar("reading", quiet=options.quiet) as bar:

@@ -26,7 +26,14 @@ from kubesched.api.times import Clock, RealClock, timestamp
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
 from kubesched.cluster.files import Manifest, ManifestError, Snapshot, SnapshotError, load_manifests, read
-from kubesched.cluster.http import CertificateFiles, HttpServer, make_certificates, write_kubeconfig
+from kubesched.cluster.http import (
+    CertificateFiles,
+    HttpServer,
+    Origins,
+    is_loopback,
+    make_certificates,
+    write_kubeconfig,
+)
 from kubesched.cluster.http.kubeconfig import NAME as KUBECONFIG_NAME
 from kubesched.cluster.kubelets import StageError, load_stages, make_nodes
 from kubesched.cluster.store import Store
@@ -66,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
 async def _up(options: argparse.Namespace) -> int:
     loop = asyncio.get_running_loop()
     stop = StopSignal(loop)
+    _check_access(options)
     _check_files(options)
     with claimed(options.snapshot, "--snapshot") if options.snapshot else nullcontext():
         embedded, started = None, False
@@ -129,6 +137,20 @@ def _check_files(options: argparse.Namespace) -> None:
             f"--tls-ca {options.tls_ca}: belongs to a certificate; give --tls-cert and --tls-key too", code=2
         )
     _check_kubeconfig(options.kubeconfig_out)
+
+
+def _check_access(options: argparse.Namespace) -> None:
+    """Refuse to serve everybody by accident."""
+    if options.token is None and not options.insecure_without_token and not is_loopback(options.host):
+        raise CliError(
+            f"--host {options.host}: other machines can reach it, and without a token anybody may do everything; "
+            "add --token --tls, or insist with --insecure-without-token",
+            code=2,
+        )
+    try:
+        Origins(options.host, options.allowed_host)
+    except ValueError as error:
+        raise CliError(f"--allowed-host {error}", code=2) from None
 
 
 def _check_kubeconfig(given: str) -> None:
@@ -248,7 +270,7 @@ async def _serve(store: Store, options: argparse.Namespace, scratch: Path) -> tu
     token = secrets.token_urlsafe(24) if options.token == "" else options.token
     cert, key, ca = options.tls_cert, options.tls_key, options.tls_ca
     if token is not None and not options.tls and cert is None:
-        warn("kubectl sends a token over HTTPS only and will be turned away; add --tls")
+        warn("kubectl sends a token over HTTPS only, so its requests will be rejected; add --tls")
     if options.tls and cert is None:
         try:
             # By this machine's clock: clients look at theirs.
@@ -259,7 +281,16 @@ async def _serve(store: Store, options: argparse.Namespace, scratch: Path) -> tu
     elif cert is not None and key is not None:
         _check_certificate(cert, key)
     try:
-        server = HttpServer(store, host=options.host, port=options.port, token=token, tls_cert=cert, tls_key=key)
+        server = HttpServer(
+            store,
+            host=options.host,
+            port=options.port,
+            token=token,
+            allowed_hosts=options.allowed_host,
+            insecure_without_token=options.insecure_without_token,
+            tls_cert=cert,
+            tls_key=key,
+        )
         await server.start()
     except ValueError as error:
         raise CliError(str(error), code=2) from None

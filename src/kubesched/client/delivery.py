@@ -192,13 +192,12 @@ class Deliveries:
     def _again(self, listener: _Listener, key: str) -> None:
         """Bring a handler in step with the current state of an object it is behind with."""
         known = listener.behind[key]
-        obj, handler = self._current(key), listener.handler
-        taken = known.taken
+        obj, handler, taken = self._current(key), listener.handler, known.taken
         if taken is None and obj is not None and uid_of(obj) != uid_of(known.tried):
             taken = known.tried  # the handler may have taken part of the predecessor, and has to let go of it
         try:
             if obj is None:
-                handler.on_delete(DeletedFinalStateUnknown(key, known.tried))
+                handler.on_delete(DeletedFinalStateUnknown(key, known.tried if taken is None else taken))
             elif taken is None:
                 handler.on_add(obj, False)
             else:

@@ -6,6 +6,7 @@ batches. Needs the ``server`` extra (aiohttp). Callers: :class:`.port.ApiPort` a
 
     refused by the server      -> ApiError, with details["retryAfterSeconds"] when it said when to come back
     not reached, cut off       -> OSError (ConnectionRefusedError when nobody listens)
+    401                        -> once again with new credentials, if they can be renewed; then ApiError
     429 or 5xx with Retry-After -> waited for and repeated, at most ``max_retries`` times
 """
 
@@ -18,7 +19,6 @@ import io
 import logging
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, Unpack
 from urllib.parse import quote
 
@@ -38,7 +38,7 @@ from kubesched.api.wire import (
     WatchOptions,
 )
 
-from .kubeconfig import ClusterAccess
+from .access import AccessError, ClusterAccess, Credentials
 
 __all__ = ["HttpTransport"]
 
@@ -50,7 +50,6 @@ REQUEST_TIMEOUT: Final = 60.0
 MAX_RETRIES: Final = 10
 #: Seconds before a read whose connection broke is tried again.
 RESET_DELAY: Final = 1.0
-TOKEN_SECONDS: Final = 60.0
 _LARGE: Final = 2**20  # beyond this aiohttp wants a file, to send it piece by piece
 _LINE_LIMIT: Final = 64 * 1024 * 1024
 
@@ -92,7 +91,8 @@ _encode = msgspec.json.Encoder().encode
 class HttpTransport:
     """Requests to the API server at ``base_url``.
 
-    ``token`` or ``token_file`` (read again every minute) goes into every request. ``context`` is for HTTPS. A given
+    ``token`` or ``credentials`` goes into every request. ``context`` is for HTTPS, ``server_name`` the name that the
+    certificate must have when it is not the address's; ``proxy`` a proxy's URL (else the environment's). A given
     ``session`` is used and left open; otherwise one is made and closed by ``close``.
     """
 
@@ -102,8 +102,10 @@ class HttpTransport:
         *,
         session: aiohttp.ClientSession | None = None,
         token: str | None = None,
-        token_file: Path | None = None,
+        credentials: Credentials | None = None,
         context: ssl.SSLContext | None = None,
+        server_name: str = "",
+        proxy: str = "",
         user_agent: str = "kubesched",
         timeout: float = REQUEST_TIMEOUT,
         max_retries: int = MAX_RETRIES,
@@ -112,24 +114,27 @@ class HttpTransport:
         self._session = session
         self._owns_session = session is None
         self._token = token
-        self._token_file = token_file
-        self._token_read = float("-inf")
+        self._credentials = credentials
         self._context = context
-        self._user_agent = user_agent
-        self._timeout = timeout
+        self._timeout = aiohttp.ClientTimeout(total=timeout)
         self._max_retries = max_retries
+        self._headers_without_body = {"Accept": "application/json", "User-Agent": user_agent}
+        #: What every request is given.
+        self._options: dict[str, Any] = {"proxy": proxy or None}
+        if server_name:
+            self._options["server_hostname"] = server_name
 
     @classmethod
-    async def connect(cls, access: ClusterAccess, **options: Any) -> HttpTransport:
-        """A transport for what a kubeconfig describes; an exec plugin is run once for its token.
-
-        Raises:
-            KubeconfigError: when the exec plugin fails.
-        """
-        token = access.token
-        if token is None and access.exec_plugin is not None:
-            token = await access.exec_plugin.token()
-        return cls(access.url, token=token, token_file=access.token_file, context=access.ssl, **options)
+    def connect(cls, access: ClusterAccess, **options: Any) -> HttpTransport:
+        """A transport for an access that was read from a kubeconfig or elsewhere."""
+        return cls(
+            access.url,
+            credentials=access.credentials,
+            context=access.ssl,
+            server_name=access.server_name,
+            proxy=access.proxy,
+            **options,
+        )
 
     async def close(self) -> None:
         """Close the session, unless it was handed in."""
@@ -150,21 +155,23 @@ class HttpTransport:
             connector = aiohttp.TCPConnector(limit=0, ssl=self._context if self._context is not None else True)
             # Without automatic decompression and cookies: neither is used by API servers here.
             self._session = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18, trust_env=True
             )
             self._owns_session = True
         return self._session
 
-    def _headers(self, content_type: str) -> dict[str, str]:
-        headers = {"Accept": "application/json", "User-Agent": self._user_agent}
+    async def _headers(self, content_type: str) -> dict[str, str]:
+        headers = dict(self._headers_without_body)
         if content_type:
             headers["Content-Type"] = content_type
-        if self._token_file is not None:
-            now = asyncio.get_running_loop().time()
-            if now - self._token_read > TOKEN_SECONDS:
-                self._token = self._token_file.read_text(encoding="utf-8").strip()
-                self._token_read = now
-        if self._token:
+        if self._credentials is not None:
+            try:
+                authorization = await self._credentials.header()
+            except AccessError as error:
+                raise ApiError(401, "Unauthorized", f"getting credentials: {error}") from None
+            if authorization:
+                headers["Authorization"] = authorization
+        elif self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         return headers
 
@@ -180,10 +187,15 @@ class HttpTransport:
     ) -> bytes:
         raw = None if body is None else _encode(body)
         tries = 0
+        renewed = False
         while True:
             try:
                 return await self._once(method, path, query, raw, content_type)
             except ApiError as error:
+                if error.code == 401 and self._credentials is not None and not renewed:
+                    renewed = True
+                    self._credentials.rejected()
+                    continue
                 after = error.details.get("retryAfterSeconds")
                 known = isinstance(after, int | float) and (error.code == 429 or error.code >= 500)
                 if not known or not retry or tries >= self._max_retries or _is_too_large(error):
@@ -206,8 +218,9 @@ class HttpTransport:
                 self._base + path,
                 params=query,
                 data=io.BytesIO(raw) if raw is not None and len(raw) > _LARGE else raw,
-                headers=self._headers(content_type if raw is not None else ""),
-                timeout=aiohttp.ClientTimeout(total=self._timeout),
+                headers=await self._headers(content_type if raw is not None else ""),
+                timeout=self._timeout,
+                **self._options,
             ) as response:
                 answer = await response.read()
                 if response.status >= 400:
@@ -242,9 +255,15 @@ class HttpTransport:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30.0)
         try:
             async with self._opened().get(
-                self._base + _path(kind, namespace), params=query, headers=self._headers(""), timeout=timeout
+                self._base + _path(kind, namespace),
+                params=query,
+                headers=await self._headers(""),
+                timeout=timeout,
+                **self._options,
             ) as response:
                 if response.status >= 400:
+                    if response.status == 401 and self._credentials is not None:
+                        self._credentials.rejected()
                     raise _refusal(response, await response.read())
                 async for batch in _events(kind, response.content):
                     yield batch

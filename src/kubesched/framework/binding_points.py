@@ -30,6 +30,7 @@ class BindingPoints:
     def __init__(self, driver: Driver, plugins: Mapping[str, Sequence[Any]]) -> None:
         self._driver = driver
         self._pre_bind = plugins[PRE_BIND.key]
+        self._pre_bind_names = frozenset(plugin.name for plugin in self._pre_bind)
         self._with_pre_flight = [plugin for plugin in self._pre_bind if hasattr(plugin, "pre_bind_pre_flight")]
         self._bind = plugins[BIND.key]
         self._post_bind = plugins[POST_BIND.key]
@@ -65,7 +66,7 @@ class BindingPoints:
 
     def has_pre_bind_work(self, state: CycleState) -> bool:
         """Whether some PreBind plugin did not skip this attempt."""
-        return any(plugin.name not in state.skip_pre_bind for plugin in self._pre_bind)
+        return not self._pre_bind_names <= state.skip_pre_bind
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run PreBind group by group; plugins of one group run at the same time."""
@@ -116,7 +117,7 @@ class BindingPoints:
         return self._driver.outcome(PRE_BIND, plugin, answer)[1]
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Ask the Bind plugins in order; the first that does not skip decides. Skip when all do."""
+        """Run the Bind plugins in order; the first that does not skip decides. Skip when all do."""
         start = self._driver.now()
         status: Status | None = Status.skip()
         for plugin in self._bind:

@@ -58,9 +58,9 @@ MAX_PERMIT_WAIT: Final = 15 * 60.0
 
 @dataclass(slots=True)
 class PreFilterOutcome:
-    """What all PreFilter plugins said together.
+    """The merged answers of all PreFilter plugins.
 
-    ``nodes`` are the only node names worth filtering (None: all); ``restricting`` the plugins that said so;
+    ``nodes`` are the only node names worth filtering (None: all); ``restricting`` the plugins that restricted them;
     ``status`` a rejection of the whole pod, or None.
     """
 
@@ -164,7 +164,7 @@ class Framework:
     def pre_filter(
         self, state: CycleState, pod: PodInfo, nodes: NodeList, only: Container[str] | None = None
     ) -> PreFilterOutcome:
-        """Ask the PreFilter plugins (all, or those named in ``only``); merge the nodes they allow (spec section 4.5).
+        """Run the PreFilter plugins (all, or those named in ``only``); merge the nodes they allow (spec section 4.5).
 
         Plugins that answer Skip are added to ``state.skip_filter``.
 
@@ -246,7 +246,7 @@ class Framework:
     def post_filter(
         self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
     ) -> tuple[PostFilterResult | None, Status | None]:
-        """Ask the PostFilter plugins until one makes room (spec section 4.9)."""
+        """Run the PostFilter plugins until one makes room (spec section 4.9)."""
         if state.skip_all_post_filter:
             return None, Status.unschedulable("All PostFilter plugins are skipped")
         chosen: PostFilterResult | None = None

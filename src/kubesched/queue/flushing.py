@@ -1,4 +1,4 @@
-"""What time alone does to waiting pods: backoff ends, and nobody waits for an event for ever.
+"""What moves waiting pods with time alone: the end of their backoff, and the limit on waiting for an event.
 
 Source: spec "Scheduling queue" section 7. Two loops call the flushes of the scheduling queue: backoff each
 whole second, pods that have waited too long every 30 seconds.

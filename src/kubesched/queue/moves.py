@@ -59,7 +59,6 @@ class Moves:
             # A new record that is gated does not replace an active or backoff one: then it is the one dropped.
             kept = entered or self._queues.unschedulable.get(key) is record
             self.count_rejectors(stale if kept else record, -1)
-            self._queues.set_gauges()
         return entered
 
     def leave(self, key: str) -> None:
@@ -77,7 +76,6 @@ class Moves:
             if record is None:
                 return None
             self._incoming.inc("active", POP_FROM_BACKOFF)
-        self._queues.set_gauges()
         return record
 
     def to_active(self, key: str, record: QueuedPodInfo, label: str, *, from_backoff: bool = False) -> bool:
@@ -95,7 +93,6 @@ class Moves:
         queues.backoff.remove(key)
         if queues.active.put(key, record):
             self._incoming.inc("active", label)
-        queues.set_gauges()
         if label in (POD_ADD, POD_UPDATE):
             self._nominator.add(record.pod_info.pod)
         return True
@@ -108,7 +105,6 @@ class Moves:
         self._queues.unschedulable.remove(key)
         if self._queues.backoff.put(key, record):
             self._incoming.inc("backoff", label)
-        self._queues.set_gauges()
         return True
 
     def park(self, key: str, record: QueuedPodInfo, label: str) -> bool:

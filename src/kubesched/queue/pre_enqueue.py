@@ -1,4 +1,4 @@
-"""May a pod be tried at all? PreEnqueue plugins decide, on the way into the active or the backoff queue.
+"""The PreEnqueue plugins: which pods may enter the active or the backoff queue.
 
 Source: spec "Scheduling queue" section 6.1. Called by the scheduling queue.
 """

@@ -12,7 +12,7 @@ Nothing here awaits but :meth:`SchedulingQueue.wait_pop` and :meth:`SchedulingQu
 atomic. PreEnqueue and hint functions run inside these operations and must not call back into the queue.
 
 The queue is composed of parts with one idea each: where pods wait (:mod:`.sub_queues`), how one pod moves
-(:mod:`.moves`), what events mean for it (:mod:`.hints`), what happened while it was in flight
+(:mod:`.moves`), how events requeue it (:mod:`.hints`), what happened while it was in flight
 (:mod:`.in_flight`), nominations (:mod:`.nominator`), time (:mod:`.flushing`), and what may be read
 (:mod:`.views`).
 """
@@ -187,7 +187,7 @@ class SchedulingQueue:
     def move_all_to_active_or_backoff_queue(
         self, event: ClusterEvent, old: Any, new: Any, pre_check: Callable[[Pod], bool] | None = None
     ) -> None:
-        """Something happened in the cluster: requeue the unschedulable pods it may help.
+        """An event in the cluster: requeue the unschedulable pods it may help.
 
         ``old`` is None for additions and ``new`` for deletions. With ``pre_check`` only pods it accepts are
         looked at. An event that no plugin registered for is not even recorded for the pods in flight.
@@ -229,7 +229,7 @@ class SchedulingQueue:
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Move these pods to the active queue at once, backoff or not; PreEnqueue may still hold them.
 
-        For a pod in flight the wish is recorded, so that its rejection leads to another attempt.
+        For a pod in flight the request is recorded, so that its rejection leads to another attempt.
         """
         activated = False
         for pod in pods.values():
@@ -268,7 +268,6 @@ class SchedulingQueue:
         record = self._queues.active.remove(key)
         if record is None:
             return None
-        self._queues.set_gauges()
         return record if self._mark_in_flight(record) else None
 
     def _mark_in_flight(self, record: QueuedPodInfo) -> bool:
@@ -319,7 +318,7 @@ class SchedulingQueue:
             self._waiters.notify()
 
     def _strategy_of_returning(self, record: QueuedPodInfo, uid: str) -> Strategy:
-        """What the events since the pod's Pop mean for it (spec section 8.3)."""
+        """How to requeue a pod after the events since its Pop (spec section 8.3)."""
         if not record.has_rejectors:
             return Strategy.AFTER_BACKOFF
         if uid not in self._in_flight:
@@ -361,7 +360,7 @@ class SchedulingQueue:
         return self._loops.next_timer()
 
     def close(self) -> None:
-        """Stop the flush loops, forget what is in flight and let every waiter go. Closing again does nothing.
+        """Stop the flush loops, forget what is in flight and release every waiter. Closing again does nothing.
 
         Pods still in the queue can be popped.
         """

@@ -23,7 +23,7 @@ __all__ = ["SubQueues"]
 class SubQueues:
     """The three sub-queues, keyed by ``namespace/name``; a pod is in one of them at most.
 
-    Gated pods are among the unschedulable ones.
+    Gated pods are among the unschedulable ones. Each sub-queue keeps its gauge.
     """
 
     __slots__ = ("_active_gauge", "_backoff_gauge", "active", "backoff", "unschedulable")
@@ -41,8 +41,8 @@ class SubQueues:
         pending = metrics.pending_pods
         self._active_gauge = pending.labels("active")
         self._backoff_gauge = pending.labels("backoff")
-        self.active: KeyedHeap[QueuedPodInfo] = KeyedHeap(order)
-        self.backoff = BackoffQueue(initial_backoff, max_backoff, order)
+        self.active: KeyedHeap[QueuedPodInfo] = KeyedHeap(order, self._active_gauge)
+        self.backoff = BackoffQueue(initial_backoff, max_backoff, order, self._backoff_gauge)
         self.unschedulable = UnschedulablePods(
             known_schedulers, pending.labels("gated"), pending.labels("unschedulable")
         )
@@ -52,9 +52,7 @@ class SubQueues:
 
     def remove(self, key: str) -> QueuedPodInfo | None:
         """Take a pod out of the sub-queue it is in; None when it is in none."""
-        record = self.active.remove(key) or self.backoff.remove(key) or self.unschedulable.remove(key)
-        self.set_gauges()
-        return record
+        return self.active.remove(key) or self.backoff.remove(key) or self.unschedulable.remove(key)
 
     def pod_info(self, key: str) -> PodInfo | None:
         """The pod as it is queued, for the nominator."""
@@ -68,11 +66,6 @@ class SubQueues:
         if key in self.active:
             return "the active queue"
         return "the backoff queue" if key in self.backoff else ""
-
-    def set_gauges(self) -> None:
-        """Write the lengths of the active and backoff queues; the unschedulable pods keep their own gauges."""
-        self._active_gauge.value = len(self.active)
-        self._backoff_gauge.value = len(self.backoff)
 
     def check(self) -> list[str]:
         problems = self.active.check("activeQ") + self.backoff.check() + self.unschedulable.check()

@@ -61,7 +61,7 @@ class Attempt:
         return Rejection.on_chosen_node(self.node_name, status, self.state) if status.is_rejected else status
 
     def take_pods_to_activate(self) -> Mapping[str, Pod]:
-        """The pods that plugins asked to be activated since the last call."""
+        """The pods that plugins want activated since the last call."""
         holder = self.state.get(PODS_TO_ACTIVATE)
         if holder is None or not holder.pods:
             return {}

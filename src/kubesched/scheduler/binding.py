@@ -139,7 +139,8 @@ class BindingCycles:
         attempt.profile.recorder.record(pod, "Normal", "Scheduled", "Binding", note)
         self._attempts.scheduled(attempt)
         framework.binding.post_bind(attempt.state, assumed, attempt.node_name)
-        self._queue.activate(attempt.take_pods_to_activate())
+        if pods := attempt.take_pods_to_activate():
+            self._queue.activate(pods)
 
     async def _until_permitted(self, attempt: Attempt) -> Status | Rejection | None:
         """Publish the chosen node if there is work or waiting ahead, and wait for Permit's verdict."""
@@ -172,7 +173,7 @@ class BindingCycles:
         return Status.from_error(error, status.plugin)
 
     async def _binding_steps(self, attempt: Attempt) -> Status | None:
-        """PreBind and Bind. Without work for PreBind (all its plugins said Skip) only Bind."""
+        """PreBind and Bind. Without work for PreBind (all its plugins returned Skip) only Bind."""
         framework, state = attempt.profile.framework, attempt.state
         if not self._publish_node or framework.binding.has_pre_bind_work(state):
             status = await self._pre_bind(attempt)

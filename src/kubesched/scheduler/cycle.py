@@ -77,15 +77,16 @@ class Cycle:
             self._search_durations.observe(self._clock.now() - attempt.start)
             # 3. Assume it there, so that the next cycle sees this pod on its node.
             self._assume(attempt, outcome)
-            # 4. Let plugins set things aside, and have their last word.
+            # 4. Reserve and Permit: plugins claim what they manage, and may still reject.
             status, timeouts = self._reserve_and_permit(attempt)
             if status is not None:
                 self._failures.give_back(attempt)
                 self._failures.fail(attempt, attempt.on_chosen_node(status))
                 return
-            # 5. Carry the decision out in a task of its own, and wake pods that plugins asked for.
+            # 5. Start the binding cycle in a task of its own, and activate the pods that plugins named.
             self._bindings.start(attempt, timeouts)
-            self._queue.activate(attempt.take_pods_to_activate())
+            if pods := attempt.take_pods_to_activate():
+                self._queue.activate(pods)
         except Exception as error:
             self._give_up(attempt, error)
 
@@ -99,7 +100,7 @@ class Cycle:
         return self._cache.is_assumed(pod.uid)
 
     def _post_filter(self, attempt: Attempt, rejection: Rejection) -> None:
-        """No node fits: ask PostFilter for help. Its answer only matters for the nomination and the message."""
+        """No node fits: run PostFilter. Its answer only matters for the nomination and the message."""
         framework = attempt.profile.framework
         if not framework.has_post_filter or not rejection.all_nodes:
             self._failures.fail(attempt, rejection)

@@ -1,6 +1,6 @@
-"""What the scheduler believes, compared with what the API server says, and written into the log.
+"""The state of cache and queue, compared with the API server's, and written into the log.
 
-For an operator who wonders: ``kill -USR2`` (``SIGINT`` on Windows). The command line installs the signal;
+For operators: ``kill -USR2`` (``SIGINT`` on Windows). The command line installs the signal;
 tests and tools call the methods.
 
 Source: spec "Scheduler cache and event handlers" section 18 (upstream ``CacheDebugger``).
@@ -31,7 +31,7 @@ _SIGNAL: Final = getattr(signal, "SIGUSR2", getattr(signal, "SIGINT", None))
 
 
 class CacheDebugger:
-    """Comparer and dumper of cache and queue. Looks at everything: meant for people, not for every cycle."""
+    """Comparer and dumper of cache and queue. Looks at everything: run on demand, not in every cycle."""
 
     def __init__(self, cache: Cache, queue: QueueViews, nominator: Nominator, nodes: Informer, pods: Informer) -> None:
         self._cache = cache

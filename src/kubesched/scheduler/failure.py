@@ -67,7 +67,7 @@ class FailureHandler:
         self._queue.done(attempt.queued.uid)
 
     def fail(self, attempt: Attempt, why: Status | Rejection, nominating: NominatingInfo | None = _CLEAR) -> None:
-        """Put the pod back and say why. By default its nomination is cleared; ``nominating`` None leaves it."""
+        """Put the pod back and report why. By default its nomination is cleared; ``nominating`` None leaves it."""
         rejected, text, queued = is_rejected(why), why.message(), attempt.queued
         self._metrics.failed(attempt, rejected=rejected)
         pod = queued.pod_info.pod

@@ -62,7 +62,8 @@ class _Handler:
 class PodHandler(_Handler):
     """Pods with a node go to the cache, pods of ours without one to the queue.
 
-    Ours are those whose schedulerName is in ``recorders``.
+    Ours are those whose schedulerName is in ``recorders``. An object whose handling failed is delivered again, so
+    an earlier call may have done part of the work: what is known already is updated instead of added.
     """
 
     def __init__(
@@ -86,7 +87,9 @@ class PodHandler(_Handler):
 
     def on_add(self, obj: Pod, is_initial: bool) -> None:
         if obj.spec.node_name:
-            self._add_assigned(obj)
+            self._place(obj)
+            if not is_initial and self._ours(obj) and self._is_queued(obj):
+                self._delete_from_queue(obj, binding=True)
         elif self._ours(obj):
             self._add_unscheduled(obj)
 
@@ -98,7 +101,7 @@ class PodHandler(_Handler):
         elif old.spec.node_name:
             self._update_assigned(old, new)
         elif new.spec.node_name:
-            self._add_assigned(new)
+            self._place(new)
             if self._ours(old):
                 self._delete_from_queue(old, binding=True)
         elif self._ours(old):
@@ -110,11 +113,21 @@ class PodHandler(_Handler):
         if pod.spec.node_name or stale:
             self._delete_assigned(pod)
         # A pod can be here unbound though its last state is bound: that update was never seen.
-        queued = self._queue.views.where(pod) not in ("", "InFlight")
-        if self._ours(pod) and (stale or not pod.spec.node_name or queued):
+        if self._ours(pod) and (stale or not pod.spec.node_name or self._is_queued(pod)):
             self._delete_from_queue(pod, binding=False)
 
+    def _is_queued(self, pod: Pod) -> bool:
+        return self._queue.views.where(pod) not in ("", "InFlight")
+
     # -- pods on nodes (section 14.2) ------------------------------------------------------------------
+
+    def _place(self, pod: Pod) -> None:
+        """A pod is on a node, and was not before or is not known to have been."""
+        known = self._cache.get_pod(pod.uid)
+        if known is None or self._cache.is_assumed(pod.uid):
+            self._add_assigned(pod)
+        else:
+            self._update_assigned(known.pod, pod)
 
     def _add_assigned(self, pod: Pod) -> None:
         start = self._clock.now()
@@ -132,10 +145,13 @@ class PodHandler(_Handler):
             self._add_assigned(new)
             return
         start = self._clock.now()
-        old = known.pod  # the given version may have been unreadable, and the cache kept the one before
+        # The given version may have been unreadable, and the cache kept the one before; unless it is the new one that
+        # the cache has, from an earlier call for it that failed later on.
+        if known.pod.metadata.resource_version != new.metadata.resource_version:
+            old = known.pod
         try:
-            self._cache.update_pod(old, PodInfo.derive(new, known))
-            events = pod_events(known.pod, new)
+            self._cache.update_pod(known.pod, PodInfo.derive(new, known))
+            events = pod_events(old, new)
         except (CacheError, QuantityError) as error:
             _log.error("cannot update pod %s in the cache: %s", new.key, error)
             events = [ASSIGNED_POD_UPDATE]
@@ -159,8 +175,13 @@ class PodHandler(_Handler):
 
     def _add_unscheduled(self, pod: Pod) -> None:
         start = self._clock.now()
+        if self._cache.is_assumed(pod.uid):
+            return
         try:
-            self._queue.add(pod)
+            if self._queue.views.where(pod):
+                self._queue.update(None, pod)
+            else:
+                self._queue.add(pod)
         except QuantityError as error:
             self._unreadable(pod, error)
         self._observe(UNSCHEDULED_POD_ADD, start)
@@ -179,7 +200,7 @@ class PodHandler(_Handler):
             self._unreadable(new, error)
         nominated = old.status.nominated_node_name
         if nominated and nominated != new.status.nominated_node_name:
-            self._room_was_given_up(old)
+            self._nomination_ended(old)
         self._observe(UNSCHEDULED_POD_UPDATE, start)
 
     def _delete_from_queue(self, pod: Pod, *, binding: bool) -> None:
@@ -189,20 +210,20 @@ class PodHandler(_Handler):
             if self._cache.is_assumed(pod.uid):
                 self._assumed_pod_deleted(pod)
             elif pod.status.nominated_node_name:
-                self._room_was_given_up(pod)
+                self._nomination_ended(pod)
         self._observe(UNSCHEDULED_POD_DELETE, start)
 
     def _unreadable(self, pod: Pod, error: QuantityError) -> None:
-        """A pod that no API server should have let in: say so where its owner looks; the queue stays as it was."""
+        """A pod that no API server should have accepted: an event reports it to its owner; the queue stays as it was."""
         _log.error("cannot queue pod %s: %s", pod.key, error)
         note = f"the pod cannot be scheduled as it is: {error}"
         self._recorders[pod.spec.scheduler_name].record(pod, "Warning", "FailedScheduling", "Scheduling", note)
 
-    def _room_was_given_up(self, pod: Pod) -> None:
+    def _nomination_ended(self, pod: Pod) -> None:
         """A nomination ended: pods that had to respect it may try again.
 
-        Not the pod itself: it never was in its own way, and would be tried over and over without a pause by a
-        rejection after each nomination (upstream does that).
+        Not the pod itself: its own nomination never kept it out, and a rejection after each nomination would have it tried again
+        without a pause (upstream does that).
         """
         priority, uid = pod.priority, pod.uid
         self._queue.move_all_to_active_or_backoff_queue(
@@ -214,7 +235,7 @@ class PodHandler(_Handler):
         assumed = self._cache.get_pod(pod.uid)
         if assumed is None:
             return
-        # A waiting pod's binding cycle cleans up; another binding will fail by itself, and forgets in vain.
+        # A waiting pod's binding cycle cleans up; another binding will fail by itself, and has nothing left to forget.
         if not self._waiting.reject(pod.uid):
             try:
                 self._cache.forget_pod(assumed.pod)
@@ -224,7 +245,7 @@ class PodHandler(_Handler):
 
 
 class NodeHandler(_Handler):
-    """Nodes go to the cache; what changed about them may help pending pods (section 13)."""
+    """Nodes go to the cache; their changes may help pending pods (section 13)."""
 
     def __init__(self, cache: Cache, queue: SchedulingQueue, clock: Clock, metrics: SchedulerMetrics) -> None:
         super().__init__(queue, clock, metrics)
@@ -243,6 +264,8 @@ class NodeHandler(_Handler):
         if known is None:
             self.on_add(new, False)
             return
+        if known.metadata.resource_version == new.metadata.resource_version:
+            known = old  # an earlier call for this version failed after this
         start = self._clock.now()
         if not self._set(new):
             return
@@ -264,13 +287,13 @@ class NodeHandler(_Handler):
         try:
             self._cache.set_node(node)
         except QuantityError as error:
-            _log.error("cannot take over node %s: status.allocatable: %s", node.name, error)
+            _log.error("cannot ingest node %s: status.allocatable: %s", node.name, error)
             return False
         return True
 
 
 class NamespaceHandler:
-    """Namespaces go to the cache: their labels are what the rules between pods look at. No pod is woken by them."""
+    """Namespaces go to the cache: their labels are what the rules between pods look at. They move no pod."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache

@@ -53,7 +53,7 @@ def kinds_informed(plugin: Any) -> list[Kind]:
 
 
 class Informers(Mapping[str, Informer]):
-    """Plural resource name to informer; one is made when its kind is first asked for."""
+    """Plural resource name to informer; one is made when its kind is first needed."""
 
     def __init__(self, port: Port) -> None:
         self._port = port

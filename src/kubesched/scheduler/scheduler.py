@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kubesched.api.kinds import NAMESPACES, NODES, PODS
@@ -66,8 +66,11 @@ class Scheduler:
         gates: FeatureGates = DEFAULT_GATES,
         metrics: SchedulerMetrics | None = None,
         max_in_unschedulable: float = 300.0,
+        wrap_search: Callable[[Search], Search] = lambda search: search,
     ) -> None:
         """Build everything; nothing runs yet. Must be called in a running event loop.
+
+        ``wrap_search`` puts something around the search of each profile, such as a stopwatch.
 
         Raises:
             ConfigError: when a profile cannot be built.
@@ -121,7 +124,7 @@ class Scheduler:
         self.searches: dict[str, Search] = {}
         for name, framework in self.frameworks.items():
             own = framework.percentage_of_nodes_to_score
-            self.searches[name] = Search(
+            search = Search(
                 framework,
                 snapshot,
                 self.queue.nominator,
@@ -129,6 +132,7 @@ class Scheduler:
                 rotation,
                 percentage=config.percentage_of_nodes_to_score if own is None else own,
             )
+            self.searches[name] = wrap_search(search)
         profiles = {
             name: Profile(framework, self.searches[name], port.recorder(name))
             for name, framework in self.frameworks.items()

@@ -1,4 +1,4 @@
-"""Pod status patches, written beside the scheduling cycle: one at a time per pod, the newest wins.
+"""Pod status patches, written alongside the scheduling cycle: one at a time per pod, the newest wins.
 
 A failing pod gets a condition; it must not hold up the next cycle. A patch that waits behind another one of
 the same pod absorbs later ones, so a pod that fails fast causes few writes.
@@ -82,7 +82,7 @@ class StatusWriter:
         pod = patch.pod
         live = self._live_pod(pod.namespace, pod.name)
         if live is not None and live.uid != pod.uid:
-            return  # another pod of that name: this one is history
+            return  # another pod of that name: this one is gone
         try:
             await self._port.patch_pod_status(
                 pod, condition=patch.condition, nominated_node_name=patch.nominated_node_name

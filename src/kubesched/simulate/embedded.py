@@ -23,6 +23,7 @@ from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.scheduler import Scheduler
+from kubesched.scheduler.search import Search
 
 __all__ = ["Embedded"]
 
@@ -51,6 +52,7 @@ class Embedded:
         believe_priority: bool = False,
         controllers: bool = False,
         kubelet_options: Mapping[str, Any] | None = None,
+        wrap_search: Callable[[Search], Search] = lambda search: search,
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
@@ -60,6 +62,8 @@ class Embedded:
 
         ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too; ``kubelet_options`` are
         passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`.
+
+        ``wrap_search`` is passed on to :class:`~kubesched.scheduler.scheduler.Scheduler`.
 
         Raises:
             ConfigError: when a profile cannot be built.
@@ -76,7 +80,13 @@ class Embedded:
             event_queue_size=event_queue_size,
         )
         self.scheduler = Scheduler(
-            config, registry, self.port, clock=clock, rng=random.Random(rng.getrandbits(64)), gates=gates
+            config,
+            registry,
+            self.port,
+            clock=clock,
+            rng=random.Random(rng.getrandbits(64)),
+            gates=gates,
+            wrap_search=wrap_search,
         )
         self.kubelets = (
             HollowKubelets(self.client, clock, rng=random.Random(rng.getrandbits(64)), **(kubelet_options or {}))
@@ -97,6 +107,7 @@ class Embedded:
         Raises:
             TaskCrashedError: when a part ended while it started.
         """
+        self.tasks.catch_callbacks()
         with self.tasks.guard():
             self.tasks.spawn(self.port.events.run(), "events")
             if self.kubelets is not None:

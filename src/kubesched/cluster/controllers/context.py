@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from ...api.equality import same_json
 from ...api.kinds import PODS, Kind
 from ...api.times import Clock, timestamp
 from ...api.types import ObjectMeta, OwnerReference
@@ -157,7 +158,7 @@ class Context:
     async def write_status(self, item: Item, data: Data, status: Data) -> Item:
         """Replace the status, if it is another one; 409 as :meth:`update`."""
         status = {key: value for key, value in status.items() if value is not None}
-        if status == (data.get("status") or {}):
+        if same_json(status, data.get("status") or {}):
             return item
         return await self.update(item, {**data, "status": status}, subresource="status")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...api.kinds import PODS
+from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
 from ...client.counted_events import NORMAL, WARNING
 from .base import WorkloadController
@@ -25,7 +26,7 @@ _RECREATING: Final = {True: (WARNING, "RecreatingFailedPod"), False: (NORMAL, "R
 
 def _ordinal(owner: Item, pod: Item) -> int | None:
     text = pod.name.removeprefix(f"{owner.name}-")
-    return int(text) if text.isdigit() else None
+    return parse_int64(text) if text.isdigit() else None
 
 
 class StatefulSets(WorkloadController):

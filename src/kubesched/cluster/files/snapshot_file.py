@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from ...api.kinds import KINDS, Kind
+from ...api.selectors import parse_int64
 from ...api.times import micro_time, parse_time
 from ...api.turns import Steps, finish
 from ..admission import STATUS_KINDS
@@ -322,7 +323,8 @@ def _item(raw: bytes, kinds: dict[tuple[str, str], Kind], last_version: int) -> 
         found = f"namespace {metadata.namespace!r}" if metadata.namespace else "no namespace"
         raise ValueError(f"{line.kind} {metadata.name}: has {found}")
     version = metadata.resourceVersion
-    if not (version.isascii() and version.isdigit() and 0 < int(version) <= last_version):
+    number = parse_int64(version) if version.isdigit() else None
+    if number is None or not 0 < number <= last_version:
         text = f"metadata.resourceVersion: must be a number from 1 to the header's {last_version}, got {version!r}"
         raise ValueError(f"{line.kind} {metadata.name}: {text}")
     if metadata.creationTimestamp:
@@ -332,7 +334,7 @@ def _item(raw: bytes, kinds: dict[tuple[str, str], Kind], last_version: int) -> 
         known["labels"] = metadata.labels
     if metadata.ownerReferences:
         known["ownerReferences"] = [{"uid": owner.uid} for owner in metadata.ownerReferences]
-    item = Stored(kind, raw, known, int(version))
+    item = Stored(kind, raw, known, number)
     if kind.type is not None:
         _ = item.typed  # everyone who reads it later shares what is decoded here
     return item

@@ -12,7 +12,7 @@ from ...api.wire import ApiError
 from ...api.yamltext import Document, TextError, parse_json, parse_single
 from .protobuf import PROTOBUF, decode_protobuf
 
-__all__ = ["MAX_BODY", "Body", "decode_body", "media_type"]
+__all__ = ["MAX_BODY", "Body", "decode_body", "is_decodable", "media_type", "not_decodable", "unsupported"]
 
 #: Upstream's limit for a JSON body.
 MAX_BODY: Final = 3 * 1024 * 1024
@@ -34,7 +34,7 @@ def media_type(content_type: str, default: str = "application/json") -> str:
     return content_type.split(";", 1)[0].strip().lower() or default
 
 
-def unsupported(content_type: str, accepted: tuple[str, ...]) -> ApiError:
+def unsupported(accepted: tuple[str, ...]) -> ApiError:
     text = ", ".join(accepted)
     message = f"the body of the request was in an unknown format - accepted media types include: {text}"
     return ApiError(415, "UnsupportedMediaType", message)
@@ -47,13 +47,27 @@ def decode_body(raw: bytes, content_type: str) -> Body:
         ApiError: 415 for another media type, 400 with the position for text that does not parse.
     """
     kind = media_type(content_type)
-    if kind in ("application/json", "*/*") or kind.endswith("+json"):
+    if _is_json(kind):
         return _read(parse_json, raw, "couldn't get version/kind; json parse error")
     if kind in _YAML:
         return _read(parse_single, raw, "error converting YAML to JSON: yaml")
     if kind == PROTOBUF:
         return Body(decode_protobuf(raw), [])
-    raise unsupported(content_type, ("application/json", "application/yaml", PROTOBUF))
+    raise not_decodable()
+
+
+def is_decodable(kind: str) -> bool:
+    """Whether bodies of a media type can be read here."""
+    return _is_json(kind) or kind in _YAML or kind == PROTOBUF
+
+
+def _is_json(kind: str) -> bool:
+    return kind in ("application/json", "*/*") or kind.endswith("+json")
+
+
+def not_decodable() -> ApiError:
+    """415 for a body of a type that cannot be read here."""
+    return unsupported(("application/json", "application/yaml", PROTOBUF))
 
 
 def _read(parse: Callable[[bytes], Document], raw: bytes, prefix: str) -> Body:

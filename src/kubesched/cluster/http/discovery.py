@@ -15,7 +15,7 @@ from .negotiation import Accepted
 
 __all__ = ["Discovery", "version_rank"]
 
-_VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
+_VERSION: Final = re.compile(r"v([0-9]{1,18})(?:(alpha|beta)([0-9]{1,18}))?")
 _STAGES: Final = {None: 2, "beta": 1, "alpha": 0}
 
 

@@ -178,7 +178,7 @@ def patch(store: Store, call: Call, raw: bytes) -> web.Response:
     if resource.defined is None:
         accepted.append(STRATEGIC_PATCH)
     if patch_type not in accepted:
-        raise unsupported(content_type, tuple(accepted))
+        raise unsupported(tuple(accepted))
     if patch_type == APPLY_PATCH:
         return _apply(store, call, raw, dry_run=dry_run)
     if query.has("force"):
@@ -276,7 +276,7 @@ def _apply(store: Store, call: Call, raw: bytes, *, dry_run: bool) -> web.Respon
         raise _patch_options("fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
     force, validation = query.flag("force"), query.field_validation(options)
     if target.subresource not in ("", "status"):
-        raise unsupported(APPLY_PATCH, (JSON_PATCH, MERGE_PATCH))
+        raise unsupported((JSON_PATCH, MERGE_PATCH))
     body = decode_body(raw, "application/yaml")
     call.warnings += check_fields(resource, body.data, body.duplicates, validation)
     if not target.subresource:

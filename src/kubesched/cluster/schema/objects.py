@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ...api.equality import same_json
 from ...api.kinds import Kind
 from ...api.wire import ApiError, Item
 
@@ -104,7 +105,7 @@ def same_section(left: Any, right: Any) -> bool:
         left = msgspec.json.decode(left)
     if isinstance(right, msgspec.Raw):
         right = msgspec.json.decode(right)
-    return bool(left == right)
+    return same_json(left, right)
 
 
 def drop_nulls(data: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ...api.equality import same_json
 from ...api.wire import ApiError
 
 __all__ = ["apply_json_patch", "apply_merge_patch"]
@@ -108,7 +109,7 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
             return _add(document, path, _copied(_get(document, _pointer(_from(operation)))))
         case "test":
             found = _get(document, path)
-            if found != _value(operation):
+            if not same_json(found, _value(operation)):
                 raise ValueError(f"testing value failed: found {found!r}")
             return document
     raise ValueError(f"unknown op {op!r}; use add, remove, replace, move, copy or test")

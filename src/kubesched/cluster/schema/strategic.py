@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ...api.equality import json_key, same_json
 from ...api.wire import ApiError
 
 __all__ = ["apply_strategic_patch", "merge_key"]
@@ -136,7 +137,8 @@ def _directive_list(key: str, value: Any, path: tuple[str, ...]) -> list[Any]:
 def _delete_scalars(target: dict[str, Any], key: str, values: list[Any]) -> None:
     current = target.get(key)
     if isinstance(current, list):
-        target[key] = [item for item in current if item not in values]
+        gone = {json_key(value) for value in values}
+        target[key] = [item for item in current if json_key(item) not in gone]
 
 
 def _merge_list(found: Any, patch: list[Any], path: tuple[str, ...]) -> list[Any]:
@@ -145,7 +147,8 @@ def _merge_list(found: Any, patch: list[Any], path: tuple[str, ...]) -> list[Any
     if key is None:
         return [_clean(item) for item in patch]
     if key == "":
-        return current + [item for item in patch if item not in current]
+        known = {json_key(item) for item in current}
+        return current + [item for item in patch if json_key(item) not in known]
     for item in patch:
         if isinstance(item, dict) and "$patch" in item and item["$patch"] == "replace" and key not in item:
             current = []
@@ -161,10 +164,10 @@ def _merge_list(found: Any, patch: list[Any], path: tuple[str, ...]) -> list[Any
         if isinstance(value, str):
             index = places.get(value, -1)
         else:
-            index = next((i for i, old in enumerate(current) if isinstance(old, dict) and old.get(key) == value), -1)
+            index = next((i for i, old in enumerate(current) if _has(old, key, value)), -1)
         if "$patch" in item and item["$patch"] == "delete":
             if index >= 0:
-                current = [old for old in current if not (isinstance(old, dict) and old.get(key) == value)]
+                current = [old for old in current if not _has(old, key, value)]
                 places = _places(current, key)
         elif index >= 0:
             current[index] = _merge_object(current[index], item, path)
@@ -173,6 +176,11 @@ def _merge_list(found: Any, patch: list[Any], path: tuple[str, ...]) -> list[Any
                 places[value] = len(current)
             current.append(_merge_object({}, item, path))
     return current
+
+
+def _has(item: Any, key: str, value: Any) -> bool:
+    """Whether a list item has this merge key."""
+    return isinstance(item, dict) and same_json(item.get(key), value)
 
 
 def _places(items: list[Any], key: str) -> dict[str, int]:
@@ -190,10 +198,10 @@ def _ordered(items: list[Any], order: list[Any], key: str | None) -> list[Any]:
     if key is None:
         return items
     wanted = [entry.get(key) if isinstance(entry, dict) else entry for entry in order]
-    rank = {_hashable(value): position for position, value in enumerate(wanted)}
+    rank = {json_key(value): position for position, value in enumerate(wanted)}
 
     def rank_of(item: Any) -> int | None:
-        return rank.get(_hashable(item.get(key) if key and isinstance(item, dict) else item))
+        return rank.get(json_key(item.get(key) if key and isinstance(item, dict) else item))
 
     named = sorted((item for item in items if rank_of(item) is not None), key=lambda item: rank_of(item) or 0)
     result: list[Any] = []
@@ -205,10 +213,6 @@ def _ordered(items: list[Any], order: list[Any], key: str | None) -> list[Any]:
             result.append(named[position])
             position += 1
     return result
-
-
-def _hashable(value: Any) -> Any:
-    return value if isinstance(value, str | int | float | bool) or value is None else repr(value)
 
 
 def _clean(value: Any) -> Any:

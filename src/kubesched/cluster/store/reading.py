@@ -19,6 +19,8 @@ from .table import Key, Table, Watch, initial_events
 
 __all__ = ["Reading"]
 
+#: Of a number of 64 bits.
+_MOST_DIGITS: Final = 20
 _CONTINUE_EXPIRED: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
     "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
@@ -160,8 +162,9 @@ class Reading:
     def _parse_version(self, text: str) -> int:
         if text in ("", "0"):
             return 0
-        if not (text.isascii() and text.isdigit()):
-            raise ApiError.bad_request(f'invalid resource version "{text}": must be a number')
+        if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+            shown = text if len(text) <= 40 else f"{text[:40]}..."
+            raise ApiError.bad_request(f'invalid resource version "{shown}": must be a number of 64 bits')
         version = int(text)
         if version > self._version:
             details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}

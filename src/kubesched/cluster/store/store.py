@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ...api.equality import same_json
 from ...api.kinds import NAMESPACES, PODS, Kind
 from ...api.times import Clock
 from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError
@@ -216,7 +217,7 @@ class Store(Records):
         old = self.get(kind, namespace, name)
         document = decode_document(encode_clean(obj))
         open_section(document, "metadata")
-        return self._replace(old, document, subresource, dry_run=dry_run)
+        return self._replace(old, old.document(), document, subresource, dry_run=dry_run)
 
     def patch(
         self,
@@ -235,12 +236,15 @@ class Store(Records):
             ApiError: 415 for another patch type, 400 or 422 for a patch that cannot be applied.
         """
         old = self.get(kind, namespace, name)
-        document = old.document()
+        before = old.document()
         if patch_type == JSON_PATCH:
             document = apply_json_patch(old.data(), patch)
         elif patch_type in (MERGE_PATCH, STRATEGIC_PATCH):
             if not isinstance(patch, Mapping):
                 raise ApiError.bad_request("a merge patch of an object is an object")
+            document = dict(before)
+            if "metadata" in patch:
+                document["metadata"] = old.section("metadata")
             for section in patch:
                 open_section(document, section)
             apply = apply_merge_patch if patch_type == MERGE_PATCH else apply_strategic_patch
@@ -257,17 +261,23 @@ class Store(Records):
         if kind.group == NEW_EVENTS.group:
             whole = {key: open_section(document, key) for key in document}
             return new_item(self.update(EVENTS, namespace, name, as_core(whole), dry_run=dry_run))
-        return self._replace(old, document, subresource, dry_run=dry_run)
+        return self._replace(old, before, document, subresource, dry_run=dry_run)
 
-    def _replace(self, old: Stored, document: Document, subresource: str, *, dry_run: bool) -> Stored:
-        """Put ``document`` in the place of ``old`` as far as the (sub)resource allows."""
+    def _replace(self, old: Stored, before: Document, document: Document, subresource: str, *, dry_run: bool) -> Stored:
+        """Put ``document`` in the place of ``old`` as far as the (sub)resource allows.
+
+        ``before`` is the document of ``old``. A write that leaves the metadata alone shares it with ``before``.
+        """
         kind, table = old.kind, self.table(old.kind)
         for field, value in (("apiVersion", kind.api_version), ("kind", kind.kind)):
             found = open_section(document, field)
             if found is not None and found != value:
                 raise ApiError.bad_request(f"{field}: must be {value}, got {found!r}")
-        before = old.document()
-        metadata = changed_metadata(kind, old, before["metadata"], document["metadata"], subresource)
+        if document["metadata"] is before["metadata"]:
+            metadata, has_new_metadata = dict(before["metadata"]), False
+        else:
+            metadata = changed_metadata(kind, old, before["metadata"], document["metadata"], subresource)
+            has_new_metadata = not same_json(metadata, before["metadata"])
         if subresource == "status" and kind.group_resource in self.status_kinds:
             after = {**before, "metadata": metadata}
             _take(after, document, "status")
@@ -284,7 +294,7 @@ class Store(Records):
             if name not in _HEAD and not same_section(before.get(name), after.get(name))
         ]
         causes = Causes()
-        if metadata != before["metadata"]:
+        if has_new_metadata:
             check_metadata(kind, metadata, causes)
         elif not changed:
             return old
