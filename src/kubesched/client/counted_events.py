@@ -16,10 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kubesched.api.kinds import CORE_EVENTS
 from kubesched.api.times import Clock, micro_time, timestamp
 from kubesched.api.wire import MERGE_PATCH, ApiError, Item, Transport
 
-from .event_objects import CORE_EVENTS, EventNames, Reference
+from .event_objects import EventNames, Reference
 
 __all__ = ["NORMAL", "WARNING", "CountingRecorder"]
 

@@ -5,15 +5,13 @@ Pure values for :mod:`kubesched.client.events`, which queues, counts and sends t
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from kubesched.api.kinds import Kind, kind_by_plural
+from kubesched.api.kinds import EVENTS
 from kubesched.api.times import micro_time
 from kubesched.api.types import Node, ObjectReference, Pod
 
 __all__ = [
-    "CORE_EVENTS",
-    "EVENTS",
     "NOTE_LIMIT",
     "Entry",
     "EventNames",
@@ -24,16 +22,6 @@ __all__ = [
     "reference_to",
 ]
 
-
-def _events_kind(group: str) -> Kind:
-    kind = kind_by_plural(group, "events")
-    assert kind is not None
-    return kind
-
-
-#: Events as they are written: by today's recorders and by those of controllers and kubelets.
-EVENTS: Final = _events_kind("events.k8s.io")
-CORE_EVENTS: Final = _events_kind("")
 
 #: Bytes of UTF-8 in a note.
 NOTE_LIMIT = 1024

@@ -16,10 +16,11 @@ from random import Random
 from typing import TypeAlias
 from uuid import UUID
 
+from kubesched.api.kinds import EVENTS
 from kubesched.api.times import Clock
 from kubesched.api.wire import ApiError, Transport
 
-from .event_objects import EVENTS, NOTE_LIMIT, Entry, EventNames, Key, Referable, limit_note, reference_to
+from .event_objects import NOTE_LIMIT, Entry, EventNames, Key, Referable, limit_note, reference_to
 from .running import Background
 
 __all__ = ["NOTE_LIMIT", "QUEUE_SIZE", "EventBroadcaster", "EventRecorder", "EventStatistics", "limit_note"]

@@ -1,13 +1,11 @@
 """The objects of the embedded cluster: versions, watches, deletion, and the in-process transport to them."""
 
-from .events import NEW_EVENTS
 from .faults import Faults
 from .inprocess import InProcessClient
 from .store import Store
 from .table import Table, Watch
 
 __all__ = [
-    "NEW_EVENTS",
     "Faults",
     "InProcessClient",
     "Store",
