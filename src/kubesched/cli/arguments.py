@@ -134,9 +134,10 @@ Exit code: 0 even when pods are pending; 1 when the input cannot be used or pods
 
 
 def conformance(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Exit code: 0 when everything agrees, 1 on any difference or when there is nothing to compare."
+    parser.epilog = "Exit code: 0 when nothing differs, 1 on any difference or when nothing was compared."
     parser.add_argument("paths", metavar="PATH", nargs="+", help="golden files (*.jsonl.gz), or directories of them")
     parser.add_argument("--area", default="", help="only this area, such as fit or taints")
+    parser.add_argument("--coverage", action="store_true", help="also show which code paths the decisions took")
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     _quiet(parser)
 

@@ -118,7 +118,7 @@ def _strategy(strategy: ScoringStrategy, path: str) -> Iterator[str]:
             yield required(ratio_path, "must be specified when type is RequestedToCapacityRatio")
         else:
             yield from shape_errors(ratio.shape, f"{ratio_path}.shape")
-    elif ratio is not None and strategy.type in _STRATEGIES:
+    elif ratio is not None:
         yield forbidden(ratio_path, "must be nil when type is not RequestedToCapacityRatio")
 
 
