@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import Final
 
-__all__ = ["SHAPES", "bench", "config", "conformance", "demo", "import_", "plugins", "simulate", "up", "version"]
+__all__ = ["SHAPES", "bench", "config", "conformance", "demo", "import_", "plugins", "run", "simulate", "up", "version"]
 
 #: Workloads that come with kubesched, each a file in ``bench/``.
 SHAPES: Final = (
@@ -279,16 +279,30 @@ def config(parser: argparse.ArgumentParser) -> None:
     check = actions.add_parser(
         "check",
         help="load and validate a file, and print the plugins in effect per profile",
-        description="Load and validate a KubeSchedulerConfiguration, and print the plugins in effect per profile.",
+        description="Load and validate a KubeSchedulerConfiguration (of any version, or a Policy), and print the plugins "
+        "in effect per profile.",
     )
     check.add_argument("file", metavar="FILE")
     check.add_argument("--json", action="store_true", help="the plugins in effect as JSON")
     _plugin_modules(check)
+    convert = actions.add_parser(
+        "convert",
+        help="write a file of any version, or a Policy, as today's v1",
+        description="Write a KubeSchedulerConfiguration of any version, or a Policy, as YAML of version v1 with every "
+        "default filled in. What is replaced or ignored is printed as warnings on stderr.",
+    )
+    convert.add_argument("file", metavar="FILE")
+    convert.add_argument("-o", "--output", metavar="FILE", help="where to (default: standard output)")
 
 
 def plugins(parser: argparse.ArgumentParser) -> None:
     _plugin_modules(parser)
     parser.add_argument("--json", action="store_true", help="the list as JSON")
+
+
+def run(parser: argparse.ArgumentParser) -> None:
+    """The flags are not argparse's: see :mod:`kubesched.cli.run.flags`."""
+    parser.epilog = "kubesched run --help lists the flags"
 
 
 def version(parser: argparse.ArgumentParser) -> None:
