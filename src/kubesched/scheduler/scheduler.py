@@ -26,7 +26,7 @@ from kubesched.queue import SchedulingQueue
 
 from .cycle import Cycle
 from .debugger import CacheDebugger
-from .full_look import Rotation
+from .full_scan import Rotation
 from .handle import Backends
 from .handlers import NamespaceHandler, NodeHandler, PodHandler, ResourceHandler
 from .port import Informer, Port

@@ -9,7 +9,7 @@ from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.full_look import Evaluation
+from kubesched.scheduler.full_scan import Evaluation
 
 from .world import World
 
