@@ -255,8 +255,10 @@ class ScoreEntry(_Entry):
             return raw * self.weight  # checked when the plugin answered
         if high < low:
             return np.zeros(len(raw), np.int64)
-        unscored = raw == NOT_SCORED
-        raw = np.where(unscored, low, raw)
+        unscored = None
+        if len(raw) and int(raw.min()) == NOT_SCORED:
+            unscored = raw == NOT_SCORED
+            raw = np.where(unscored, low, raw)
         if self.normalize is not None:
             scores = scaled(self.normalize, raw, high)
         else:
@@ -265,7 +267,8 @@ class ScoreEntry(_Entry):
             except (Exception, SystemExit) as error:
                 raise self._normalizing_failed(error) from error
         final = self._weighted(self._checked("normalize_within", scores, len(raw)))
-        final[unscored] = 0
+        if unscored is not None:
+            final[unscored] = 0
         return final
 
     def final_of_all(self, state: CycleState, pod: PodInfo, nodes: NodeList, raw: IntArray) -> IntArray:

@@ -5,7 +5,6 @@ Used by :mod:`.search`.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final
 
@@ -13,56 +12,79 @@ from .layers import Layer
 
 __all__ = ["LayerCache"]
 
-#: Memory for the layers of one profile (bytes).
+#: Memory for the layers of one profile (bytes); and what is left when some had to go.
 _BUDGET: Final = 112 << 20
+_LEFT: Final = 7 / 8
 #: What a layer takes besides its arrays, and what a key takes that was met once (bytes, roughly).
 _LAYER_BYTES: Final = 6 << 10
 _KEY_BYTES: Final = 2 << 10
 #: So many are kept whatever they take.
 _LEAST: Final = 8
+#: Layers grow with the cluster: they are measured again whenever so many more were put in.
+_MEASURE: Final = 64
+
+
+class _Met:
+    """A key that was met once. Pods like no other do not pay for a layer that way."""
+
+    __slots__ = ("used",)
+    nbytes = _KEY_BYTES - _LAYER_BYTES
+
+    def __init__(self, used: int) -> None:
+        self.used = used
 
 
 class LayerCache:
-    """Keys to layers, or to nothing for keys that were met once.
-
-    A layer is used together with its base, which is noted as used after it: so a base is dropped after the layers that
-    stand on it.
-    """
+    """Keys to layers, or to a note that the key was met once."""
 
     def __init__(self) -> None:
-        #: Key to a layer and what was last charged for it.
-        self._kept: OrderedDict[Hashable, tuple[Layer | None, int]] = OrderedDict()
-        self._charged = 0
+        self._kept: dict[Hashable, Layer | _Met] = {}
+        self._bytes = 0
+        self._uses = 0
+        self._puts = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def get(self, key: Hashable) -> Layer | None:
-        """The layer of a key, if there is one."""
-        layer, charged = self._kept.get(key, (None, 0))
-        if layer is not None:
-            if charged == _LAYER_BYTES + layer.nbytes:
-                self._kept.move_to_end(key)
-            else:
-                self.put(key, layer)  # it grew
+        """The layer of a key, if there is one; noted as used, its base after it, so that the base is dropped later."""
+        layer = self._kept.get(key)
+        if not isinstance(layer, Layer):
+            return None
+        layer.used = self._uses = self._uses + 2
+        if layer.base is not None:
+            layer.base.used = self._uses + 1
         return layer
 
     def meet(self, key: Hashable) -> bool:
-        """Note a key; True when it was met before. Pods like no other do not pay for a layer that way."""
+        """Note a key; True when it was met before."""
         if key in self._kept:
             return True
-        self.put(key, None)
+        self._put(key, _Met(self._uses))
         return False
 
-    def put(self, key: Hashable, layer: Layer | None) -> None:
+    def put(self, key: Hashable, layer: Layer) -> None:
         """Keep a layer, and drop others beyond the budget."""
-        self.drop(key)
-        charge = _KEY_BYTES if layer is None else _LAYER_BYTES + layer.nbytes
-        self._kept[key] = (layer, charge)
-        self._charged += charge
-        while self._charged > _BUDGET and len(self._kept) > _LEAST:
-            self._charged -= self._kept.popitem(last=False)[1][1]
+        self._put(key, layer)
+        self.get(key)
+
+    def _put(self, key: Hashable, item: Layer | _Met) -> None:
+        self._kept[key] = item
+        self._bytes += item.nbytes + _LAYER_BYTES
+        self._puts += 1
+        if self._bytes > _BUDGET or self._puts % _MEASURE == 0:
+            self._measure()
+
+    def _measure(self) -> None:
+        self._bytes = sum(item.nbytes + _LAYER_BYTES for item in self._kept.values())
+        if self._bytes <= _BUDGET:
+            return
+        for key, item in sorted(self._kept.items(), key=lambda pair: pair[1].used)[:-_LEAST]:
+            if self._bytes <= _BUDGET * _LEFT:
+                break
+            del self._kept[key]
+            self._bytes -= item.nbytes + _LAYER_BYTES
 
     def drop(self, key: Hashable) -> None:
         """Forget a layer, such as one that must not be used any more."""
-        self._charged -= self._kept.pop(key, (None, 0))[1]
+        self._kept.pop(key, None)

@@ -78,6 +78,11 @@ class Layer:
         self.ranking = Ranking()
         self.columns: list[ScoreColumn] = []
         self.is_scored = False
+        #: When the layer was last used, for the cache.
+        self.used = 0
+        #: Only plugins that cannot sign know of changes elsewhere.
+        self._refresh_filter: _Refresh = share.refresh_filter if base is not None else ()
+        self._refresh_scores: _Refresh = share.refresh_scores if base is not None else ()
         self._pod: PodInfo
         #: Where the journal was read up to; None before the first reading.
         self._position: int | None = None
@@ -90,8 +95,8 @@ class Layer:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the layer's arrays."""
-        return len(self.owner) * (1 + 8 + 8 + 8 * len(self.columns))
+        """Memory of the layer's arrays, once scored."""
+        return len(self.owner) * (1 + 8 + 8 + 8 * len(self._share.scores))
 
     def feasible_rows(self) -> IntpArray:
         """The rows that pass, ascending. Read-only, and the same array until one of them changes."""
@@ -123,15 +128,15 @@ class Layer:
 
     def holds(self, above: Layer) -> bool:
         """Whether this layer's totals stay what they are when only the feasible rows of ``above`` are left."""
-        return above.feasible == self.feasible or self._holds(above.feasible_rows())
+        return above.feasible == self.feasible or self._holds(above.feasible_rows)
 
-    def _holds(self, rows: RowArray) -> bool:
-        return all(column.is_flat or column.holds(rows) for column in self.columns)
+    def _holds(self, rows: Callable[[], RowArray]) -> bool:
+        return all(column.is_flat or column.holds(rows()) for column in self.columns)
 
     def totals(self, rows: RowArray) -> IntArray:
         """int64[len(rows)]: totals when only ``rows`` (feasible ones) are left to choose from; a copy."""
         total: IntArray
-        if len(rows) == self.feasible or self._holds(rows):
+        if len(rows) == self.feasible or self._holds(lambda: rows):
             total = self.ranking.total[rows]
             return total
         total = np.zeros(len(rows), np.int64)
@@ -154,7 +159,7 @@ class Layer:
         changed = self._read_journal()
         if changed is None:
             return self._build()
-        named = self._named("PreFilter", self._share.refresh_filter)
+        named = self._named("PreFilter", self._refresh_filter)
         if named is None:
             return self._build()
         rows = self._merged(changed, named)
@@ -218,8 +223,6 @@ class Layer:
     def _named(self, point: str, refresh: _Refresh, *more: bool) -> list[RowArray] | None:
         """The rows that the plugins name because of changes elsewhere; None: every row may have changed."""
         found: list[RowArray] = []
-        if self.base is None:
-            return found
         for name, method in refresh:
             try:
                 rows = method(self.state, self._pod, self._table, *more)
@@ -349,7 +352,7 @@ class Layer:
             return
         if self.base is not None:
             self.base.score()
-        named = self._named("PreScore", self._share.refresh_scores, same)
+        named = self._named("PreScore", self._refresh_scores, same)
         if named is None:
             self.is_scored = False
             self.score()

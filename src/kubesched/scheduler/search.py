@@ -169,8 +169,6 @@ class Search:
             share = plan.signed if base is None else plan.unsigned
             layer = Layer(self._framework, self._table, share, base)
             self._layers.put(key, layer)
-        if base is not None:
-            self._layers.get((key[0], None))  # a base is used after the layers on it
         usable = False
         try:
             usable = layer.refresh(pod)
