@@ -53,6 +53,12 @@ def _quoted(name: str) -> str:
 _FILTER: Final = "running {} filter plugin"
 _SCORE: Final = "running Score plugins: plugin {} failed with"
 _NORMALIZE: Final = "running Normalize on Score plugins: plugin {} failed with"
+#: (kind, item size) of a type to the least and the greatest value.
+_LIMITS: Final = {
+    ("b", 1): (0, 1),
+    **{("u", size): (0, (1 << 8 * size) - 1) for size in (1, 2, 4, 8)},
+    **{("i", size): (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1) for size in (1, 2, 4, 8)},
+}
 _INT64_MIN: Final = -(1 << 63)
 _INT64_MAX: Final = (1 << 63) - 1
 
@@ -155,7 +161,7 @@ class _Entry:
 
     def _check(self, answer: Any) -> None:
         """Fail when an answer of a method for many rows is out of range. Looks only where the type allows that."""
-        limits = (0, 1) if answer.dtype.kind == "b" else (np.iinfo(answer.dtype).min, np.iinfo(answer.dtype).max)
+        limits = _LIMITS[answer.dtype.kind, answer.dtype.itemsize]
         if limits[0] < self._least and (least := int(answer.min())) < self._least:
             self._refuse(least, self._rows_method)
         if limits[1] > self._most and (most := int(answer.max())) > self._most:
@@ -244,31 +250,30 @@ class ScoreEntry(_Entry):
         return (low, high) if self.normalize is None else (0, max(0, high))
 
     def final(self, raw: IntArray, low: int, high: int) -> IntArray:
-        """int64[len(raw)]: raw scores normalised within :meth:`bounds`, checked and weighted; 0 for NOT_SCORED.
+        """int64[len(raw)]: raw scores normalised within :meth:`bounds`, checked and weighted.
 
-        The same for one row as for many. Not for plugins that need all scores.
+        The same for one row as for many. NOT_SCORED must not be among them. Not for plugins that need all scores.
 
         Raises:
             PluginFailedError: when the plugin fails, or a normalised score is outside 0…100.
         """
         if self.is_raw:
             return raw * self.weight  # checked when the plugin answered
-        if high < low:
-            return np.zeros(len(raw), np.int64)
-        unscored = None
-        if len(raw) and int(raw.min()) == NOT_SCORED:
-            unscored = raw == NOT_SCORED
-            raw = np.where(unscored, low, raw)
         if self.normalize is not None:
-            scores = scaled(self.normalize, raw, high)
-        else:
-            try:
-                scores = self.plugin.normalize_within(raw, low, high)
-            except (Exception, SystemExit) as error:
-                raise self._normalizing_failed(error) from error
-        final = self._weighted(self._checked("normalize_within", scores, len(raw)))
-        if unscored is not None:
-            final[unscored] = 0
+            return self._weighted(scaled(self.normalize, raw, high))
+        try:
+            scores = self.plugin.normalize_within(raw, low, high)
+        except (Exception, SystemExit) as error:
+            raise self._normalizing_failed(error) from error
+        return self._weighted(self._checked("normalize_within", scores, len(raw)))
+
+    def final_or_zero(self, raw: IntArray, low: int, high: int) -> IntArray:
+        """The same, and 0 for NOT_SCORED."""
+        if self.is_raw or not len(raw) or int(raw.min()) != NOT_SCORED:
+            return self.final(raw, low, high)
+        final, scored = np.zeros(len(raw), np.int64), raw != NOT_SCORED
+        if scored.any():
+            final[scored] = self.final(raw[scored], low, high)
         return final
 
     def final_of_all(self, state: CycleState, pod: PodInfo, nodes: NodeList, raw: IntArray) -> IntArray:
@@ -278,7 +283,7 @@ class ScoreEntry(_Entry):
             PluginFailedError: when the plugin fails, or a normalised score is outside 0…100.
         """
         if not self.needs_all:
-            return self.final(raw, *self.bounds(raw))
+            return self.final_or_zero(raw, *self.bounds(raw))
         try:
             answer = self.plugin.normalize_score(state, pod, nodes, raw)
         except (Exception, SystemExit) as error:

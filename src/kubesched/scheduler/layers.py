@@ -142,7 +142,7 @@ class Layer:
         total = np.zeros(len(rows), np.int64)
         for column in self.columns:
             raw = column.raw[rows]
-            total += column.entry.final(raw, *column.entry.bounds(raw))
+            total += column.entry.final_or_zero(raw, *column.entry.bounds(raw))
         return total
 
     # -- keeping up ------------------------------------------------------------------------------------

@@ -47,9 +47,9 @@ class ScoreColumn:
         self._is_written = self._is_stale = False
         #: Rows at the bounds, counted when one of them first changes; 0 before.
         self._at_low = self._at_high = 0
-        #: Final scores of every raw score from low to high, with a 0 before and behind, once needed: for many and for one.
+        #: Final scores of every raw score from low to high, with a 0 before and behind: made once needed for many, for one.
         self._table: IntArray | None = None
-        self._listed: list[int] = []
+        self._listed: list[int] | None = None
 
     def _fill(self, size: int) -> None:
         self.raw: IntArray = np.full(size, 0 if self.entry.is_raw else NOT_SCORED, np.int64)
@@ -130,7 +130,7 @@ class ScoreColumn:
         moved = bounds != self._used
         if moved:
             self._used = bounds
-            self._table = None
+            self._table = self._listed = None
         same = self.low == self.high and int(np.count_nonzero(self.raw == self.low)) == feasible
         self.level = self.final_one(self.low) if same else None
         return moved and (before is None or before != self.level)
@@ -153,7 +153,7 @@ class ScoreColumn:
             PluginFailedError: when the plugin fails.
         """
         if self.entry.is_raw or self.high - self.low >= _TABLE:
-            return self.entry.final(raw, self.low, self.high)
+            return self.entry.final_or_zero(raw, self.low, self.high)
         # NOT_SCORED lands far outside the table on either side, and is clipped to one of the zeros there.
         scores: IntArray = self._by_score().take(raw - (self.low - 1), mode="clip")
         return scores
@@ -166,13 +166,15 @@ class ScoreColumn:
             return 0
         if self.high - self.low >= _TABLE:
             return int(self.entry.final(np.array([raw]), self.low, self.high)[0])
-        if self._table is None:
-            self._by_score()
+        if self._listed is None:
+            self._listed = self._by_score().tolist()
         return self._listed[raw - self.low + 1]
 
     def _by_score(self) -> IntArray:
         if self._table is None:
-            scores = self.entry.final(np.arange(self.low, self.high + 1), self.low, self.high)
-            self._table = np.concatenate(([0], scores, [0]))
-            self._listed = self._table.tolist()
+            table = np.zeros(self.high - self.low + 3, np.int64)
+            if self.low <= self.high:
+                scores = np.arange(self.low, self.high + 1)
+                table[1:-1] = self.entry.final(scores, self.low, self.high)
+            self._table = table
         return self._table
