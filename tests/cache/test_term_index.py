@@ -1,4 +1,4 @@
-"""The term index: counts kept by steps equal counts made anew, whatever happens in between."""
+"""The term index: counts kept by steps equal fresh counts, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_rules_nobody_asks_about_age_out_and_come_back(monkeypatch: pytest.Monke
     assert check_cache(cache) == []
 
 
-@pytest.mark.parametrize("asked", [False, True], ids=["nobody asks for it", "it is asked for"])
+@pytest.mark.parametrize("asked", [False, True], ids=["unused", "used"])
 def test_a_rule_ages_while_the_same_pod_comes_and_goes(monkeypatch: pytest.MonkeyPatch, asked: bool) -> None:
     monkeypatch.setattr("kubesched.cache.term_index._AGE", 10)
     monkeypatch.setattr("kubesched.cache.term_index._SWEEP_EVERY", 8)

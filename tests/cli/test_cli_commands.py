@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from cli_kit import BENCH, EXAMPLES, GOLDEN, run
 
+from kubesched.bench.workloads import load_workloads
 from kubesched.cli.arguments import SHAPES
-from kubesched.simulate.perf.workloads import load_workloads
 
 # -- conformance -----------------------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ def test_the_shapes_are_the_files_in_bench() -> None:
             [BENCH / "basic.yaml", "--case", "Other"],
             "no such workload; choose one of\n  --case Basic --workload default",
         ),
-        ([EXAMPLES / "nodes" / "nodes.yaml"], "not valid YAML"),
+        ([EXAMPLES / "nodes" / "nodes.yaml"], "line 17: a second document starts here"),
         ([EXAMPLES / "config" / "packing.yaml"], "not a workload file"),
         (
             ["--set", "initPod=5"],

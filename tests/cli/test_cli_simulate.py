@@ -193,7 +193,7 @@ BAD_MANIFESTS = {
         "quantities must match the regular expression",
     ),
     "negative node": (
-        'apiVersion: v1\nkind: Node\nmetadata: {name: n}\nstatus: {allocatable: {cpu: "-4"}}\n',
+        'apiVersion: v1\nkind: Node\nmetadata: {name: "n"}\nstatus: {allocatable: {cpu: "-4"}}\n',
         'Node n was refused: Node "n" is invalid: status.allocatable.cpu: Invalid value: "-4"',
     ),
     "negative replicas": (_DEPLOYMENT + "{replicas: -3, template: {spec: {}}}\n", "spec.replicas: must be a number"),

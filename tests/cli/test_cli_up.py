@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 import yaml
 from cli_cluster import POD, cluster
 
+from kubesched.api.yamltext import to_yaml
 from kubesched.cli.main import main
 
 
@@ -42,6 +44,18 @@ def test_the_kubeconfig_leads_to_the_cluster_and_a_token_is_asked_for(tmp_path: 
         code, errors = running.stop()
         assert code == 0
         assert "add --tls" in errors, "kubectl drops tokens on plain HTTP; whoever starts such a cluster should know"
+
+
+def test_all_addresses_without_a_token_only_when_insisted_on(tmp_path: Path) -> None:
+    with cluster(tmp_path, "--host", "0.0.0.0", "--insecure-without-token", "--allowed-host", "a.example") as running:
+        url = f"http://127.0.0.1:{running.url.rpartition(':')[2]}/api/v1/nodes"
+        for host in ("a.example", "127.0.0.1"):
+            with urllib.request.urlopen(urllib.request.Request(url, headers={"Host": host}), timeout=30) as answer:
+                assert answer.status == 200, host
+        with pytest.raises(urllib.error.HTTPError, match="403") as refused:
+            urllib.request.urlopen(urllib.request.Request(url, headers={"Host": "b.example"}), timeout=30)
+        refused.value.close()
+        assert running.stop() == (0, "")
 
 
 def test_without_a_scheduler_pods_stay_pending_and_manifests_are_created(tmp_path: Path) -> None:
@@ -79,7 +93,7 @@ def test_dumps_are_imported_without_secrets(tmp_path: Path, capsys: pytest.Captu
     }
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1"}}}
     bound = {**POD, "spec": {**POD["spec"], "nodeName": "n"}}  # type: ignore[dict-item]
-    dump.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [secret, node, bound]}))
+    dump.write_text(to_yaml({"apiVersion": "v1", "kind": "List", "items": [secret, node, bound]}))
     saved = tmp_path / "copy.jsonl"
     assert main(["import", str(dump), "-o", str(saved)]) == 0
     assert "left out: 1 secrets" in capsys.readouterr().out

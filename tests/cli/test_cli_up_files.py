@@ -19,12 +19,10 @@ import yaml
 from cli_cluster import POD, cluster
 from cli_kit import run, spawn
 
+from kubesched.api.times import RealClock, parse_time, timestamp
 from kubesched.cli.saved_file import claimed
-from kubesched.cluster import snapshot_file
-from kubesched.cluster.snapshot_file import newest_moment, read, save
+from kubesched.cluster.files import newest_moment, read, save, snapshot_file
 from kubesched.cluster.store import Store
-from kubesched.cluster.times import parse_time, timestamp
-from kubesched.framework.clock import RealClock
 
 HEADER = '{"format":"kubesched.io/cluster","version":1,"resourceVersion":%d,"objects":%d}'
 
@@ -91,7 +89,7 @@ def test_events_of_a_restored_cluster_go_after_their_hour(tmp_path: Path) -> Non
         running.request("/api/v1/namespaces/default/events", event)
         assert running.stop() == (0, "")
     with cluster(tmp_path, "--snapshot", str(saved), "--speed", "3600") as again:
-        for _ in range(100):
+        for _ in range(600):
             if not again.request("/api/v1/namespaces/default/events")["items"]:
                 break
             time.sleep(0.1)

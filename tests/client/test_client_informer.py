@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from random import Random
@@ -13,7 +14,7 @@ import pytest
 from client_fake_server import FakeServer, View, make_item, status_item
 
 from kubesched.api.kinds import NODES, PODS
-from kubesched.api.tombstone import DeletedFinalStateUnknown
+from kubesched.api.tombstone import DeletedFinalStateUnknown, final_state
 from kubesched.api.wire import ApiError, Item, WatchEvent
 from kubesched.client.backoff import Backoff
 from kubesched.client.informer import Informer
@@ -453,6 +454,105 @@ def test_a_handler_that_raises_is_logged_and_others_still_hear(caplog: pytest.Lo
     assert [what for what, _, _ in view.told] == ["initial", "update", "add", "delete"]
     assert informer.statistics().handler_errors == 4
     assert "handler Broken failed on nodes n0" in caplog.text
+
+
+class Failing(View):
+    """Fails a given number of times, in the given method, for object ``bad``; keeps when it was called."""
+
+    def __init__(self, method: str, times: int) -> None:
+        super().__init__()
+        self.method, self.times = method, times
+        self.called: list[tuple[str, float]] = []
+
+    def _call(self, method: str, name: str) -> None:
+        if name == "bad":
+            self.called.append((method, asyncio.get_running_loop().time()))
+            if method == self.method and self.times:
+                self.times -= 1
+                raise ValueError(f"{method} fails")
+
+    def on_add(self, obj: Any, is_initial: bool) -> None:
+        self._call("add", obj.metadata.name)
+        super().on_add(obj, is_initial)
+
+    def on_update(self, old: Any, new: Any) -> None:
+        self._call("update", new.metadata.name)
+        super().on_update(old, new)
+
+    def on_delete(self, obj: Any) -> None:
+        final = final_state(obj)
+        self._call("delete", final.metadata.name)
+        super().on_delete(final)
+
+
+@pytest.mark.parametrize("times", [1, 2, 9])
+@pytest.mark.parametrize("method", ["add", "update", "delete"])
+def test_an_object_that_a_handler_failed_on_is_delivered_again_with_backoff(
+    method: str, times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing = Failing(method, times)
+
+    async def script(server: FakeServer, informer: Informer, view: View) -> None:
+        informer.add_handler(failing)
+        for step in (lambda: server.put("bad"), lambda: server.put("bad"), lambda: server.remove("bad")):
+            step()
+            server.put("good")
+            await soon()
+            assert failing.objects["good"] is informer.get("", "good")  # other objects are not held up
+            assert view.objects.keys() == set(informer.keys())  # nor is another handler
+            behind = informer.behind
+            await asyncio.sleep(400)
+            assert informer.behind == 0
+            assert failing.objects == view.objects
+            if behind:
+                assert informer.statistics().recovered == 1
+                assert informer.statistics().handler_errors == times
+
+    with caplog.at_level(logging.INFO, "kubesched.client"):
+        play(script)
+    assert failing.times == 0
+    calls = [time for what, time in failing.called if what == method]
+    pauses = [after - before for before, after in itertools.pairwise(calls)][:times]
+    for pause, base in zip(pauses, (0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0, 30.0), strict=False):
+        assert base <= pause <= 2 * base
+    logged = [record.getMessage() for record in caplog.records]
+    assert len([line for line in logged if "handler Failing failed on nodes bad" in line]) == 1
+    assert f"handler Failing took nodes bad after {times} failures" in logged
+
+
+def test_a_change_is_delivered_at_once_to_a_handler_that_is_behind() -> None:
+    failing = Failing("add", 2)
+
+    async def script(server: FakeServer, informer: Informer, view: View) -> None:
+        informer.add_handler(failing)
+        server.put("bad")
+        await soon()
+        server.put("bad")
+        await soon()
+        assert "bad" not in failing.objects
+        server.put("bad")
+        await soon()
+        assert failing.objects["bad"] is informer.get("", "bad")
+        assert [what for what, _, _ in failing.told] == ["add"]
+
+    play(script)
+
+
+def test_a_handler_that_was_removed_or_whose_informer_stopped_receives_nothing_again() -> None:
+    removed, stopped = Failing("add", 1), Failing("add", 1)
+
+    async def script(server: FakeServer, informer: Informer, view: View) -> None:
+        informer.add_handler(removed)
+        server.put("bad")
+        await soon()
+        informer.remove_handler(removed)
+        informer.add_handler(stopped)
+        await asyncio.sleep(0)
+        informer.stop()
+        await asyncio.sleep(60)
+
+    play(script)
+    assert len(removed.called) == len(stopped.called) == 1
 
 
 def test_a_late_handler_hears_of_what_is_known() -> None:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.kinds import NODES
+from kubesched.api.tombstone import final_state
 from kubesched.api.wire import ApiError, WatchEvent
 from kubesched.client.informer import Informer
 from kubesched.simulate.virtual_time import run_virtual
@@ -119,6 +120,79 @@ def test_the_store_equals_the_server_and_the_handlers_view(
     assert sorted(informer.keys()) == sorted(expected)
     assert {key: version_of(obj) for key, obj in view.objects.items()} == expected
     assert informer.statistics().handler_errors == 0
+    expect_order_per_object(view.told)
+
+
+class Flaky:
+    """A handler that keeps a copy of the objects, and fails by lot: before it has done its work, or after."""
+
+    def __init__(self, lots: list[str]) -> None:
+        self.lots = lots
+        self.objects: dict[str, Any] = {}
+        self.taken: dict[str, Any] = {}  # what it has taken without failing
+
+    def on_add(self, obj: Any, is_initial: bool) -> None:
+        self._set(None, key_of(obj), obj)
+
+    def on_update(self, old: Any, new: Any) -> None:
+        self._set(old, key_of(new), new)
+
+    def on_delete(self, obj: Any) -> None:
+        self._set(obj, key_of(final_state(obj)), None)
+
+    def _set(self, old: Any, key: str, new: Any) -> None:
+        if old is not None and new is not None:
+            assert self.taken.get(key) is old or old.metadata.uid != new.metadata.uid
+        lot = self.lots.pop() if self.lots else "work"
+        if lot == "fail before":
+            raise ValueError("before")
+        if new is None:
+            self.objects.pop(key, None)
+        else:
+            self.objects[key] = new
+        if lot == "fail after":
+            raise ValueError("after")
+        if new is None:
+            self.taken.pop(key, None)
+        else:
+            self.taken[key] = new
+
+
+LOTS = st.lists(st.sampled_from(["work", "fail before", "fail after"]), max_size=30)
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(STEPS, max_size=40), LOTS, st.integers(0, 3))
+def test_a_handler_that_fails_now_and_then_is_in_step_in_the_end_and_disturbs_no_other(
+    steps: list[tuple[str, Any]], lots: list[str], initial: int
+) -> None:
+    server = FakeServer(seed=len(steps))
+    for name in "abc"[:initial]:
+        server.put(name)
+    informer = Informer(server, NODES, rng=Random(5))
+    flaky, view = Flaky(lots), View()
+    informer.add_handler(flaky)
+    informer.add_handler(view)
+    left = len(lots)
+
+    async def main() -> None:
+        task = asyncio.create_task(informer.run())
+        for step in steps:
+            await act(server, step)
+        server.list_failures.clear()
+        server.watch_failures.clear()
+        await asyncio.sleep(3600)
+        statistics = informer.statistics()
+        assert statistics.behind == 0
+        assert (statistics.recovered > 0) is (statistics.handler_errors > 0)
+        assert statistics.handler_errors <= left
+        informer.stop()
+        await task
+
+    run_virtual(main())
+    known = {key_of(obj): version_of(obj) for obj in informer.values()}
+    assert {key: version_of(obj) for key, obj in flaky.objects.items()} == known
+    assert {key: version_of(obj) for key, obj in view.objects.items()} == known
     expect_order_per_object(view.told)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from kubesched.api.kinds import PODS, Kind, kind_by_plural
 from kubesched.api.wire import ApiError
-from kubesched.cluster.objects import Stored
+from kubesched.cluster.schema import Stored
 from kubesched.cluster.store import Store
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 

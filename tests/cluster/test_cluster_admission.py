@@ -8,8 +8,8 @@ import pytest
 from cluster_world import a_node, a_pod, a_store, kind, refused
 
 from kubesched.api.kinds import NODES, PODS, Kind
-from kubesched.api.wire import ApiError
-from kubesched.cluster.store import MERGE_PATCH, Store
+from kubesched.api.wire import MERGE_PATCH, ApiError
+from kubesched.cluster.store import Store
 
 PRIORITY_CLASSES = kind("priorityclasses", "scheduling.k8s.io")
 STORAGE_CLASSES = kind("storageclasses", "storage.k8s.io")

@@ -9,9 +9,9 @@ import pytest
 from cluster_world import FakeClock, a_pod, a_store, kind, refused, running
 
 from kubesched.api.kinds import NAMESPACES, PODS
-from kubesched.api.wire import ApiError
-from kubesched.cluster.objects import Stored
-from kubesched.cluster.store import MERGE_PATCH, Store
+from kubesched.api.wire import MERGE_PATCH, ApiError
+from kubesched.cluster.schema import Stored
+from kubesched.cluster.store import Store
 
 CONFIG_MAPS = kind("configmaps")
 
@@ -180,12 +180,3 @@ def test_a_namespace_waits_for_its_own_finalizers() -> None:
 def test_some_namespaces_cannot_be_deleted() -> None:
     with refused(403, "Forbidden", "this namespace may not be deleted"):
         a_store().delete(NAMESPACES, "", "default")
-
-
-def test_delete_collection_deletes_what_the_selectors_show() -> None:
-    store = a_store()
-    for index in range(4):
-        store.create(PODS, "default", a_pod(f"p{index}", labels={"odd": str(index % 2)}))
-    deleted = store.delete_collection(PODS, "default", label_selector="odd=1")
-    assert [item.name for item in deleted] == ["p1", "p3"]
-    assert [item.name for item in store.list(PODS).items] == ["p0", "p2"]

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from kubesched.cluster.events import EVENT_TTL, EVENTS, NEW_EVENTS
-from kubesched.cluster.store import Store
+from kubesched.cluster.store import NEW_EVENTS, Store
+from kubesched.cluster.store.events import EVENT_TTL, EVENTS
 
 
 class _Clock:

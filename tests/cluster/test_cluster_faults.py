@@ -11,8 +11,8 @@ from cluster_world import a_pod, a_store, in_virtual_time
 
 from kubesched.api.kinds import NODES, PODS
 from kubesched.api.wire import ApiError, WatchEvent
-from kubesched.cluster.faults import Faults, WatchTrouble, connection_lost
-from kubesched.cluster.inprocess import InProcessClient
+from kubesched.cluster.store import Faults, InProcessClient
+from kubesched.cluster.store.faults import WatchTrouble, connection_lost
 from kubesched.simulate.virtual_time import VirtualClock
 
 

@@ -12,11 +12,11 @@ import pytest
 from cluster_world import a_node, a_pod, a_store, in_virtual_time
 
 from kubesched.api.kinds import NODES, PODS
-from kubesched.cluster.faults import Faults, connection_lost, server_error
-from kubesched.cluster.hollow import DURATION, EXIT, HollowKubelets
-from kubesched.cluster.inprocess import InProcessClient
-from kubesched.cluster.nodes import create_nodes, make_nodes, node_template
-from kubesched.cluster.store import Store
+from kubesched.cluster.kubelets import HollowKubelets, make_nodes, node_template
+from kubesched.cluster.kubelets.hollow import DURATION, EXIT
+from kubesched.cluster.kubelets.nodes import create_nodes
+from kubesched.cluster.store import Faults, InProcessClient, Store
+from kubesched.cluster.store.faults import connection_lost, server_error
 from kubesched.simulate.virtual_time import VirtualClock
 
 Scenario = Callable[[Store, HollowKubelets], Awaitable[None]]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kubesched.api.kinds import PODS
-from kubesched.api.wire import ApiError, Item, WatchEvent
-from kubesched.cluster.store import MERGE_PATCH, Store
+from kubesched.api.wire import MERGE_PATCH, ApiError, Item, WatchEvent
+from kubesched.cluster.store import Store
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 VALUES = st.sampled_from(["x", "y", "z"])

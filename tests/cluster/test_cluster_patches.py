@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.wire import ApiError
-from kubesched.cluster.patches import apply_json_patch, apply_merge_patch
-from kubesched.cluster.strategic import apply_strategic_patch
+from kubesched.cluster.schema import apply_json_patch, apply_merge_patch, apply_strategic_patch
 
 C1, C2 = {"name": "a", "image": "1"}, {"name": "b", "image": "2"}
 
@@ -217,10 +216,10 @@ def test_items_merge_by_key_one_after_the_other(items: list[dict[str, Any]], cha
     """Against the plain rule: the first item with the key is changed, else one is added; all with it are deleted."""
     wanted = [dict(item) for item in items]
     for change in changes:
-        same = [item for item in wanted if item["name"] == change["name"]]
+        same = [item for item in wanted if _is_name(item, change["name"])]
         plain = {"name": change["name"], "value": change["value"]}
         if change.get("$patch") == "delete":
-            wanted = [item for item in wanted if item["name"] != change["name"]]
+            wanted = [item for item in wanted if not _is_name(item, change["name"])]
         elif same:
             same[0].update(plain)
         else:
@@ -228,6 +227,70 @@ def test_items_merge_by_key_one_after_the_other(items: list[dict[str, Any]], cha
     patch = {"spec": {"containers": changes}}
     found = apply_strategic_patch({"spec": {"containers": [dict(item) for item in items]}}, patch)
     assert found["spec"]["containers"] == wanted
+
+
+def _is_name(item: dict[str, Any], name: Any) -> bool:
+    return item["name"] == name and isinstance(item["name"], bool) is isinstance(name, bool)
+
+
+EXACT: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    (
+        "a set of scalars takes true although it has 1",
+        {"metadata": {"finalizers": [1, "a"]}},
+        {"metadata": {"finalizers": [True, 1]}},
+        {"metadata": {"finalizers": [1, "a", True]}},
+    ),
+    (
+        "true is deleted from a set, and 1 stays",
+        {"metadata": {"finalizers": [1, True, "1"]}},
+        {"metadata": {"$deleteFromPrimitiveList/finalizers": [True]}},
+        {"metadata": {"finalizers": [1, "1"]}},
+    ),
+    (
+        "1.0 is deleted from a set that has 1",
+        {"metadata": {"finalizers": [1, True]}},
+        {"metadata": {"$deleteFromPrimitiveList/finalizers": [1.0]}},
+        {"metadata": {"finalizers": [True]}},
+    ),
+    (
+        "an order that names true does not move 1",
+        {"metadata": {"finalizers": [1, "a", True]}},
+        {"metadata": {"$setElementOrder/finalizers": [True, "a"]}},
+        {"metadata": {"finalizers": [1, True, "a"]}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "patch", "after"), [case[1:] for case in EXACT], ids=[case[0] for case in EXACT])
+def test_booleans_and_numbers_are_told_apart_in_sets(
+    before: dict[str, Any], patch: dict[str, Any], after: dict[str, Any]
+) -> None:
+    found = apply_strategic_patch(before, patch)
+    assert [(type(item), item) for item in found["metadata"]["finalizers"]] == [
+        (type(item), item) for item in after["metadata"]["finalizers"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "passes"),
+    [
+        (1, 1, True),
+        (1, 1.0, True),
+        (1, True, False),
+        (False, 0, False),
+        ({"x": [0]}, {"x": [False]}, False),
+        ({"x": 1, "y": 2}, {"y": 2, "x": 1}, True),
+        (None, None, True),
+        (None, False, False),
+    ],
+)
+def test_a_json_patch_test_compares_exactly(found: Any, expected: Any, passes: bool) -> None:
+    operations = [{"op": "test", "path": "/a", "value": expected}]
+    if passes:
+        assert apply_json_patch({"a": found}, operations) == {"a": found}
+    else:
+        with refused(422, match="testing value failed"):
+            apply_json_patch({"a": found}, operations)
 
 
 def test_copies_of_copies_end_before_they_fill_the_memory() -> None:

@@ -9,7 +9,7 @@ import pytest
 from cluster_world import FakeClock, a_node, a_pod, a_store, kind, refused, running
 
 from kubesched.api.kinds import NAMESPACES, NODES, PODS, Kind
-from kubesched.cluster.store import JSON_PATCH, MERGE_PATCH
+from kubesched.api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 
 CONFIG_MAPS = kind("configmaps")
 DEPLOYMENTS = kind("deployments", "apps")
@@ -156,6 +156,52 @@ def test_an_update_that_changes_nothing_writes_nothing() -> None:
     assert store.update(PODS, "default", "p", item.data()) is item
     assert store.patch(PODS, "default", "p", {"metadata": {"labels": {"a": "b"}}}) is item
     assert store.patch(PODS, "default", "p", {"status": {"phase": "Pending"}}, subresource="status") is item
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, True), (False, 0), ({"x": [1]}, {"x": [True]}), ([0.0], [False])])
+def test_a_boolean_in_place_of_a_number_is_a_change(before: Any, after: Any) -> None:
+    store = a_store()
+    frogs = Kind("example.com", "v1", "Frog", "frogs", namespaced=True, custom=True)
+    store.register(frogs)
+    store.create(frogs, "default", {"metadata": {"name": "f"}, "spec": {"value": before}})
+
+    def write(way: str, value: Any) -> Any:
+        if way == "update":
+            return store.update(frogs, "default", "f", {"metadata": {"name": "f"}, "spec": {"value": value}})
+        patch: Any = {"spec": {"value": value}}
+        if way == JSON_PATCH:
+            patch = [{"op": "replace", "path": "/spec/value", "value": value}]
+        return store.patch(frogs, "default", "f", patch, patch_type=way)
+
+    for way in ("update", MERGE_PATCH, STRATEGIC_PATCH, JSON_PATCH):
+        for value in (after, before):
+            version = store.resource_version
+            changed = write(way, value)
+            assert changed.resource_version == version + 1
+            assert repr(changed.data()["spec"]["value"]) == repr(value)
+            assert write(way, value) is changed
+
+
+def test_a_whole_number_written_as_a_fraction_is_no_change() -> None:
+    store = a_store()
+    frogs = Kind("example.com", "v1", "Frog", "frogs", namespaced=True, custom=True)
+    store.register(frogs)
+    item = store.create(frogs, "default", {"metadata": {"name": "f"}, "spec": {"value": 1}})
+    assert store.patch(frogs, "default", "f", {"spec": {"value": 1.0}}) is item
+
+
+@pytest.mark.parametrize("subresource", ["", "status"])
+def test_an_ill_typed_value_that_python_takes_for_the_stored_one_is_refused(subresource: str) -> None:
+    store = a_store()
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u", "controller": True}
+    store.create(PODS, "default", a_pod("p", ownerReferences=[owner]))
+    store.patch(PODS, "default", "p", {"status": {"observedGeneration": 1}}, subresource="status")
+    path, value = (
+        ("/metadata/ownerReferences/0/controller", 1) if not subresource else ("/status/observedGeneration", True)
+    )
+    change = [{"op": "replace", "path": path, "value": value}]
+    with refused(400):
+        store.patch(PODS, "default", "p", change, patch_type=JSON_PATCH, subresource=subresource)
 
 
 def test_generation_counts_spec_changes_only() -> None:

@@ -11,9 +11,7 @@ from cluster_world import a_node, a_pod, a_store, in_virtual_time, kind, refused
 
 from kubesched.api.kinds import NODES, PODS
 from kubesched.api.wire import ApiError, Transport, WatchEvent
-from kubesched.cluster.inprocess import InProcessClient
-from kubesched.cluster.store import Store
-from kubesched.cluster.table import Watch
+from kubesched.cluster.store import InProcessClient, Store, Watch
 from kubesched.simulate.virtual_time import VirtualClock
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from kubesched.api.kinds import NODES, PODS, Kind, kind_by_plural
 from kubesched.api.types import Pod
-from kubesched.cluster.nodes import make_nodes, node_template
-from kubesched.cluster.snapshot_file import restore
+from kubesched.cluster.files.snapshot_file import restore
+from kubesched.cluster.kubelets import make_nodes, node_template
 from kubesched.config import default_config
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate.embedded import Embedded

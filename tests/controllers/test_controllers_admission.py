@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kubesched.api.kinds import PODS
 from kubesched.api.wire import ApiError
-from kubesched.cluster.quota import show_amount
+from kubesched.cluster.admission import show_amount
 from kubesched.cluster.store import Store
 
 

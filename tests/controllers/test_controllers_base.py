@@ -14,11 +14,10 @@ from kubesched.api.wire import Item
 from kubesched.cluster.controllers import ALL, ControllerManager
 from kubesched.cluster.controllers.watch_cache import WatchCache
 from kubesched.cluster.controllers.work_queue import STUCK_AFTER, WorkQueue
-from kubesched.cluster.faults import Faults, connection_lost, server_error
-from kubesched.cluster.hollow import HollowKubelets
-from kubesched.cluster.inprocess import InProcessClient
-from kubesched.cluster.nodes import create_nodes
-from kubesched.cluster.store import Store
+from kubesched.cluster.kubelets import HollowKubelets
+from kubesched.cluster.kubelets.nodes import create_nodes
+from kubesched.cluster.store import Faults, InProcessClient, Store
+from kubesched.cluster.store.faults import connection_lost, server_error
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 
@@ -99,7 +98,7 @@ def test_own_writes_show_at_once_and_never_come_back_from_the_dead() -> None:
     async def main() -> None:
         store = Store(VirtualClock(asyncio.get_running_loop()), random=Random(1))
         client = InProcessClient(store)
-        cache = WatchCache(client, PODS, pytest.fail)
+        cache = WatchCache(client, PODS, pytest.fail, Random(1))
         seen: list[tuple[str, str]] = []
 
         def handler(old: Item | None, new: Item | None) -> None:
@@ -138,7 +137,7 @@ def test_a_deletion_missed_while_disconnected_is_found_by_the_next_list() -> Non
         store = Store(VirtualClock(asyncio.get_running_loop()), random=Random(1))
         faults = Faults(Random(1))
         problems: list[str] = []
-        cache = WatchCache(InProcessClient(store, faults=faults), PODS, problems.append)
+        cache = WatchCache(InProcessClient(store, faults=faults), PODS, problems.append, Random(1))
         task = asyncio.create_task(cache.run())
         for name in ("a", "b"):
             store.create(PODS, "default", a_pod(name))

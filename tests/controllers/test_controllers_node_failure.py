@@ -8,8 +8,8 @@ from pathlib import Path
 from controllers_world import BUDGETS, DEPLOYMENTS, World, play
 
 from kubesched.api.kinds import NODES
-from kubesched.cluster.hollow import FAILED
-from kubesched.cluster.manifests import load_manifests
+from kubesched.cluster.files import load_manifests
+from kubesched.cluster.kubelets import FAILED
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "node-failure"
 

@@ -28,10 +28,9 @@ from kubesched.api.types import Taint, Toleration
 from kubesched.api.wire import ApiError
 from kubesched.cluster.controllers import ControllerManager, ControllerSettings
 from kubesched.cluster.controllers.taint_eviction import toleration_seconds
-from kubesched.cluster.hollow import HollowKubelets
-from kubesched.cluster.inprocess import InProcessClient
-from kubesched.cluster.nodes import create_nodes
-from kubesched.cluster.store import Store
+from kubesched.cluster.kubelets import HollowKubelets
+from kubesched.cluster.kubelets.nodes import create_nodes
+from kubesched.cluster.store import InProcessClient, Store
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 

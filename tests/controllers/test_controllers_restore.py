@@ -12,13 +12,14 @@ import pytest
 from controllers_world import DEPLOYMENTS, LEASES, Data, World, condition, kind, workload
 
 from kubesched.api.kinds import NODES, PODS
+from kubesched.api.times import parse_time, timestamp
 from kubesched.cluster.controllers import ControllerManager
-from kubesched.cluster.inprocess import InProcessClient
-from kubesched.cluster.nodes import kubelet_conditions, make_nodes
-from kubesched.cluster.objects import Stored
-from kubesched.cluster.snapshot_file import import_dump, newest_moment, read, restore, save
-from kubesched.cluster.store import Store
-from kubesched.cluster.times import parse_time, timestamp
+from kubesched.cluster.files import newest_moment, read, save
+from kubesched.cluster.files.snapshot_file import import_dump, restore
+from kubesched.cluster.kubelets import make_nodes
+from kubesched.cluster.kubelets.nodes import kubelet_conditions
+from kubesched.cluster.schema import Stored
+from kubesched.cluster.store import InProcessClient, Store
 from kubesched.config import default_config
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate.embedded import Embedded

@@ -321,7 +321,13 @@ def test_the_pods_of_a_deleted_job_are_let_go(policy: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "0-3", "1,3-5,9"])
 def test_index_lists_read_back(text: str) -> None:
-    assert format_indexes(parse_indexes(text)) == text
+    assert format_indexes(parse_indexes(text, 10)) == text
+
+
+@pytest.mark.parametrize("text", ["1-" + "9" * 18, "1-2,3-" + "9" * 5000, "1,2,\u00b2", "1-2,7-99,-4", "1-2,x,,8"])
+def test_index_lists_that_name_no_completion_are_cut(text: str) -> None:
+    found = parse_indexes(text, 3)
+    assert found == {1, 2}
 
 
 def test_an_orphan_of_an_owner_that_never_was_is_collected() -> None:

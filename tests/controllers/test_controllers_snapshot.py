@@ -28,8 +28,8 @@ from controllers_world import (
 
 from kubesched.api.kinds import NAMESPACES, NODES, PODS, Kind
 from kubesched.api.wire import ApiError
-from kubesched.cluster.manifests import ManifestError
-from kubesched.cluster.snapshot_file import SnapshotError, import_dump, restore, save
+from kubesched.cluster.files import ManifestError, SnapshotError, save
+from kubesched.cluster.files.snapshot_file import import_dump, restore
 from kubesched.cluster.store import Store
 
 

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from kubesched.api.kinds import NODES, PODS
-from kubesched.cluster.hollow import HollowKubelets
-from kubesched.cluster.inprocess import InProcessClient
-from kubesched.cluster.nodes import create_nodes, node_template
-from kubesched.cluster.stages import StageError, default_stages, load_stages, parse_stages
-from kubesched.cluster.store import Store
+from kubesched.cluster.kubelets import HollowKubelets, StageError, load_stages, node_template
+from kubesched.cluster.kubelets.nodes import create_nodes
+from kubesched.cluster.kubelets.stages import default_stages, parse_stages
+from kubesched.cluster.store import InProcessClient, Store
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 Scenario = Callable[[Store, HollowKubelets], Awaitable[None]]
@@ -249,11 +248,11 @@ def test_nodes_report_the_images_that_ran_there() -> None:
         ("stages: [{name: a, delay: {seconds: soon}, next: {delete: true}}]", "'soon' is not a duration"),
         ("stages: [{name: a, delay: {jitter: -1}, next: {delete: true}}]", "a number that is not negative, got -1"),
         (
-            "stages: [{name: a, delay: {seconds: .nan}, next: {delete: true}}]",
+            f"stages: [{{name: a, delay: {{seconds: {'9' * 400}s}}, next: {{delete: true}}}}]",
             "(a).delay.seconds: must be a finite number",
         ),
-        ("stages: [{name: a, delay: {jitter: 1e999}, next: {delete: true}}]", "'1e999' is not a duration"),
-        ("stages: [{name: a, weight: .inf, next: {delete: true}}]", "(a).weight: must be a finite number, got inf"),
+        ("stages: [{name: a, delay: {jitter: 1e999}, next: {delete: true}}]", "line 1: json: unsupported value: +Inf"),
+        ("stages: [{name: a, weight: .inf, next: {delete: true}}]", "line 1: json: unsupported value: +Inf"),
         (
             "stages: [{name: a, next: {status: {containerStatuses: 3}}}]",
             '(a).next.status: cannot be a pod\'s status: Pod in version "v1" cannot be handled as a Pod: '

@@ -75,14 +75,14 @@ def test_pre_filter_of_some_plugins_only() -> None:
     assert framework.pre_filter(CycleState(), info(), nodes(), {"P2"}).nodes == {"b"}
 
 
-def test_the_extensions_of_skipped_plugins_are_passed_over() -> None:
-    told: list[str] = []
+def test_the_extensions_of_skipped_plugins_are_not_called() -> None:
+    informed: list[str] = []
 
     def plugin(name: str, **members: Any) -> type:
         return make_plugin(
             name,
-            add_pod=lambda *args: told.append(f"+{name}"),
-            remove_pod=lambda *args: told.append(f"-{name}"),
+            add_pod=lambda *args: informed.append(f"+{name}"),
+            remove_pod=lambda *args: informed.append(f"-{name}"),
             **members,
         )
 
@@ -93,7 +93,7 @@ def test_the_extensions_of_skipped_plugins_are_passed_over() -> None:
     framework.pre_filter(state, info(), nodes())
     framework.add_pod(state, info(), info(name="o"), nodes()[0])
     framework.remove_pod(state, info(), info(name="o"), nodes()[0])
-    assert told == ["+A", "-A"]
+    assert informed == ["+A", "-A"]
 
 
 # -- PostFilter --------------------------------------------------------------------------------------------
@@ -138,8 +138,8 @@ RUN: dict[str, Runner] = {
     "pre_score": lambda framework, state: framework.pre_score(state, info(), nodes()),
     "reserve": lambda framework, state: framework.reserve(state, info(), "n1"),
     "permit": lambda framework, state: framework.permit(state, info(), "n1")[0],
-    "pre_bind": lambda framework, state: asyncio.run(framework.pre_bind(state, info(), "n1")),
-    "bind": lambda framework, state: asyncio.run(framework.bind(state, info(), "n1")),
+    "pre_bind": lambda framework, state: asyncio.run(framework.binding.pre_bind(state, info(), "n1")),
+    "bind": lambda framework, state: asyncio.run(framework.binding.bind(state, info(), "n1")),
 }
 LABELS = {"pre_score": "PreScore", "reserve": "Reserve", "permit": "Permit", "pre_bind": "PreBind", "bind": "Bind"}
 REJECTS = ("reserve", "permit", "pre_bind", "bind")
@@ -263,10 +263,10 @@ def test_pre_bind_groups() -> None:
 
     framework = profile(*(plugin(number, answer) for number, answer in enumerate(answers, 1)))
     state = CycleState()
-    assert framework.pre_bind_pre_flight(state, info(), "n1") is None
+    assert framework.binding.pre_bind_pre_flight(state, info(), "n1") is None
     assert state.skip_pre_bind == {"P3", "P5"}
     assert state.parallel_pre_bind == {"P2", "P4", "P5", "P6"}
-    assert asyncio.run(framework.pre_bind(state, info(), "n1")) is None
+    assert asyncio.run(framework.binding.pre_bind(state, info(), "n1")) is None
     assert groups == [["P1"], ["P2"], ["P4", "P6"], ["P7"], ["P8"]]
 
 
@@ -287,23 +287,23 @@ def test_pre_bind_pre_flight(name: str, answers: list[Any], status: Any, skipped
         for number, answer in enumerate(answers, 1)
     )
     state = CycleState()
-    assert shown(profile(*plugins).pre_bind_pre_flight(state, info(), "n1")) == status, name
+    assert shown(profile(*plugins).binding.pre_bind_pre_flight(state, info(), "n1")) == status, name
     assert state.skip_pre_bind == skipped
 
 
 def test_a_pre_bind_without_pre_flight_always_has_work_and_without_any_there_is_none() -> None:
-    assert profile_of("pre_bind", None).pre_bind_pre_flight(CycleState(), info(), "n1") is None
-    assert profile().pre_bind_pre_flight(CycleState(), info(), "n1") == SKIP
+    assert profile_of("pre_bind", None).binding.pre_bind_pre_flight(CycleState(), info(), "n1") is None
+    assert profile().binding.pre_bind_pre_flight(CycleState(), info(), "n1") == SKIP
 
 
-def test_the_first_failure_of_a_group_calls_the_others_off() -> None:
+def test_the_first_failure_of_a_group_cancels_the_others() -> None:
     log: list[str] = []
 
     async def slow(self: Any, *args: Any) -> None:
         try:
             await asyncio.sleep(3600)
         finally:
-            log.append(f"{self.name} called off")
+            log.append(f"{self.name} cancelled")
 
     async def quick(self: Any, *args: Any) -> Status:
         await asyncio.sleep(0)
@@ -316,9 +316,9 @@ def test_the_first_failure_of_a_group_calls_the_others_off() -> None:
         make_plugin("After", pre_bind=say(BOOM)),
     )
     state = CycleState()
-    framework.pre_bind_pre_flight(state, info(), "n1")
-    assert asyncio.run(framework.pre_bind(state, info(), "n1")) == NO.with_plugin("Quick")
-    assert log == ["Slow called off"]
+    framework.binding.pre_bind_pre_flight(state, info(), "n1")
+    assert asyncio.run(framework.binding.pre_bind(state, info(), "n1")) == NO.with_plugin("Quick")
+    assert log == ["Slow cancelled"]
 
 
 # -- Bind and PostBind -------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ def test_the_first_failure_of_a_group_calls_the_others_off() -> None:
     ],
 )
 def test_bind_goes_on_until_one_does_not_skip(answers: list[Any], want: Any) -> None:
-    assert shown(asyncio.run(profile_of("bind", *answers).bind(CycleState(), info(), "n1"))) == want
+    assert shown(asyncio.run(profile_of("bind", *answers).binding.bind(CycleState(), info(), "n1"))) == want
 
 
 def test_bind_and_pre_bind_may_be_coroutines() -> None:
@@ -350,7 +350,10 @@ def test_bind_and_pre_bind_may_be_coroutines() -> None:
     async def run() -> list[Any]:
         framework = profile(make_plugin("B", bind=fail, pre_bind=reject))
         state = CycleState()
-        return [shown(await framework.pre_bind(state, info(), "n")), shown(await framework.bind(state, info(), "n"))]
+        return [
+            shown(await framework.binding.pre_bind(state, info(), "n")),
+            shown(await framework.binding.bind(state, info(), "n")),
+        ]
 
     assert asyncio.run(run()) == [("Unschedulable", "no", "B"), ("Error", 'running Bind plugin "B": boom', "B")]
 
@@ -361,7 +364,7 @@ def test_post_bind_informs_all_whatever_one_of_them_does() -> None:
         make_plugin("A", post_bind=say(BOOM)),
         make_plugin("B", post_bind=lambda self, state, pod, node: log.append(node)),
     )
-    framework.post_bind(CycleState(), info(), "n1")
+    framework.binding.post_bind(CycleState(), info(), "n1")
     assert log == ["n1"]
 
 

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 from kubesched.api.kinds import NODES
+from kubesched.api.times import RealClock
 from kubesched.cluster.http import HttpServer
-from kubesched.cluster.nodes import make_nodes, node_template
+from kubesched.cluster.kubelets import make_nodes, node_template
 from kubesched.cluster.store import Store
 from kubesched.config import default_config
-from kubesched.framework.clock import RealClock
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate.embedded import Embedded
 

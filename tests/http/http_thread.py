@@ -13,11 +13,10 @@ from http_world import a_node
 
 from kubesched.api.kinds import NODES, PODS, Kind, kind_by_plural
 from kubesched.api.wire import ApiError, Item
-from kubesched.cluster.events import EVENTS
-from kubesched.cluster.hollow import HollowKubelets
 from kubesched.cluster.http import HttpServer
-from kubesched.cluster.inprocess import InProcessClient
-from kubesched.cluster.store import Store
+from kubesched.cluster.kubelets import HollowKubelets
+from kubesched.cluster.store import InProcessClient, Store
+from kubesched.cluster.store.events import EVENTS
 
 
 def _deployments() -> Kind:

@@ -27,6 +27,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
+from kubesched.api.kinds import NODES
 from kubesched.cluster.http import HttpServer
 
 
@@ -196,14 +197,241 @@ def test_no_request_makes_the_server_fail(requests: list[Any]) -> None:
     asyncio.run(main())
 
 
+# -- headers, queries and numbers as bytes -------------------------------------------------------------------
+
+NUMBERS = st.sampled_from(
+    [
+        b"9" * 5000,
+        b"-" + b"9" * 5000,
+        b"0" * 5000,
+        b"1e999999999",
+        b"0x10",
+        b"18446744073709551615",
+        b"18446744073709551616",
+        b"9223372036854775808",
+        b"-1",
+        b"+1",
+        b"1_000",
+        b"1.5",
+        b"NaN",
+        b"Infinity",
+        "\u0663".encode(),
+        b"\xff",
+        b" 1",
+        b"",
+    ]
+)
+#: What a header may hold: anything but the bytes that end it.
+VALUES = st.one_of(
+    NUMBERS,
+    st.binary(max_size=30),
+    st.sampled_from(
+        [
+            b"Bearer \xff",
+            b"Bearer",
+            b"Bearer " + b"x" * 5000,
+            b"Basic YTpi",
+            b"bearer  secret \t",
+            b"application/json;q=" + b"9" * 5000,
+            b"application/json;as=Table;v=\xff;g=meta.k8s.io",
+            b"application/json;" + b";=," * 2000,
+            b"application/vnd.kubernetes.protobuf",
+            b"application/json; charset=\xff",
+            b"gzip, deflate",
+            b"chunked, gzip",
+            b"http://[::1",
+            b"null",
+            b"bytes=0-1",
+            b"websocket",
+            b"100-continue",
+            b"kubectl\xff/1",
+        ]
+    ),
+).map(lambda raw: raw.translate(None, b"\r\n\0"))
+HEADERS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            _words(
+                "Authorization Accept Content-Type User-Agent Host Origin Content-Length Transfer-Encoding Content-Encoding "
+                "Connection Upgrade Expect Range Cookie If-None-Match X-Remote-User Impersonate-User Accept-Encoding Frog"
+            )
+        ).map(str.encode),
+        VALUES,
+    ),
+    max_size=4,
+)
+PARAMETERS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            _words(
+                "resourceVersion resourceVersionMatch limit timeoutSeconds continue labelSelector fieldSelector watch "
+                "allowWatchBookmarks sendInitialEvents gracePeriodSeconds dryRun pretty fieldManager force \xff %ff %zz & ="
+            )
+        ).map(lambda text: text.encode("latin-1")),
+        st.one_of(
+            NUMBERS,
+            st.binary(max_size=20),
+            st.sampled_from(
+                [
+                    b"true",
+                    b"a%20in%20(" + b"b," * 2000 + b")",
+                    b"a%3Db%2C" * 1000,
+                    b"n%3E" + b"9" * 5000,
+                    b"n%3C" + b"9" * 30,
+                    b"%",
+                    b"%f",
+                    b"%00",
+                    b"%ED%A0%80",
+                    b"eyJydiI6OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTk5fQ",
+                    b"eyJydiI6MWU5OTl9",
+                    b"metadata.name%3D" + b"x" * 5000,
+                ]
+            ),
+        ),
+    ).map(b"=".join),
+    max_size=3,
+).map(lambda pairs: b"&".join(pairs).translate(None, b"\r\n\0 "))
+RAW_PATHS = st.one_of(
+    st.sampled_from([path.encode() for path in KNOWN]),
+    st.sampled_from(
+        [
+            b"/api/v1/nodes/\xff",
+            b"/api/v1/nodes/%ff",
+            b"/api/v1/nodes/" + b"9" * 5000,
+            b"/apis/example.com/v" + b"9" * 5000 + b"/widgets",
+            b"/api/v" + b"9" * 5000,
+            b"/" + "\u00e9".encode(),
+            b"/apis/\xff\xfe/v1/x",
+            b"/openapi/v3/\xff",
+            b"//api//v1",
+            b"http://localhost/api/v1/nodes",
+            b"*",
+            b"/livez/\xff",
+        ]
+    ),
+)
+
+
+async def _exchange(server: HttpServer, raw: bytes) -> bytes:
+    """The first line of the answer to some bytes; empty when the connection is closed without one."""
+    port = URL(server.url).port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(raw)
+        await writer.drain()
+        return await asyncio.wait_for(reader.readline(), 20)
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("token", [None, "secret"], ids=["no token", "a token"])
+@settings(max_examples=200)
+@given(st.sampled_from([b"GET", b"POST", b"PUT", b"DELETE", b"PATCH"]), RAW_PATHS, PARAMETERS, HEADERS)
+def test_no_header_and_no_query_makes_the_server_fail(
+    token: str | None, method: bytes, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]]
+) -> None:
+    async def main() -> None:
+        store = a_store()
+        store.create(NODES, "", a_node())
+        # A body that is announced and does not come is over soon.
+        async with HttpServer(store, token=token, head_seconds=0.05, body_seconds=0.05) as server:
+            names = {name for name, _ in headers}
+            lines = [b"%s %s?%s HTTP/1.1" % (method, path, query)]
+            if b"Host" not in names:
+                lines.append(b"Host: localhost")
+            if b"Authorization" not in names and token:
+                lines.append(b"Authorization: Bearer secret")
+            lines += [b"%s: %s" % pair for pair in headers]
+            answer = await _exchange(server, b"\r\n".join([*lines, b"", b""]))
+            code = int(answer.split()[1]) if answer else 0
+            assert code < 500 or code in (501, 504), answer
+            good = b"GET /api/v1/nodes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n\r\n"
+            assert await _exchange(server, good) == b"HTTP/1.1 200 OK\r\n"
+
+    asyncio.run(main())
+
+
+REFUSALS = [
+    ("a token of a byte that is no text", b"/api/v1/nodes", b"Authorization: Bearer \xff", "secret", 401),
+    ("a token of 60,000 letters", b"/api/v1/nodes", b"Authorization: Bearer " + b"x" * 60_000, "secret", 401),
+    ("a scheme alone", b"/api/v1/nodes", b"Authorization: Bearer", "secret", 401),
+    ("a version of 5,000 digits", b"/api/v1/nodes?resourceVersion=" + b"9" * 5000, b"A: b", None, 400),
+    ("the same, watched", b"/api/v1/nodes?watch=1&resourceVersion=" + b"9" * 5000, b"A: b", None, 400),
+    ("a limit of 5,000 digits", b"/api/v1/nodes?limit=" + b"9" * 5000, b"A: b", None, 400),
+    ("a length of 5,000 digits", b"/api/v1/nodes", b"Content-Length: " + b"9" * 5000, None, 400),
+    ("a host that is no text", b"/api/v1/nodes", b"Host: \xff", None, 403),
+]
+
+
+@pytest.mark.parametrize(("path", "header", "token", "code"), [c[1:] for c in REFUSALS], ids=[c[0] for c in REFUSALS])
+def test_what_cannot_be_read_is_the_fault_of_the_client(
+    path: bytes, header: bytes, token: str | None, code: int
+) -> None:
+    async def main() -> None:
+        async with HttpServer(a_store(), token=token) as server:
+            host = b"" if header.startswith(b"Host") else b"Host: localhost\r\n"
+            answer = await _exchange(server, b"GET %s HTTP/1.1\r\n%s%s\r\n\r\n" % (path, host, header))
+            assert int(answer.split()[1]) == code, answer
+
+    asyncio.run(main())
+
+
+LONG = "9" * 5000
+LONG_BODIES: list[tuple[str, str, str, bytes]] = [
+    ("POST", "/api/v1/nodes", "application/json", b'{"metadata":{"name":"x","generation":' + LONG.encode() + b"}}"),
+    ("POST", "/api/v1/nodes", "application/yaml", b"metadata: {name: x, generation: " + LONG.encode() + b"}"),
+    ("POST", "/api/v1/nodes", "application/json", b'{"metadata":{"name":"x"},"status":{"capacity":{"cpu":"%b"}}}' % LONG.encode()),
+    ("POST", "/api/v1/nodes", "application/json", b'{"metadata":{"name":"x"},"status":{"capacity":{"cpu":"1e%b"}}}' % LONG.encode()),
+    ("POST", "/api/v1/nodes", "application/json", b'{"metadata":{"name":"x","resourceVersion":"%b"}}' % LONG.encode()),
+    ("PUT", "/api/v1/nodes/n1", "application/json", b'{"metadata":{"name":"n1","resourceVersion":"%b"}}' % LONG.encode()),
+    ("PATCH", "/api/v1/nodes/n1", JSON_PATCH, b'[{"op":"add","path":"/spec/taints/%b","value":1}]' % LONG.encode()),
+    ("PATCH", "/api/v1/nodes/n1", MERGE, b'{"metadata":{"resourceVersion":"%b"}}' % LONG.encode()),
+    ("DELETE", "/api/v1/nodes/n1", "application/json", b'{"gracePeriodSeconds":%b}' % LONG.encode()),
+    ("DELETE", "/api/v1/nodes/n1", "application/json", b'{"preconditions":{"resourceVersion":"%b"}}' % LONG.encode()),
+    (
+        "POST",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        "application/json",
+        msgspec.json.encode(a_definition()).replace(b'"v1beta1"', b'"v%b"' % LONG.encode()),
+    ),
+    (
+        "POST",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        "application/json",
+        msgspec.json.encode(
+            a_definition(additionalPrinterColumns=[{"name": "n", "type": "string", "jsonPath": f".spec.a[{LONG}]"}])
+        ),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path", "kind", "body"), LONG_BODIES)
+def test_a_number_of_5000_digits_does_not_make_the_server_fail(method: str, path: str, kind: str, body: bytes) -> None:
+    async def main() -> None:
+        async with HttpServer(a_store()) as server, aiohttp.ClientSession() as session:
+            api = Api(server, session)
+            await api.post("/api/v1/nodes", a_node())
+            answer = await api(method, path, raw=body, type=kind)
+            assert answer.status < 500, answer.raw
+            await api.post(CUSTOM, {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}})
+            table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+            for read in ("/api/v1/nodes", "/apis", "/apis/example.com", CUSTOM, "/openapi/v3", "/openapi/v2"):
+                assert (await api.get(read, accept=table)).status < 500, read
+            _check_store(api)
+
+    asyncio.run(main())
+
+
 RAW = [
     b"FROG\r\n\r\n",
     b"GET /api/v1/pods HTTP/9.9\r\n\r\n",
-    b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"POST /api/v1/nodes HTTP/1.1\r\nHost: x\r\nContent-Length: frog\r\n\r\n",
-    b"POST /api/v1/nodes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    b"POST /api/v1/nodes HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\nshort",
-    b"GET http://other/api/v1/nodes HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"POST /api/v1/nodes HTTP/1.1\r\nHost: localhost\r\nContent-Length: frog\r\n\r\n",
+    b"POST /api/v1/nodes HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"POST /api/v1/nodes HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\nshort",
+    b"GET http://other/api/v1/nodes HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"\x00\xff\x16\x03\x01",
 ]
 

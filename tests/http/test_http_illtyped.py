@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.kinds import KINDS, Kind
-from kubesched.cluster.http.schema import Type, root_type, types
-from kubesched.cluster.snapshot_file import restore, save
+from kubesched.cluster.files import save
+from kubesched.cluster.files.snapshot_file import restore
+from kubesched.cluster.schema import Type, root_type, types
 
 VALUES: list[Any] = [
     None, True, False, 0, -1, 7, 2**70, 1.5, "", "x", "2026-01-01T00:00:00Z", [], [1], ["x"], [None], [[]], {}, {"a": 1},

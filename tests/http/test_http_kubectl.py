@@ -210,6 +210,30 @@ def _write(pages: list[str], release: str) -> None:
     TRANSCRIPT.write_text(f"{head}{''.join(pages)}\n## The files\n{shown}")
 
 
+def test_a_server_without_a_token_takes_what_kubectl_sends(tmp_path: Path) -> None:
+    """It refuses what web pages send; kubectl names no content type with --raw."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "space.json").write_text('{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"space"}}')
+    with full_cluster() as cluster:
+        config = write_kubeconfig(tmp_path / "config", cluster.server.url)
+        terminal = Terminal(cluster, tmp_path, {**os.environ, "KUBECONFIG": str(config), "HOME": str(tmp_path)})
+        for command in (
+            "create --raw /api/v1/namespaces -f space.json",
+            "replace --raw /api/v1/namespaces/space -f space.json",
+            "create configmap c --from-literal=a=b",
+            "label configmap c x=y",
+            "annotate namespace space x=y",
+            "apply --server-side -f space.json --force-conflicts",
+            "apply -f space.json",
+            "get namespaces -o wide",
+            "delete --raw /api/v1/namespaces/space",
+            "delete configmap c",
+        ):
+            output, code = terminal.run(command)
+            assert code == 0, (command, output)
+
+
 def test_a_watch_in_a_terminal(tmp_path: Path) -> None:
     with _terminal(tmp_path) as terminal:
         watch = terminal.start("get pods -w")

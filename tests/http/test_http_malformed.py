@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from http_world import Api, run, served
 
-HOST = b"Host: x\r\n"
-POST = b"POST /api/v1/namespaces HTTP/1.1\r\n" + HOST
+HOST = b"Host: localhost\r\n"
+POST = b"POST /api/v1/namespaces HTTP/1.1\r\nContent-Type: application/json\r\n" + HOST
 GET = b"GET /api/v1/pods HTTP/1.1\r\n" + HOST
 
 CASES = [

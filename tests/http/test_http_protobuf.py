@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from typing import Any
 
@@ -12,7 +13,7 @@ from http_world import DEPLOYMENTS, PODS, a_pod, run, served
 from kubesched.api.kinds import KINDS
 from kubesched.api.wire import ApiError
 from kubesched.cluster.http.protobuf import PROTOBUF, decode_protobuf
-from kubesched.cluster.http.schema import descriptions, root_type, types
+from kubesched.cluster.schema import descriptions, root_type, types
 
 
 def _varint(number: int) -> bytes:
@@ -111,6 +112,72 @@ MESSAGES: list[tuple[str, bytes, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+def _job(spec: bytes) -> bytes:
+    return _envelope("batch/v1", "Job", _pb(1, _pb(1, "j")) + _pb(2, spec) + _pb(3, b""))
+
+
+def _pod(spec: bytes, status: bytes = b"") -> bytes:
+    return _envelope("v1", "Pod", _pb(1, _pb(1, "p")) + _pb(2, spec) + _pb(3, status))
+
+
+def _claim(spec: bytes) -> bytes:
+    return _envelope("v1", "PersistentVolumeClaim", _pb(1, _pb(1, "c")) + _pb(2, spec))
+
+
+#: What an explicit zero is: something where Go has a pointer, nothing elsewhere.
+ZEROS: list[tuple[str, bytes, tuple[str, ...], dict[str, Any]]] = [
+    (
+        "pointers to 0 and false",
+        _job(_pb(1, 0) + _pb(2, 0) + _pb(7, 0) + _pb(8, 0) + _pb(10, 0) + _pb(12, 0) + _pb(13, 0) + _pb(5, 0)),
+        ("spec",),
+        {
+            "parallelism": 0,
+            "completions": 0,
+            "backoffLimit": 0,
+            "ttlSecondsAfterFinished": 0,
+            "suspend": False,
+            "backoffLimitPerIndex": 0,
+            "maxFailedIndexes": 0,
+            "manualSelector": False,
+        },
+    ),
+    (
+        "numbers and switches that are no pointers",
+        _envelope("apps/v1", "Deployment", _pb(1, _pb(1, "d")) + _pb(2, _pb(5, 0) + _pb(7, 0) + _pb(9, 0))),
+        ("spec",),
+        {"progressDeadlineSeconds": 0},
+    ),
+    ("a pointer to an empty text", _claim(_pb(5, "") + _pb(3, "")), ("spec",), {"storageClassName": ""}),
+    ("pointers to empty messages", _pod(_pb(14, b"") + _pb(1, _pb(1, "v") + _pb(2, _pb(2, b"")))), ("spec",), {"securityContext": {}, "volumes": [{"name": "v", "emptyDir": {}}]}),
+    (
+        "members that JSON has even when they are zero",
+        _pod(b"", _pb(8, _pb(1, "c") + _pb(4, 0) + _pb(5, 0) + _pb(6, "") + _pb(7, "") + _pb(8, "") + _pb(9, 0))),
+        ("status", "containerStatuses", "0"),
+        {"name": "c", "ready": False, "restartCount": 0, "image": "", "imageID": "", "started": False},
+    ),
+    (
+        "the fields a manager owns, JSON in bytes",
+        _envelope("v1", "Pod", _pb(1, _pb(1, "p") + _pb(17, _pb(1, "m") + _pb(7, _pb(1, b'{"f:spec":{"f:x":{}}}'))))),
+        ("metadata", "managedFields", "0"),
+        {"manager": "m", "fieldsV1": {"f:spec": {"f:x": {}}}},
+    ),
+    (
+        "an ephemeral container, whose members are in a message of their own",
+        _pod(_pb(34, _pb(1, _pb(1, "e") + _pb(16, 1)) + _pb(2, "c"))),
+        ("spec", "ephemeralContainers", "0"),
+        {"name": "e", "stdin": True, "targetContainerName": "c"},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("raw", "path", "want"), [case[1:] for case in ZEROS], ids=[case[0] for case in ZEROS])
+def test_zeros_count_where_go_has_a_pointer(raw: bytes, path: tuple[str, ...], want: dict[str, Any]) -> None:
+    found: Any = decode_protobuf(raw)
+    for part in path:
+        found = found[int(part)] if isinstance(found, list) else found[part]
+    assert json.dumps(found, sort_keys=True) == json.dumps(want, sort_keys=True)
+
+
 @pytest.mark.parametrize(("raw", "want"), [case[1:] for case in MESSAGES], ids=[case[0] for case in MESSAGES])
 def test_protobuf_reads_as_the_json_it_stands_for(raw: bytes, want: dict[str, Any]) -> None:
     assert decode_protobuf(raw) == want
@@ -120,6 +187,9 @@ REFUSED = [
     ("an unknown type", _envelope("v1", "Frog", b""), 415),
     ("an unknown field", _envelope("v1", "Pod", _pb(99, "x")), 415),
     ("cut short", _envelope("v1", "Pod", _pb(1, _metadata("p")))[:-30], 400),
+    ("JSON inside that is none", _envelope("v1", "Pod", _pb(1, _pb(17, _pb(7, _pb(1, "{"))))), 400),
+    ("JSON inside that is nested deeply", _envelope("v1", "Pod", _pb(1, _pb(17, _pb(7, _pb(1, "[" * 100_000))))), 400),
+    ("a time beyond all clocks", _envelope("v1", "Pod", _pb(1, _pb(8, _pb(1, 2**62)))), 400),
     ("a number where a message belongs", _envelope("v1", "Pod", _pb(1, 7)), 400),
 ]
 

@@ -27,10 +27,14 @@ class Bench:
     """Nodes and pods, and plugins asked about them."""
 
     def __init__(
-        self, nodes: Iterable[Node] = (), pods: Iterable[Pod] = (), gates: FeatureGates = DEFAULT_GATES
+        self,
+        nodes: Iterable[Node] = (),
+        pods: Iterable[Pod] = (),
+        gates: FeatureGates = DEFAULT_GATES,
+        client: Any = None,
     ) -> None:
         self.cache = Cache()
-        backends = Backends(StillClock(), random.Random(0), self.cache.snapshot(), gates=gates)
+        backends = Backends(StillClock(), random.Random(0), self.cache.snapshot(), gates=gates, client=client)
         self.handle = ProfileHandle("default-scheduler", backends)
         for node in nodes:
             self.cache.set_node(node)

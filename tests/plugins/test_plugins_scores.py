@@ -314,8 +314,8 @@ class Port:
 
 @pytest.mark.parametrize("error", [None, ConnectionError("no route"), ValueError("409 Conflict")])
 def test_the_default_binder_binds_or_says_why_not(error: Exception | None) -> None:
-    bench, port = Bench(), Port(error)
-    bench.handle._backends.client = port
+    port = Port(error)
+    bench = Bench(client=port)
     answer = asyncio.run(bench.build(DefaultBinder).bind(CycleState(), info(), "n1"))
     assert port.bound == [("p-uid", "n1")]
     if error is None:

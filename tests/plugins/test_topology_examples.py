@@ -31,12 +31,12 @@ from topology_worlds import (
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import KINDS, NAMESPACES, PODS
+from kubesched.api.times import RealClock
 from kubesched.api.types import LabelSelectorRequirement, Namespace, Node
 from kubesched.cache.check import check_cache
-from kubesched.cluster.nodes import create_nodes
+from kubesched.cluster.kubelets.nodes import create_nodes
 from kubesched.cluster.store import Store
 from kubesched.config import default_config
-from kubesched.framework.clock import RealClock
 from kubesched.framework.enqueue import registrations
 from kubesched.framework.events import ActionType, ClusterEvent, EventResource, QueueingHint
 from kubesched.plugins import in_tree_registry
@@ -289,7 +289,7 @@ def test_the_check_recounts_the_sums_that_plugins_hold() -> None:
     incoming = pod("i", WEB, topologySpreadConstraints=[hard], nodeSelector={HOST: "n1"})
     assert verdicts(cluster, "PodTopologySpread", incoming) is not None
     assert check_cache(cluster.cache) == []
-    [held] = [domains for domains in cluster.cache.table.terms.readers if domains.total == 1]
+    [held] = [domains for domains in cluster.cache.table.readers if domains.total == 1]
     held.counts[held.column.code_of["a"]] = 2
     [problem] = check_cache(cluster.cache)
     assert f"domains of {ZONE} are {{'a': 2}}, recounted {{'a': 1}}" in problem

@@ -162,13 +162,13 @@ class Bench:
         """A pod in podBackoffQ: rejected, and an event helped at once."""
         record = self.rejected(pod, "Fit")
         self.event(NODE_ADD)
-        assert self.queue.where(pod) == "Backoff"
+        assert self.queue.views.where(pod) == "Backoff"
         return record
 
     def place(self, pod: Pod) -> str:
-        """Where a pod is, with the error heap told apart."""
-        where = self.queue.where(pod)
-        if where == "Backoff" and pod.key in self.queue._backoff.errors:
+        """Where a pod is, with the error heap distinguished."""
+        where = self.queue.views.where(pod)
+        if where == "Backoff" and pod.key in self.queue._queues.backoff.errors:
             return "ErrorBackoff"
         return where
 

@@ -1,4 +1,4 @@
-"""The scheduling queue once more, as plainly as the specification says it: lists, and a scan for everything.
+"""The scheduling queue once more, as plainly as in the specification: lists, and a scan for everything.
 
 The yardstick of ``test_queue_model.py``. It shares no code with the queue but the events and their matching.
 """
@@ -195,7 +195,7 @@ class Model:
             registered.matches(event) for registrations in self.hints.values() for registered in registrations
         )
 
-    def gate_hears(self, gate: str, event: ClusterEvent) -> bool:
+    def gate_registered(self, gate: str, event: ClusterEvent) -> bool:
         return any(
             registered.matches(event) and plugin == gate
             for registrations in self.hints.values()
@@ -309,7 +309,7 @@ class Model:
 
     def move(self, entries: list[Entry], event: ClusterEvent, old: Any, new: Any) -> None:
         for entry in entries:
-            if entry.gate and not self.gate_hears(entry.gate, event):
+            if entry.gate and not self.gate_registered(entry.gate, event):
                 continue
             strategy = self.strategy(entry, event, old, new)
             if strategy:

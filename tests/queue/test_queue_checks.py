@@ -157,7 +157,7 @@ def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert bench.queue._waiters == []
+        assert len(bench.queue._waiters) == 0
 
     asyncio.run(main())
 
@@ -210,8 +210,8 @@ def test_events_are_pruned_when_nobody_older_is_in_flight(finished: list[str], l
         bench.event(event)
     for uid in finished:
         bench.queue.done(uid)
-    assert bench.queue.in_flight_trace() == left
-    assert bench.queue.check() == []
+    assert bench.queue.views.in_flight_trace() == left
+    assert bench.queue.views.check() == []
     events = bench.metrics.inflight_events
     assert {values[0]: child.value for values, child in events.children.items() if child.value} == {
         **({"PodPopped": flying} if (flying := sum(text.endswith("-uid") for text in left)) else {}),
@@ -239,7 +239,7 @@ def test_an_event_before_pop_does_not_count() -> None:
     bench.queue.add(a_pod())
     bench.event(NODE_ADD)
     bench.fail(bench.pop(), "Fit")
-    assert bench.queue.where(a_pod()) == "Unschedulable"
+    assert bench.queue.views.where(a_pod()) == "Unschedulable"
 
 
 def test_an_event_nobody_waits_for_costs_no_pre_check_and_no_record() -> None:
@@ -255,7 +255,7 @@ def test_an_event_nobody_waits_for_costs_no_pre_check_and_no_record() -> None:
 
     bench.queue.move_all_to_active_or_backoff_queue(CLASS_ADD, None, "class", ask)
     assert asked == []
-    assert bench.queue.in_flight_trace() == ["flying-uid"]
+    assert bench.queue.views.in_flight_trace() == ["flying-uid"]
 
 
 def test_an_event_is_recorded_whatever_the_pre_check_says() -> None:
@@ -264,7 +264,7 @@ def test_an_event_is_recorded_whatever_the_pre_check_says() -> None:
     bench.queue.add(a_pod("flying"))
     bench.pop()
     bench.queue.move_all_to_active_or_backoff_queue(NODE_ADD, None, "node", lambda _: False)
-    assert bench.queue.in_flight_trace() == ["flying-uid", "NodeAdd"]
+    assert bench.queue.views.in_flight_trace() == ["flying-uid", "NodeAdd"]
 
 
 def test_activating_a_pod_in_flight_brings_it_back_after_backoff() -> None:
@@ -273,9 +273,9 @@ def test_activating_a_pod_in_flight_brings_it_back_after_backoff() -> None:
     bench.queue.add(pod)
     record = bench.pop()
     bench.queue.activate({pod.key: pod, "ns/unknown": a_pod("unknown")})
-    assert bench.queue.in_flight_trace() == [pod.uid, "ForceActivate"]
+    assert bench.queue.views.in_flight_trace() == [pod.uid, "ForceActivate"]
     bench.fail(record, "Fit")
-    assert bench.queue.where(pod) == "Backoff"
+    assert bench.queue.views.where(pod) == "Backoff"
 
 
 def put_active(bench: Bench, pod: Pod) -> None:
@@ -308,9 +308,9 @@ def test_giving_back_a_queued_pod_is_refused_and_ends_its_flight(put: Action, te
     with pytest.raises(QueueError, match=f"^Pod ns/p is already present in {text}$"):
         bench.queue.add_unschedulable_if_not_present(record, 1)
     assert record.unschedulable_count == 0
-    assert not bench.queue.is_in_flight(pod.uid)
-    assert bench.queue.where(twin) != ""
-    assert bench.queue.check() == []
+    assert not bench.queue.views.is_in_flight(pod.uid)
+    assert bench.queue.views.where(twin) != ""
+    assert bench.queue.views.check() == []
 
 
 # -- hints
@@ -324,7 +324,7 @@ def test_a_pending_plugin_skips_backoff_and_a_failing_hint_queues(caplog: pytest
     bench.rejected(rejected, "Fit")
     with caplog.at_level(logging.ERROR, "kubesched.queue"):
         bench.event(NODE_ADD)
-    assert (bench.queue.where(pending), bench.queue.where(rejected)) == ("Active", "Backoff")
+    assert (bench.queue.views.where(pending), bench.queue.views.where(rejected)) == ("Active", "Backoff")
     assert sum("boom" in (record.exc_text or "") for record in caplog.records) == 2
 
 
@@ -341,9 +341,9 @@ def test_a_wildcard_about_another_pod_is_skipped() -> None:
     pod = a_pod()
     bench.rejected(pod, "Fit")
     bench.event(WILDCARD, None, a_pod("other"))
-    assert bench.queue.where(pod) == "Unschedulable"
+    assert bench.queue.views.where(pod) == "Unschedulable"
     bench.event(WILDCARD, None, pod)
-    assert bench.queue.where(pod) == "Backoff"
+    assert bench.queue.views.where(pod) == "Backoff"
 
 
 def test_moves_keep_the_order_in_which_pods_came() -> None:
@@ -360,9 +360,9 @@ def test_a_pod_of_a_scheduler_without_hints_is_moved_by_any_event_of_interest() 
     pod = a_pod(scheduler="unknown")
     bench.rejected(pod, "Whatever")
     bench.event(CLASS_ADD)
-    assert bench.queue.where(pod) == "Unschedulable"
+    assert bench.queue.views.where(pod) == "Unschedulable"
     bench.event(NODE_ADD)
-    assert bench.queue.where(pod) == "Backoff"
+    assert bench.queue.views.where(pod) == "Backoff"
 
 
 # -- gates
@@ -374,7 +374,7 @@ def test_two_gates_in_sequence() -> None:
     bench.gate.closed.add("p")
     bench.gate2.closed.add("p")
     bench.queue.add(pod)
-    record = bench.queue.get_pod("p", "ns")
+    record = bench.queue.views.get_pod("p", "ns")
     assert record is not None
     assert (record.gating_plugin, record.unschedulable_plugins) == ("Gate", {"Gate"})
     assert record.initial_attempt_timestamp is None
@@ -387,7 +387,7 @@ def test_two_gates_in_sequence() -> None:
     bench.gate2.closed.clear()
     bench.clock.advance(5)
     bench.queue.activate({pod.key: pod})
-    assert bench.queue.where(pod) == "Active"
+    assert bench.queue.views.where(pod) == "Active"
     assert record.initial_attempt_timestamp == bench.clock.now()
     assert record.unschedulable_plugins == {"Gate", "Gate2"}
 
@@ -403,8 +403,8 @@ def test_a_gate_that_fails_holds_its_pod_and_is_logged_once(how: str, caplog: py
     with caplog.at_level(logging.ERROR, "kubesched.queue"):
         bench.queue.add(a_pod())
     bench.queue.add(a_pod("fine"))
-    assert bench.queue.where(a_pod()) == "Gated"
-    assert bench.queue.where(a_pod("fine")) == "Active"
+    assert bench.queue.views.where(a_pod()) == "Gated"
+    assert bench.queue.views.where(a_pod("fine")) == "Active"
     assert len(caplog.records) == 1
 
 
@@ -424,8 +424,8 @@ def test_a_malformed_request_changes_nothing(put: Action | None) -> None:
             bench.queue.add(bad)
     with pytest.raises(QuantityError):
         bench.queue.update(good, bad)
-    assert bench.queue.pending_pods()[0] == ([good] if put is not None else [])
-    assert bench.queue.check() == []
+    assert bench.queue.views.pending_pods()[0] == ([good] if put is not None else [])
+    assert bench.queue.views.check() == []
 
 
 def test_an_update_reorders_and_signs_anew() -> None:
@@ -437,7 +437,7 @@ def test_an_update_reorders_and_signs_anew() -> None:
     record = bench.pop()
     assert (record.pod_info.name, record.pod_signature) == ("second", 7)
     bench.queue.add(a_pod("odd", scheduler="failing"))
-    odd = bench.queue.get_pod("odd", "ns")
+    odd = bench.queue.views.get_pod("odd", "ns")
     assert odd is not None
     assert odd.pod_signature is None
 
@@ -448,7 +448,7 @@ def test_an_update_without_an_old_version_is_a_generic_one() -> None:
     bench.queue.add(pod)
     bench.pop()
     bench.queue.update(None, pod)
-    assert bench.queue.in_flight_trace() == [pod.uid, "UnschedulablePodUpdate"]
+    assert bench.queue.views.in_flight_trace() == [pod.uid, "UnschedulablePodUpdate"]
 
 
 def test_a_queue_needs_an_order() -> None:
@@ -489,7 +489,7 @@ def test_the_next_timer_is_the_first_flush_that_moves_something() -> None:
     assert bench.queue.next_timer() == at
     bench.clock.time = at
     bench.queue.flush_unschedulable_leftover()
-    assert bench.queue.where(waiting) == "Active"
+    assert bench.queue.views.where(waiting) == "Active"
     assert bench.queue.next_timer() is None
 
 
@@ -542,12 +542,12 @@ def test_views_of_the_queue() -> None:
     bench.pop()
     bench.queue.add(fresh)
     queue = bench.queue
-    assert queue.pending_pods() == ([fresh, resting, parked], "activeQ:1; backoffQ:1; unschedulablePods:1")
-    assert queue.in_flight_pods() == [flying]
-    assert queue.is_queued(parked)
-    assert not queue.is_queued(flying)
+    assert queue.views.pending_pods() == ([fresh, resting, parked], "activeQ:1; backoffQ:1; unschedulablePods:1")
+    assert queue.views.in_flight_pods() == [flying]
+    assert queue.views.is_queued(parked)
+    assert not queue.views.is_queued(flying)
     reborn = Pod(metadata=msgspec.structs.replace(fresh.metadata, uid="new"), spec=fresh.spec)
-    assert [queue.where(pod) for pod in (fresh, resting, parked, flying, reborn)] == [
+    assert [queue.views.where(pod) for pod in (fresh, resting, parked, flying, reborn)] == [
         "Active",
         "Backoff",
         "Unschedulable",

@@ -67,7 +67,7 @@ def test_rejector_counts_go_back_to_zero_when_a_pod_is_deleted_or_replaced(place
         else:
             bench.queue.delete(pod)
         assert rejectors(bench) == {}
-        assert bench.queue.check() == []
+        assert bench.queue.views.check() == []
 
 
 def test_a_gated_newcomer_does_not_replace_an_active_pod() -> None:
@@ -76,7 +76,7 @@ def test_a_gated_newcomer_does_not_replace_an_active_pod() -> None:
     bench.queue.add(pod)
     bench.gate.closed.add("p")
     bench.queue.add(a_pod(uid="another"))
-    assert bench.queue.pods_in_active() == [pod]
+    assert bench.queue.views.pods_in_active() == [pod]
     assert rejectors(bench) == {}
 
 

@@ -202,7 +202,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def add_all(self) -> None:
         for name in NAMES:
-            if not self.queue.is_queued(a_pod(name)):
+            if not self.queue.views.is_queued(a_pod(name)):
                 self.add(a_pod(name, uid=f"{name}1", scheduler=SCHEDULERS[name]))
 
     def fail(self, uid: str, unschedulable: set[str], pending: set[str], twice: int) -> None:
@@ -211,7 +211,7 @@ class QueueMachine(RuleBasedStateMachine):
         record.gating_plugin, record.gating_plugin_events = "", ()
         entry.unschedulable, entry.pending, entry.gate = set(unschedulable), set(pending), ""
         if twice == 0:
-            self.queue.done(uid)  # a pod that comes back although nobody remembers it in flight
+            self.queue.done(uid)  # a pod that comes back although it is not in flight
             self.model.done(uid)
         refused = False
         try:
@@ -279,17 +279,17 @@ class QueueMachine(RuleBasedStateMachine):
             return
         queue, model = self.queue, self.model
         for records, entries in (
-            (queue._active.items(), model.active),
-            (queue._backoff.pods.items(), model.backoff),
-            (queue._backoff.errors.items(), model.errors),
-            (queue._unschedulable.records(), model.unschedulable),
+            (queue._queues.active.items(), model.active),
+            (queue._queues.backoff.pods.items(), model.backoff),
+            (queue._queues.backoff.errors.items(), model.errors),
+            (queue._queues.unschedulable.records(), model.unschedulable),
         ):
             assert [record.key for record in records] == [entry.key for entry in entries]
             for record, entry in zip(records, entries, strict=True):
                 self.compare(record, entry)
-        assert queue.in_flight_trace() == model.trace()
+        assert queue.views.in_flight_trace() == model.trace()
         assert queue.scheduling_cycle == model.cycle
-        assert queue.check() == []
+        assert queue.views.check() == []
 
     def teardown(self) -> None:
         """Whatever is left comes out in the same order."""

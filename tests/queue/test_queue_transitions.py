@@ -288,7 +288,7 @@ def test_state_transition(row: Row) -> None:
     assert bench.place(pod) == row.want
     added = {label: n - before.get(label, 0) for label, n in bench.incoming().items() if n != before.get(label, 0)}
     assert added == ({} if row.label is None else {row.label: 1})
-    assert bench.queue.check() == []
+    assert bench.queue.views.check() == []
 
 
 def test_a_pod_in_flight_already_is_dropped_when_popped_again() -> None:
@@ -300,9 +300,9 @@ def test_a_pod_in_flight_already_is_dropped_when_popped_again() -> None:
     bench.clock.advance(1)
     bench.queue.add(second)
     assert bench.pop().pod_info.pod is second
-    assert bench.queue.where(first) == "InFlight"
+    assert bench.queue.views.where(first) == "InFlight"
     assert bench.queue.pop_nowait() is None
-    assert bench.queue.check() == []
+    assert bench.queue.views.check() == []
 
 
 def test_gated_hints_are_not_run_without_an_event_for_the_gate() -> None:

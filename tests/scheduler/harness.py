@@ -18,7 +18,7 @@ from kubesched.api.kinds import NODES, PODS, Kind, kind_by_plural
 from kubesched.api.requests import Resources
 from kubesched.api.types import Node, Pod, PodCondition
 from kubesched.api.wire import ApiError
-from kubesched.cluster.objects import Stored, encode
+from kubesched.cluster.schema import Stored, encode
 from kubesched.config import API_VERSION, KIND, KubeSchedulerConfiguration, load_config_data
 from kubesched.framework.podinfo import PodInfo
 from kubesched.plugins import in_tree_registry
@@ -241,7 +241,7 @@ class World:
         return found[0]
 
     def where(self, name: str, namespace: str = "default") -> str:
-        return self.scheduler.queue.where(self.pod(name, namespace))
+        return self.scheduler.queue.views.where(self.pod(name, namespace))
 
     def events(self, name: str = "", reason: str = "") -> list[dict[str, Any]]:
         """Events about a pod, oldest first."""
@@ -285,7 +285,7 @@ class World:
     @property
     def caught_up(self) -> bool:
         """The scheduler's informers show what the store holds."""
-        informers = self.scheduler._informers
+        informers = self.scheduler.informers
         pods = {
             pod.key: pod.metadata.resource_version
             for pod in self.embedded.pods()
@@ -311,42 +311,42 @@ class World:
 
     def _only_waiting(self) -> bool:
         scheduler = self.scheduler
-        waiting = {entry.pod.uid for entry in scheduler.backends.waiting_pods}
-        binding = set(scheduler.cycle._bindings.values())
-        busy = {pod.uid for pod in scheduler.queue.in_flight_pods()}
+        waiting = {entry.pod.uid for entry in scheduler.waiting_pods}
+        binding = scheduler.bindings.uids()
+        busy = {pod.uid for pod in scheduler.queue.views.in_flight_pods()}
         return (
             bool(waiting)
             and binding <= waiting
             and busy <= waiting
-            and not scheduler.cycle._statuses.busy
-            and not scheduler.queue.pods_in_active()
-            and not scheduler.queue.pods_in_backoff()
+            and not scheduler.statuses.busy
+            and not scheduler.queue.views.pods_in_active()
+            and not scheduler.queue.views.pods_in_backoff()
         )
 
     def state(self) -> str:
         queue = self.scheduler.queue
         return (
-            f"{queue.pending_pods()[1]}, in flight {queue.in_flight_trace()}, "
-            f"binding {list(self.scheduler.cycle._bindings)}, caught up {self.caught_up}"
+            f"{queue.views.pending_pods()[1]}, in flight {queue.views.in_flight_trace()}, "
+            f"binding {self.scheduler.bindings.uids()}, caught up {self.caught_up}"
         )
 
     # -- invariants ------------------------------------------------------------------------------------
 
     def check_always(self) -> None:
         """What must hold at any moment between two steps."""
-        problems = self.broken + self.scheduler.queue.check()
+        problems = self.broken + self.scheduler.queue.views.check()
         problems += self._lost_pods()
         assert not problems, "\n".join(problems)
 
     def _lost_pods(self) -> list[str]:
         """L1: each pod of ours that the scheduler knows and nobody bound is in exactly one place."""
         scheduler, problems = self.scheduler, []
-        for pod in scheduler._informers["pods"].values():
+        for pod in scheduler.informers["pods"].values():
             if pod.spec.node_name or pod.spec.scheduler_name not in scheduler.frameworks:
                 continue
-            queued = scheduler.queue.where(pod)
+            queued = scheduler.queue.views.where(pod)
             # "In flight" ends before PreBind; then the binding task has the pod.
-            places = [place for place in (queued, "binding" if scheduler.cycle.is_binding(pod.uid) else "") if place]
+            places = [place for place in (queued, "binding" if pod.uid in scheduler.bindings.uids() else "") if place]
             if places == ["InFlight", "binding"]:
                 places = ["InFlight"]
             if not places and (pod.metadata.deletion_timestamp is not None or self._is_elsewhere(pod)):
@@ -366,7 +366,7 @@ class World:
         """What must hold when nothing moves."""
         self.check_always()
         problems: list[str] = []
-        if not len(self.scheduler.backends.waiting_pods):
+        if not len(self.scheduler.waiting_pods):
             problems += [problem for problem in self.embedded.check() if problem != self._ghosts()]
             problems += [f"{uid} is still assumed" for uid in self.scheduler.cache.assumed]
         if not self.overcommit_ok:
@@ -407,11 +407,11 @@ class World:
 
     def _wrong_gauges(self) -> list[str]:
         queue = self.scheduler.queue
-        unschedulable = queue.unschedulable_pods()
-        gated = sum(queue.where(pod) == "Gated" for pod in unschedulable)
+        unschedulable = queue.views.unschedulable_pods()
+        gated = sum(queue.views.where(pod) == "Gated" for pod in unschedulable)
         want = {
-            "active": len(queue.pods_in_active()),
-            "backoff": len(queue.pods_in_backoff()),
+            "active": len(queue.views.pods_in_active()),
+            "backoff": len(queue.views.pods_in_backoff()),
             "unschedulable": len(unschedulable) - gated,
             "gated": gated,
         }
@@ -473,7 +473,7 @@ async def world(
         assert not found.broken, "\n".join(found.broken)
         left = [task.get_name() for task in asyncio.all_tasks() - before]
         assert not left, f"tasks left over: {left}"
-        assert not len(embedded.scheduler.backends.waiting_pods), "waiting pods left over"
+        assert not len(embedded.scheduler.waiting_pods), "waiting pods left over"
         bound = {pod.uid for pod in embedded.pods() if pod.spec.node_name}
         assert embedded.scheduler.cache.assumed <= bound, "assumed pods left over"
         assert not unhandled, "\n".join(unhandled)

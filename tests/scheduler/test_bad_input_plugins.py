@@ -260,6 +260,18 @@ def test_a_plugin_that_cannot_be_built_is_refused_at_start() -> None:
         run_virtual(main())
 
 
+def test_a_plugin_that_looks_up_an_unknown_kind_is_refused_at_start() -> None:
+    bad = holder(Answers(), "Bad", "filter")
+    bad.informs = ("services", "gizmos")  # type: ignore[attr-defined]  # a class made for this test
+
+    async def main() -> None:
+        async with world(plugins=[bad]):
+            raise AssertionError("it started")
+
+    with pytest.raises(PluginError, match=r"plugin Bad: informs: 'gizmos' is no kind of object; known are .*services"):
+        run_virtual(main())
+
+
 def test_a_hint_that_raises_counts_as_queue() -> None:
     def hint(pod: Any, old: Any, new: Any) -> Any:
         raise BOOM

@@ -10,7 +10,7 @@ import pytest
 from harness import World, a_pod, play, server_error
 from recording import Answers, a_recorder, holder
 
-from kubesched.cluster.faults import connection_lost
+from kubesched.cluster.store.faults import connection_lost
 from kubesched.framework.status import Status
 
 TO_PERMIT = ["A.pre_filter", "A.filter", "A.filter", "A.pre_score", "A.score", "A.score", "A.reserve", "A.permit"]
@@ -209,7 +209,7 @@ def test_without_a_bind_plugin_that_takes_the_pod_the_attempt_fails() -> None:
         await world.sleep(0.5)
         assert world.condition("p").reason == "SchedulerError"
         assert world.where("p") == "Backoff"
-        diary.answers["bind"] = None  # says that it bound, and does not: somebody else's word counts
+        diary.answers["bind"] = None  # reports success without binding: the API server's state counts
         await world.sleep(5)
         assert world.node_of("p") == ""
         world.store.bind("default", "p", world.pod("p").uid, "n1")
@@ -298,7 +298,7 @@ def test_the_chosen_node_is_published_before_work_on_it_begins(
         assert patches == (1 if published else 0)
         if "permit" in answers:
             assert world.pod("p").status.nominated_node_name == "n1"
-            for waiting in world.scheduler.backends.waiting_pods:
+            for waiting in world.scheduler.waiting_pods:
                 waiting.allow("A")
         await world.settle()
         assert seen == (["n1"] if "pre_bind_pre_flight" not in answers else [])
@@ -308,7 +308,7 @@ def test_the_chosen_node_is_published_before_work_on_it_begins(
 
 
 def test_binding_failure_wakes_pods_that_want_the_room_and_a_rejection_not_the_pod_itself() -> None:
-    """Section 9.1: the room that comes free is told as a deleted pod."""
+    """Section 9.1: freed capacity is reported as a deleted pod."""
     diary = Answers()
 
     async def fail_big(state: Any, pod: Any, node_name: str) -> Status | None:
@@ -325,7 +325,7 @@ def test_binding_failure_wakes_pods_that_want_the_room_and_a_rejection_not_the_p
         await world.sleep(1)
         assert world.where("small") == "Unschedulable"
         await world.sleep(5)
-        # At 5 s the big pod failed; "small" was woken at once (nobody else is active).
+        # At 5 s the big pod failed; "small" was activated at once (nothing else is active).
         assert world.scheduler.cache.assumed == {world.pod("small").uid}
         diary.answers["pre_bind"] = None
         await world.settle()
@@ -380,7 +380,7 @@ def test_a_pod_called_off_in_pre_bind_is_undone_and_tried_again() -> None:
         world.nodes(1)
         world.create(a_pod("p"))
         await world.sleep(1)
-        entry = world.scheduler.backends.pods_in_pre_bind.get(world.pod("p").uid)
+        entry = world.scheduler.pods_in_pre_bind.get(world.pod("p").uid)
         assert entry is not None
         assert entry.cancel("preempted by somebody")
         diary.answers.clear()
@@ -388,7 +388,7 @@ def test_a_pod_called_off_in_pre_bind_is_undone_and_tried_again() -> None:
         assert world.notes("p") == ["preempted by somebody"]
         assert world.condition("p").reason == "SchedulerError"
         assert world.where("p") == "Backoff"
-        assert world.scheduler.backends.pods_in_pre_bind.get(world.pod("p").uid) is None
+        assert world.scheduler.pods_in_pre_bind.get(world.pod("p").uid) is None
         await world.settle()
         assert world.node_of("p") == "n1"
         assert diary.diary.count("A.unreserve") == 1

@@ -17,7 +17,7 @@ METHODS = ("reserve", "unreserve", "permit", "pre_bind", "post_bind")
 
 
 def waiting_pod(world: World) -> WaitingPod:
-    (found,) = world.scheduler.backends.waiting_pods
+    (found,) = world.scheduler.waiting_pods
     return found
 
 
@@ -68,7 +68,7 @@ def test_ways_out_of_waiting(name: str, leave: Callable[[World], Any], reason: s
         if result is not None and not isinstance(result, bool):
             await result
         await world.sleep(0.1)
-        assert not len(world.scheduler.backends.waiting_pods)
+        assert not len(world.scheduler.waiting_pods)
         if not message:
             assert world.node_of("p") == "n1"
             assert diary.diary == ["A.events_to_register", "A.reserve", "A.permit", "A.pre_bind", "A.post_bind"]
@@ -127,7 +127,7 @@ def test_nobody_waits_longer_than_a_quarter_of_an_hour() -> None:
         world.nodes(1)
         world.create(a_pod("p"))
         await world.sleep(899)
-        assert len(world.scheduler.backends.waiting_pods) == 1
+        assert len(world.scheduler.waiting_pods) == 1
         await world.sleep(2)
         assert world.notes("p") == [
             "0/1 nodes are available: 1 rejected due to timeout after waiting 15m0s at plugin A."
@@ -170,7 +170,7 @@ def test_a_pod_deleted_during_a_relist_stops_waiting_too() -> None:
         world.faults.clear()
         world.faults.expire_watches()
         await world.sleep(5)
-        assert not len(world.scheduler.backends.waiting_pods)
+        assert not len(world.scheduler.waiting_pods)
         await world.settle()
 
     play(scenario, plugins=[holder(diary, "A", "permit")])
@@ -202,7 +202,7 @@ def test_a_failing_preflight_leaves_no_waiting_pod() -> None:
         world.nodes(1)
         world.create(a_pod("p"))
         await world.sleep(0.5)
-        assert not len(world.scheduler.backends.waiting_pods)
+        assert not len(world.scheduler.waiting_pods)
         assert world.where("p") == "Backoff"
         diary.answers.clear()
         await world.settle()

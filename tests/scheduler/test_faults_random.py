@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from harness import NODES, PODS, ApiError, World, a_config, a_node, a_pod, play, server_error
 
-from kubesched.cluster.faults import connection_lost
+from kubesched.cluster.store.faults import connection_lost
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interface import Plugin
 from kubesched.framework.podinfo import PodInfo

@@ -132,7 +132,7 @@ def test_anything_may_happen_at_any_stage(stage: str, deed: Callable[[World], Aw
         await world.settle(permitted=True)
         if not world.exists("p"):
             assert deed in (delete, delete_slowly)
-            assert not world.scheduler.queue.pending_pods()[0]
+            assert not world.scheduler.queue.views.pending_pods()[0]
             return
         pod = world.pod("p")
         if deed in (replace, replace_by_a_stranger):
@@ -268,3 +268,45 @@ def test_failing_status_patches_and_events_hold_nobody_up() -> None:
         assert world.condition("big").message == "0/1 nodes are available: 1 Insufficient cpu."
 
     play(scenario, expect_errors=["cannot patch the status of pod default/big: Internal error"])
+
+
+def once(real: Callable[..., Any], *, after: bool) -> Callable[..., Any]:
+    """A method that fails the first time it is called, before or after its work."""
+    failures = [RuntimeError("a defect")]
+
+    def call(*args: Any, **options: Any) -> Any:
+        if failures and not after:
+            raise failures.pop()
+        result = real(*args, **options)
+        if failures:
+            raise failures.pop()
+        return result
+
+    return call
+
+
+CYCLE_STAGES: dict[str, Callable[[World], tuple[Any, str]]] = {
+    "find": lambda world: (world.scheduler.searches["default-scheduler"], "find"),
+    "assume": lambda world: (world.scheduler.cache, "assume_pod"),
+    "reserve": lambda world: (world.scheduler.frameworks["default-scheduler"], "reserve"),
+    "permit": lambda world: (world.scheduler.frameworks["default-scheduler"], "permit"),
+    "start of the binding": lambda world: (world.scheduler.bindings, "start"),
+}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before its work", "after its work"])
+@pytest.mark.parametrize("stage", CYCLE_STAGES)
+def test_a_defect_at_any_stage_of_the_cycle_undoes_it_and_the_pod_is_tried_again(stage: str, after: bool) -> None:
+    async def scenario(world: World) -> None:
+        world.nodes(1)
+        owner, method = CYCLE_STAGES[stage](world)
+        setattr(owner, method, once(getattr(owner, method), after=after))
+        world.create(a_pod("p"))
+        await world.settle()
+        assert world.node_of("p") == "n1"
+        begun = stage == "start of the binding" and after
+        assert world.notes("p") == ([] if begun else ["a defect"])
+        assert world.metric("schedule_attempts_total", "error", "default-scheduler") == (0 if begun else 1)
+        assert world.metric("schedule_attempts_total", "scheduled", "default-scheduler") == 1
+
+    play(scenario, expect_errors=["scheduling pod default/p failed unexpectedly"])

@@ -1,4 +1,4 @@
-"""Which news goes where: handlers called directly, what cache, queue and waiting pods are told is written down."""
+"""Which event goes where: handlers are called directly, the calls they make of cache, queue and waiting pods are recorded."""
 
 from __future__ import annotations
 
@@ -55,6 +55,14 @@ class Diary:
             return real(*args)
 
         return call
+
+
+def a_pod_handler(of: World) -> PodHandler:
+    scheduler = of.scheduler
+    recorders = {name: scheduler.port.recorder(name) for name in scheduler.frameworks}
+    return PodHandler(
+        scheduler.cache, scheduler.queue, scheduler.waiting_pods, recorders, scheduler.clock, scheduler.metrics
+    )
 
 
 def add(handler: PodHandler, one: Pod) -> None:
@@ -138,15 +146,15 @@ CASES: list[tuple[str, Callable[[PodHandler], None], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "news", "want"), CASES, ids=[case[0] for case in CASES])
-def test_pod_news(name: str, news: Callable[[PodHandler], None], want: list[str]) -> None:
+@pytest.mark.parametrize(("name", "deliver", "want"), CASES, ids=[case[0] for case in CASES])
+def test_pod_events(name: str, deliver: Callable[[PodHandler], None], want: list[str]) -> None:
     async def main() -> None:
         async with world(config=a_config(), settled=False, start=False) as found:
             cache = found.scheduler.cache
             cache.set_node(from_builtins({**a_node("n1")}, Node))
             cache.assume_pod(PodInfo(ASSUMED.on_node("n1")))
             diary = Diary(found)
-            news(PodHandler(found.scheduler))
+            deliver(a_pod_handler(found))
             assert diary.lines == want
             cache.assumed.clear()
 
@@ -156,7 +164,7 @@ def test_pod_news(name: str, news: Callable[[PodHandler], None], want: list[str]
 def test_assigned_pods_changing_and_going() -> None:
     async def main() -> None:
         async with world(config=a_config(), settled=False, start=False) as found:
-            handler = PodHandler(found.scheduler)
+            handler = a_pod_handler(found)
             found.scheduler.cache.set_node(from_builtins(a_node("n1"), Node))
             one = pod("q", "u2", node="n1")
             handler.on_add(one, True)
@@ -201,7 +209,9 @@ NODE_CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
 def test_node_news(name: str, before: dict[str, Any], after: dict[str, Any], want: list[str]) -> None:
     async def main() -> None:
         async with world(config=a_config(), settled=False, start=False) as found:
-            handler = NodeHandler(found.scheduler)
+            handler = NodeHandler(
+                found.scheduler.cache, found.scheduler.queue, found.scheduler.clock, found.scheduler.metrics
+            )
             diary = Diary(found)
             old, new = node(**before), node("2", **after)
             handler.on_add(old, True)

@@ -13,7 +13,7 @@ from harness import NODES, PODS, World, a_config, a_node, a_pod, play, world
 from recording import Answers, holder
 
 from kubesched.client.port import ApiPort
-from kubesched.cluster.inprocess import InProcessClient
+from kubesched.cluster.store import InProcessClient
 from kubesched.framework.status import Status
 from kubesched.plugins import in_tree_registry
 from kubesched.scheduler.scheduler import Scheduler

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubesched.cluster.manifests import ManifestError, parse_manifests
+from kubesched.cluster.files import ManifestError, parse_manifests
 from kubesched.framework.interface import Plugin
 from kubesched.framework.status import Status
 from kubesched.plugins import in_tree_registry

@@ -31,6 +31,10 @@ QuantityText = str | int | float
 
 INT64_MAX: Final = (1 << 63) - 1
 _NANO: Final = 10**9
+#: Exponents have at most three digits, so that more digits than this say nothing. Python reads at most 4300.
+_MANY_DIGITS: Final = 2000
+#: Longer texts (letters) are rare, and remembering them would cost memory.
+_LONGEST_REMEMBERED: Final = 64
 _MAX_NANOS: Final = INT64_MAX * _NANO
 
 _PATTERN: Final = re.compile(
@@ -100,6 +104,10 @@ class Quantity:
         whole, frac = match["whole"], match["frac"] or ""
         if not whole and not frac:
             raise QuantityError(text, path)
+        if len(whole) + len(frac) > _MANY_DIGITS:
+            whole, frac = whole.lstrip("0"), _rounded_up(frac)
+            if len(whole) > _MANY_DIGITS:  # beyond int64 even with the smallest exponent
+                return cls(-_MAX_NANOS if match["sign"] == "-" else _MAX_NANOS)
         digits = int(whole + frac or "0") * _NANO
         scale = -len(frac)
         suffix = match["suffix"]
@@ -154,6 +162,12 @@ class Quantity:
         return f"{'-' if self.nanos < 0 else ''}{nanos}{suffix}"
 
 
+def _rounded_up(frac: str) -> str:
+    """A fraction of not too many digits; what is left out is less than a nano even with the largest exponent."""
+    kept, rest = frac[:_MANY_DIGITS], frac[_MANY_DIGITS:]
+    return f"{kept}1" if rest.strip("0") else kept
+
+
 @lru_cache(maxsize=65536)
 def _parse_text(text: str) -> Quantity:
     return Quantity.parse(text)
@@ -161,7 +175,7 @@ def _parse_text(text: str) -> Quantity:
 
 def parse_quantity(text: QuantityText, path: str = "") -> Quantity:
     """Like :meth:`Quantity.parse`, remembering strings seen before."""
-    if isinstance(text, str):
+    if isinstance(text, str) and len(text) <= _LONGEST_REMEMBERED:
         try:
             return _parse_text(text)
         except QuantityError:

@@ -73,6 +73,7 @@ _NAME_PART_RULE: Final = (
 _DNS_SUBDOMAIN: Final = re.compile(
     r"^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*\Z", re.ASCII
 )
+_INT64_DIGITS: Final = 19
 _INTEGER: Final = re.compile(r"^[+-]?[0-9]+\Z", re.ASCII)
 
 
@@ -94,7 +95,10 @@ def parse_int64(text: str) -> int | None:
     """A base-10 int64, or None. Leading zeros are fine; spaces, underscores and overflow are not."""
     if not _INTEGER.match(text):
         return None
-    number = int(text)
+    if len(text.lstrip("+-0")) > _INT64_DIGITS:
+        return None  # many more, and Python refuses to read them
+    number = int(text.lstrip("+-0") or "0")
+    number = -number if text.startswith("-") else number
     return number if -INT64_MAX - 1 <= number <= INT64_MAX else None
 
 

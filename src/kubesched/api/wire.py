@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, Required, TypedDict, Unpack
 
 import msgspec
 
@@ -17,7 +17,25 @@ from .kinds import Kind
 from .shared_parts import share_parts
 from .types import Pod
 
-__all__ = ["ApiError", "Item", "ListPage", "Transport", "WatchEvent"]
+__all__ = [
+    "JSON_PATCH",
+    "MERGE_PATCH",
+    "STRATEGIC_PATCH",
+    "ApiError",
+    "DeleteOptions",
+    "Item",
+    "ListOptions",
+    "ListPage",
+    "PatchOptions",
+    "Transport",
+    "WatchEvent",
+    "WatchOptions",
+]
+
+#: Media types of patches; a patch is a strategic one unless told otherwise.
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
 
 
 class ApiError(Exception):
@@ -162,70 +180,82 @@ class ListPage:
     remaining: int | None = None
 
 
+class ListOptions(TypedDict, total=False):
+    """Which objects a list is to show. Selectors are in their string form.
+
+    ``limit`` is the length of a page, 0 for all at once; ``continue_token`` asks for the page after another one.
+    """
+
+    label_selector: str
+    field_selector: str
+    limit: int
+    continue_token: str
+    resource_version: str
+
+
+class WatchOptions(TypedDict, total=False):
+    """Which changes a watch is to show: those after ``resource_version``, for at most ``timeout_seconds``."""
+
+    resource_version: Required[str]
+    label_selector: str
+    field_selector: str
+    timeout_seconds: float | None
+
+
+class PatchOptions(TypedDict, total=False):
+    """How a patch is to be read (a strategic merge patch unless told otherwise), and what of the object it changes."""
+
+    patch_type: str
+    subresource: str
+
+
+class DeleteOptions(TypedDict, total=False):
+    """``uid`` is a precondition; ``grace_period_seconds`` replaces the object's own."""
+
+    uid: str
+    grace_period_seconds: int | None
+
+
 class Transport(Protocol):
     """Requests to an API server. Every call raises :class:`ApiError` when the server refuses.
 
-    Selectors are in their string form. Objects go out as plain data (dicts) in wire names.
+    Objects go out as plain data (dicts) in wire names. This is the only place that describes the calls.
     """
 
-    async def list(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-    ) -> ListPage:
+    async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
         """One page of objects; an empty namespace means all."""
         ...
 
     def watch(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: float | None = None,
+        self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent]]:
-        """Changes after ``resource_version``, in batches as they are there. Raises 410 when it is too old.
+        """Changes after a version, in batches as they are there. Raises 410 when it is too old.
 
         Ends quietly after ``timeout_seconds`` or when the server closes the stream.
         """
         ...
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> Item: ...
+    async def get(self, kind: Kind, namespace: str, name: str) -> Item:
+        """One object, or 404."""
+        ...
 
-    async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> Item: ...
+    async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> Item:
+        """Add an object; 409 when its name is taken."""
+        ...
 
     async def update(
         self, kind: Kind, namespace: str, name: str, obj: Mapping[str, Any], *, subresource: str = ""
-    ) -> Item: ...
+    ) -> Item:
+        """Replace an object or a subresource; 409 when ``obj`` names another version than the current one."""
+        ...
 
-    async def patch(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        patch: Any,
-        *,
-        patch_type: str = "application/strategic-merge-patch+json",
-        subresource: str = "",
-    ) -> Item: ...
+    async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> Item:
+        """Change an object or a subresource by a patch."""
+        ...
 
-    async def delete(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        grace_period_seconds: int | None = None,
-    ) -> None: ...
+    async def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> None:
+        """Delete an object, or begin to."""
+        ...
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         """POST the pod's binding subresource; 409 when the pod is bound already or is another one by UID."""

@@ -11,7 +11,7 @@ State machine of a pod (spec "Scheduler cache" section 3)::
 
 There is no expiry: an assumed pod stays assumed until it is added, forgotten or removed.
 
-Callers: event handlers (what the API server says) and the scheduling cycle (assume, forget).
+Callers: event handlers (watch events) and the scheduling cycle (assume, forget).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Cache:
         self._drop(uid)
 
     def add_pod(self, pod: PodInfo) -> None:
-        """The API server shows a pod on a node: confirm an assumed pod, or take up one placed by others.
+        """The API server shows a pod on a node: confirm an assumed pod, or adopt one placed by others.
 
         Raises:
             CacheError: when the pod was added before.
@@ -119,7 +119,7 @@ class Cache:
         self._replace(uid, known, new)
 
     def remove_pod(self, pod: Pod) -> None:
-        """A pod is gone; what was accounted for it is taken off, whatever the given object says.
+        """A pod is gone; what was accounted for it is taken off, whatever the given object shows.
 
         Raises:
             CacheError: when the pod is not here.

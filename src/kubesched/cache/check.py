@@ -1,7 +1,7 @@
-"""Does the cache still tell the truth? Recount everything and compare.
+"""Is the cache still right? Recount everything and compare.
 
-Two comparisons: columns and indexes against the NodeInfo objects, and the cache against what the API server
-says (upstream's cache comparer). Tests run both after every scenario; SIGUSR2 runs them live.
+Two comparisons: columns and indexes against the NodeInfo objects, and the cache against the API server
+(upstream's cache comparer). Tests run both after every scenario; SIGUSR2 runs them live.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Recount the term index from the pods on the rows, and compare.
 
 Called by :mod:`.check`, hence after every test scenario and on demand in a running scheduler. It only reads:
-what is behind is compared as it would be once caught up, what will be added up anew is left alone, and
+what is behind is compared as it would be once caught up, what will be added up again is left alone, and
 nothing is allocated that stays.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["check_terms"]
 
 
 def check_terms(table: NodeTable) -> list[str]:
-    """Everything the index says that the rows do not; also sums that plugins hold on to."""
+    """Every difference between the index and the rows; also in sums that plugins hold."""
     index, problems = table.terms, list[str]()
     classes: dict[object, Tally[int]] = {}
     carried: dict[object, Tally[int]] = {}
@@ -52,7 +52,7 @@ def check_terms(table: NodeTable) -> list[str]:
         problems += _check_counter(term)
     problems += _check_rules(index)
     nodes = _Nodes(table)
-    for domains in list(index.readers):
+    for domains in list(table.readers):
         if domains.counter is None or domains.counter.live:
             problems += nodes.check(domains)
     return problems
@@ -64,7 +64,7 @@ def _check_rules(index: TermIndex) -> list[str]:
     for pod_set, counter in index.sets().items():
         want: Tally[int] = Tally()
         for group in index.classes().values():
-            counts = pod_set.means(group.namespace, group.labels, group.terminating)
+            counts = pod_set.matches(group.namespace, group.labels, group.terminating)
             if counts:
                 want.update(group.by_row)
             if (group in counter.classes, group.counters.count(counter)) != (counts, int(counts)):
@@ -99,7 +99,7 @@ class _Nodes:
         column, counter, mask = domains.column, domains.counter, domains._mask
         steps: list[int] | None = [] if counter is None else counter.since(domains._position)
         if column is not self._columns.get(domains.key) or column.version != domains._version or steps is None:
-            return []  # labels changed or it is far behind: whoever reads it next adds up anew
+            return []  # labels changed or it is far behind: the next read adds up again
         values = self._values_of(domains.key)
         problems: list[str] = []
         rows: frozenset[int] | None = None
@@ -138,7 +138,7 @@ class _Nodes:
         return mask._seen == (table.labels_version, table.taints_version if mask._tolerates else 0, table.capacity)
 
     def _recounted(self, mask: RowMask) -> tuple[frozenset[int], list[str]]:
-        """The rows a mask should have, and what is wrong with it (said once)."""
+        """The rows a mask should have, and what is wrong with it (reported once)."""
         if mask in self._masks:
             return self._masks[mask], []
         affinity, tolerates = mask._affinity, mask._tolerates

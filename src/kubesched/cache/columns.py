@@ -43,7 +43,7 @@ NO_ROWS: Final[IntpArray] = np.zeros(0, np.intp)
 #: How many arrays of rows a column remembers its codes for.
 _KEPT_GATHERS: Final = 4
 
-#: How many label keys keep a column; beyond it the one unused longest goes (a selector asked for later scans again).
+#: How many label keys keep a column; beyond it the one unused longest goes (a selector that needs it later scans again).
 _MAX_COLUMNS: Final = 256
 
 
@@ -150,7 +150,7 @@ class LabelColumn:
 
 
 class LabelColumns:
-    """Label key to column, built when a selector first asks for the key and kept up to date from then on."""
+    """Label key to column, built when a selector first needs the key and kept up to date from then on."""
 
     def __init__(self, capacity: int, scan: Callable[[], Iterable[tuple[int, Labels]]]) -> None:
         """``scan`` yields (row, labels) of every node there is."""
@@ -239,7 +239,7 @@ class TaintSets:
         self.codes[row] = code
 
     def gather(self, answer: Callable[[tuple[Taint, ...]], int], rows: RowArray) -> IntArray:
-        """int64[len(rows)]: ``answer`` of each row's taints, asked once per distinct tuple."""
+        """int64[len(rows)]: ``answer`` for each row's taints, called once per distinct tuple."""
         table = np.fromiter((answer(taints) for taints in self.sets), np.int64, len(self.sets))
         result: IntArray = table[self.codes[rows]]
         return result

@@ -1,9 +1,9 @@
-"""How many pods of a sort are on each row, and in each domain of a topology key.
+"""How many pods of one kind are on each row, and in each domain of a topology key.
 
 A :class:`Counter` is kept by the term index, one step per pod that comes or goes, and logs its steps. A
 :class:`DomainCounts` adds a counter up per value of a node label, over all nodes or those of a
 :class:`RowMask`, and keeps up by reading the log: its cost is the number of pods that moved, not of pods or
-nodes there are. When labels that matter to it change it adds up anew, one vector operation over the rows.
+nodes there are. When labels that matter to it change it adds up again, one vector operation over the rows.
 
 ``counts`` arrays are never changed in place once handed out: a cycle state may hold on to one.
 """
@@ -11,7 +11,8 @@ nodes there are. When labels that matter to it change it adds up anew, one vecto
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -19,26 +20,43 @@ import numpy.typing as npt
 from kubesched.api.selectors import RequiredNodeAffinity
 from kubesched.api.types import Taint
 
-from .columns import ABSENT, BoolArray, IntArray, LabelColumn
+from .columns import ABSENT, BoolArray, IntArray, LabelColumn, LabelColumns, RowArray, TaintSets
 from .journal import Log
 
-if TYPE_CHECKING:
-    from .node_table import NodeTable
-
-__all__ = ["Counter", "DomainCounts", "RowMask"]
+__all__ = ["Counter", "DomainCounts", "NodeRows", "RowMask"]
 
 #: Steps of a counter, and changed domains, that are remembered: at least this many, at most twice as many.
 _KEEP: Final = 1024
 
 
+class NodeRows(Protocol):
+    """What counting reads of the node table: its rows, their labels and taints.
+
+    Attributes:
+        alive: bool[capacity]; the row has a node object.
+        labels_version, taints_version: grow when some node's labels or taints change, or a node comes or goes.
+        readers: every :class:`DomainCounts` in use, for the checker.
+    """
+
+    capacity: int
+    alive: BoolArray
+    labels: LabelColumns
+    taints: TaintSets
+    labels_version: int
+    taints_version: int
+    readers: WeakSet[DomainCounts]
+
+    def matches_affinity(self, affinity: RequiredNodeAffinity, rows: RowArray) -> BoolArray: ...
+
+
 class Counter:
-    """Pods of one sort per row.
+    """Pods of one kind per row.
 
     Attributes:
         by_row: row to number of pods, rows without any left out.
         total: their sum.
         live: False once the index dropped the counter; its numbers are not kept up then.
-        used: the index's tick at which somebody last asked for it.
+        used: the index's tick at which it was last used.
         domains: topology key to this counter over all nodes, made on demand.
     """
 
@@ -64,9 +82,9 @@ class Counter:
         self.total += delta
         dense = self._dense
         if dense is None:
-            return  # nobody reads it by array, so nobody needs the log
+            return  # nothing reads it by array, so the log is not needed
         if row >= len(dense):
-            self.rest()  # the table grew; whoever reads next adds up anew
+            self.rest()  # the table grew; the next read adds up again
             return
         dense[row] = count
         self._log.append(row if delta > 0 else ~row)
@@ -82,10 +100,10 @@ class Counter:
         return dense
 
     def rest(self) -> None:
-        """Give back the arrays; they are made anew when somebody reads."""
+        """Release the arrays; they are made again when needed."""
         self._dense = None
         self.domains.clear()
-        # Readers that kept a position must not believe that nothing happened.
+        # Readers that kept a position must start over.
         self._log.forget()
 
     @property
@@ -106,17 +124,17 @@ class Counter:
 class RowMask:
     """The nodes that a pod's rule counts: those with all ``keys``, that match a node affinity, that are tolerated."""
 
-    __slots__ = ("_affinity", "_keys", "_seen", "_table", "_tolerates", "rows", "version")
+    __slots__ = ("_affinity", "_keys", "_nodes", "_seen", "_tolerates", "rows", "version")
 
     def __init__(
         self,
-        table: NodeTable,
+        nodes: NodeRows,
         keys: tuple[str, ...],
         affinity: RequiredNodeAffinity | None = None,
         tolerates: Callable[[tuple[Taint, ...]], bool] | None = None,
     ) -> None:
-        """``affinity`` and ``tolerates`` None: not looked at."""
-        self._table = table
+        """``affinity`` and ``tolerates`` None: not considered."""
+        self._nodes = nodes
         self._keys = keys
         self._affinity = affinity
         self._tolerates = tolerates
@@ -127,22 +145,22 @@ class RowMask:
 
     def sync(self) -> None:
         """Look again if node labels, taints or the set of nodes changed; ``version`` grows then."""
-        table = self._table
-        seen = (table.labels_version, table.taints_version if self._tolerates else 0, table.capacity)
+        nodes = self._nodes
+        seen = (nodes.labels_version, nodes.taints_version if self._tolerates else 0, nodes.capacity)
         if seen == self._seen:
             return
         self._seen = seen
         self.version += 1
-        rows = np.flatnonzero(table.alive)
+        rows = np.flatnonzero(nodes.alive)
         keep = np.ones(len(rows), np.bool_)
         for key in self._keys:
-            keep &= table.labels.column(key).codes[rows] != ABSENT
+            keep &= nodes.labels.column(key).codes[rows] != ABSENT
         if self._affinity is not None:
-            keep &= table.matches_affinity(self._affinity, rows)
+            keep &= nodes.matches_affinity(self._affinity, rows)
         tolerates = self._tolerates
         if tolerates is not None:
-            keep &= table.taints.gather(tolerates, rows).astype(np.bool_)
-        self.rows = np.zeros(table.capacity, np.bool_)
+            keep &= nodes.taints.gather(tolerates, rows).astype(np.bool_)
+        self.rows = np.zeros(nodes.capacity, np.bool_)
         self.rows[rows[keep]] = True
 
 
@@ -161,8 +179,8 @@ class DomainCounts:
         "_log",
         "_mask",
         "_mask_version",
+        "_nodes",
         "_position",
-        "_table",
         "_version",
         "column",
         "counter",
@@ -173,9 +191,9 @@ class DomainCounts:
         "total",
     )
 
-    def __init__(self, table: NodeTable, counter: Counter | None, key: str, mask: RowMask | None = None) -> None:
-        """``counter`` None: a rule that means no pod; its domains are there, with 0 pods each."""
-        self._table = table
+    def __init__(self, nodes: NodeRows, counter: Counter | None, key: str, mask: RowMask | None = None) -> None:
+        """``counter`` None: a rule that matches no pod; its domains are there, with 0 pods each."""
+        self._nodes = nodes
         self._mask = mask
         self._mask_version = 0
         self._version = -1
@@ -184,16 +202,16 @@ class DomainCounts:
         self._log = Log(_KEEP)
         self.counter = counter
         self.key = key
-        self.column: LabelColumn = table.labels.column(key)
+        self.column: LabelColumn = nodes.labels.column(key)
         self.counts: IntArray = np.zeros(1, np.int64)
         self.present: BoolArray = np.zeros(0, np.bool_)
         self.places = 0
         self.total = 0
-        table.terms.readers.add(self)
+        nodes.readers.add(self)
 
     def sync(self) -> None:
         """Catch up with labels, nodes and pods."""
-        column, counter, mask = self._table.labels.column(self.key), self.counter, self._mask
+        column, counter, mask = self._nodes.labels.column(self.key), self.counter, self._mask
         if mask is not None:
             mask.sync()
         if (
@@ -275,7 +293,7 @@ class DomainCounts:
         self.places = int(self.present.sum())
         counts = np.zeros(size + 1, np.int64)
         if self.counter is not None:
-            dense = self.counter.dense(self._table.capacity)
+            dense = self.counter.dense(self._nodes.capacity)
             counts[:size] = np.bincount(here, dense[rows], minlength=size)
             self._position = self.counter.position
         self.counts = counts

@@ -1,7 +1,7 @@
 """What changed since I last looked: bounded logs, and the node table's change journal, which is one.
 
-A reader keeps a position and asks for what came after it. A reader that fell behind the kept part is told
-to start over.
+A reader keeps a position and reads what came after it. A reader that fell behind the kept part must
+start over.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The node table: one row per node, one column per fact.
 
-A row is a :class:`~kubesched.framework.nodeinfo.NodeInfo` in plain Python integers, which is the truth, and
+A row is a :class:`~kubesched.framework.nodeinfo.NodeInfo` in plain Python integers, which is authoritative, and
 its mirror in NumPy columns, which is what column plugins read. Both are written together, here and only
 here, and every write is put in the change journal. Row numbers are stable; a removed node frees its row.
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
+from weakref import WeakSet
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 
 from .columns import BoolArray, IntArray, LabelColumns, RowArray, TaintSets
+from .domain_counts import DomainCounts
 from .images import ImageTable
 from .journal import NODE_CHANGED, PODS_CHANGED, Journal
 from .node_tree import NodeTree
@@ -48,7 +50,7 @@ def _int64(value: int) -> int:
 class NodeTable:
     """Rows and columns of all nodes.
 
-    Attributes (read-only for everybody else):
+    Attributes (read-only outside this module):
         allocatable, requested: int64[R, capacity]; milli-CPU, bytes, counts; the pod count is resource ``PODS_ROW``.
         nonzero: int64[2, capacity]; milli-CPU and bytes requested with scoring defaults.
         alive: bool[capacity]; the row has a node object.
@@ -78,7 +80,9 @@ class NodeTable:
         #: Grow when some node's labels or taints change, and when a node comes or goes.
         self.labels_version = 0
         self.taints_version = 0
-        #: How many pods a rule between pods means.
+        #: Every count per domain that is in use, whoever holds it; for the checker.
+        self.readers: WeakSet[DomainCounts] = WeakSet()
+        #: How many pods each rule between pods matches.
         self.terms = TermIndex(self)
         #: (protocol, port) to rows that use it: what host-port conflicts are looked up in.
         self.port_rows: dict[tuple[str, int], set[int]] = {}
@@ -100,7 +104,7 @@ class NodeTable:
         return row if row is not None and self.alive[row] else None
 
     def get(self, name: str) -> NodeInfo | None:
-        """The row's NodeInfo for any name the table has heard of, imaginary and ghost nodes included."""
+        """The row's NodeInfo for any name in the table, imaginary and ghost nodes included."""
         row = self._row_of.get(name)
         return None if row is None else self.infos[row]
 
@@ -280,7 +284,7 @@ class NodeTable:
             self._index_port(info, key)
 
     def _index_port(self, info: NodeInfo, key: tuple[str, int]) -> None:
-        """Make ``port_rows`` say of one (protocol, port) what the row's port table says."""
+        """Bring ``port_rows`` in line with the row's port table for one (protocol, port)."""
         if any(key in used for used in info.used_ports.by_ip.values()):
             self.port_rows.setdefault(key, set()).add(info.row)
         else:

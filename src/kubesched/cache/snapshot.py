@@ -1,4 +1,4 @@
-"""The world as one scheduling cycle sees it, and what-if questions about it.
+"""The cluster as one scheduling cycle sees it, and what-if questions about it.
 
 A cycle is synchronous and nothing else runs meanwhile, so a snapshot is the node table itself, not a copy.
 What-if changes are made in place and undone on leaving the ``with`` block; they leave no trace in the
@@ -72,7 +72,7 @@ class Snapshot:
         """The cluster as if these pods were not on these nodes.
 
         Raises:
-            KeyError: when a pod is not on the node it is said to be on; nothing is changed then.
+            KeyError: when a pod is not on its given node; nothing is changed then.
         """
         taken: list[tuple[NodeInfo, PodInfo]] = []
         saved: dict[int, _RowState] = {}

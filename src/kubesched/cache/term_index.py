@@ -1,13 +1,13 @@
-"""The term index: how many pods a rule between pods means, per row and per domain, without ever recounting.
+"""The term index: how many pods a rule between pods matches, per row and per domain, without ever recounting.
 
 Three layers, all moved by the node table when a pod comes or goes (also in a what-if):
 
 * **pod classes**: pods that no rule can tell apart (namespace, labels, being deleted or not) share a class
   with a count per row. Rules are matched against classes, not pods.
-* **counted rules** (:class:`PodSet`): registered when a plugin first asks, by going over the classes that
+* **counted rules** (:class:`PodSet`): registered when a plugin first needs it, by going over the classes that
   can match; from then on each class knows the rules that count it. Unused rules age out.
 * **carried rules**: the affinity and anti-affinity terms that pods on nodes carry, each distinct one once,
-  with the number of carriers per row; an incoming pod is matched against the distinct ones that can mean it.
+  with the number of carriers per row; an incoming pod is matched against the distinct ones that can match it.
 
 Namespace labels live here, too: a counted rule's namespaceSelector is resolved to names by the plugin that
 registers it, a carried rule's is evaluated when an incoming pod is matched.
@@ -20,25 +20,21 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
-from weakref import WeakSet
+from typing import Final
 
 from kubesched.api.selectors import Selector
 from kubesched.api.types import Labels
 from kubesched.framework.podinfo import AffinityTerm, AffinityTerms, PodInfo
 
-from .domain_counts import Counter, DomainCounts
+from .domain_counts import Counter, DomainCounts, NodeRows
 from .term_lookup import TermLookup, narrowest
-
-if TYPE_CHECKING:
-    from .node_table import NodeTable
 
 __all__ = ["CarriedTerm", "PodClass", "PodSet", "Role", "TermIndex"]
 
 #: Memory for the arrays of counted rules (bytes), and how many rules are kept whatever their size.
 _BUDGET: Final = 48 << 20
 _LEAST_SETS: Final = 64
-#: A counted rule nobody asked about for this many pod movements is dropped.
+#: A counted rule that was not used for this many pod movements is dropped.
 _AGE: Final = 1 << 16
 _SWEEP_EVERY: Final = 1 << 13
 
@@ -46,9 +42,9 @@ _ClassKey = tuple[str, frozenset[tuple[str, str]], bool]
 
 
 class PodSet:
-    """Which pods a rule counts: all of ``terms`` must mean a pod. Immutable, hashed once.
+    """Which pods a rule counts: all of ``terms`` must match a pod. Immutable, hashed once.
 
-    A term is (namespaces, selector); namespaces None stands for all. ``terminating`` says whether pods that
+    A term is (namespaces, selector); namespaces None means all. ``terminating`` is whether pods that
     are being deleted count.
     """
 
@@ -69,7 +65,7 @@ class PodSet:
             return NotImplemented
         return self.terminating == other.terminating and self.terms == other.terms
 
-    def means(self, namespace: str, labels: Labels, terminating: bool) -> bool:
+    def matches(self, namespace: str, labels: Labels, terminating: bool) -> bool:
         """Whether a pod with these properties is counted."""
         if terminating and not self.terminating:
             return False
@@ -82,7 +78,7 @@ class PodSet:
 class Role(enum.IntEnum):
     """What a carried term is for its carrier."""
 
-    #: Required anti-affinity: keeps pods it means out of its domain.
+    #: Required anti-affinity: keeps pods it matches out of its domain.
     ANTI = 0
     #: Required affinity: counts in scoring with the configured weight.
     HARD = 1
@@ -100,7 +96,7 @@ class PodClass:
         self.labels = labels
         self.terminating = terminating
         self.by_row: dict[int, int] = {}
-        #: The counted rules that mean these pods.
+        #: The counted rules that match these pods.
         self.counters: list[SetCounter] = []
 
 
@@ -132,8 +128,8 @@ class CarriedTerm(Counter):
 class TermIndex:
     """Counts of pods by rule, for one node table."""
 
-    def __init__(self, table: NodeTable) -> None:
-        self._table = table
+    def __init__(self, nodes: NodeRows) -> None:
+        self._nodes = nodes
         self._classes: dict[_ClassKey, PodClass] = {}
         #: Namespace to label pair (None: every class) to classes.
         self._shelves: dict[str, dict[tuple[str, str] | None, dict[PodClass, None]]] = {}
@@ -145,8 +141,6 @@ class TermIndex:
         self._scoring: TermLookup[CarriedTerm] = TermLookup()
         #: Counters with domains, hence with arrays.
         self._awake: dict[Counter, None] = {}
-        #: Everything that sums up a counter, whoever holds it; for the checker.
-        self.readers: WeakSet[DomainCounts] = WeakSet()
         self._tick = 0
         #: Grows when a carried rule comes or goes: what :meth:`anti_terms` and :meth:`scoring_terms` choose from.
         self.carried_version = 0
@@ -200,7 +194,7 @@ class TermIndex:
         for pair in pairs:
             shelves.setdefault(pair, {})[group] = None
         for counter in self._set_lookup.candidates(namespace, labels):
-            if counter.pod_set.means(namespace, labels, terminating):
+            if counter.pod_set.matches(namespace, labels, terminating):
                 group.counters.append(counter)
                 counter.classes.add(group)
         return group
@@ -230,7 +224,7 @@ class TermIndex:
             namespaces, selector = pod_set.terms[0]
             self._set_lookup.add(counter, namespaces, selector)
             for group in self._possible(namespaces, selector):
-                if pod_set.means(group.namespace, group.labels, group.terminating):
+                if pod_set.matches(group.namespace, group.labels, group.terminating):
                     group.counters.append(counter)
                     counter.classes.add(group)
                     by_row = counter.by_row
@@ -241,7 +235,7 @@ class TermIndex:
         return counter
 
     def touch(self, counter: Counter) -> bool:
-        """Note that a counter is in use; False when it was dropped and must be asked for anew."""
+        """Note that a counter is in use; False when it was dropped and must be registered again."""
         counter.used = self._tick
         return counter.live
 
@@ -255,12 +249,12 @@ class TermIndex:
                     other.rest()
                     del self._awake[other]
             self._awake[counter] = None
-            domains = counter.domains[key] = DomainCounts(self._table, counter, key)
+            domains = counter.domains[key] = DomainCounts(self._nodes, counter, key)
         domains.sync()
         return domains
 
     def _possible(self, namespaces: frozenset[str] | None, selector: Selector) -> Iterator[PodClass]:
-        """The classes that a rule may mean."""
+        """The classes that a rule may match."""
         if selector.matches_nothing:
             return
         names: Iterable[str] = self._shelves if namespaces is None else namespaces
@@ -273,7 +267,7 @@ class TermIndex:
 
     def _most(self) -> int:
         """How many counters may have arrays: at 4 to 16 bytes a row each."""
-        return max(_LEAST_SETS, _BUDGET // (12 * self._table.capacity))
+        return max(_LEAST_SETS, _BUDGET // (12 * self._nodes.capacity))
 
     def _make_room(self) -> None:
         if len(self._sets) >= self._most():
@@ -282,13 +276,13 @@ class TermIndex:
                 self._drop_set(counter)
 
     def _advance(self) -> None:
-        """One more movement; now and then what nobody uses is dropped."""
+        """One more movement; now and then what is not used is dropped."""
         self._tick += 1
         if not self._tick % _SWEEP_EVERY:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Drop the rules that nobody asks about any more, and the arrays of carried ones."""
+        """Drop the rules that are no longer used, and the arrays of carried ones."""
         long_ago = self._tick - _AGE
         for counter in [item for item in self._sets.values() if item.used < long_ago]:
             self._drop_set(counter)
@@ -318,14 +312,14 @@ class TermIndex:
         return len(self._scoring) > 0
 
     def anti_terms(self, namespace: str, labels: Labels) -> list[CarriedTerm]:
-        """The required anti-affinity terms of pods on nodes that mean a pod with these properties."""
-        return self._meaning(self._anti, namespace, labels)
+        """The required anti-affinity terms of pods on nodes that match a pod with these properties."""
+        return self._matching(self._anti, namespace, labels)
 
     def scoring_terms(self, namespace: str, labels: Labels) -> list[CarriedTerm]:
-        """The required affinity and all preferred terms of pods on nodes that mean a pod with these properties."""
-        return self._meaning(self._scoring, namespace, labels)
+        """The required affinity and all preferred terms of pods on nodes that match a pod with these properties."""
+        return self._matching(self._scoring, namespace, labels)
 
-    def _meaning(self, lookup: TermLookup[CarriedTerm], namespace: str, labels: Labels) -> list[CarriedTerm]:
+    def _matching(self, lookup: TermLookup[CarriedTerm], namespace: str, labels: Labels) -> list[CarriedTerm]:
         candidates = lookup.candidates(namespace, labels)
         if not candidates:
             return candidates
@@ -390,7 +384,7 @@ class TermIndex:
             self.namespace_version += 1
 
     def resolve(self, term: AffinityTerm) -> frozenset[str] | None:
-        """The namespaces that an incoming pod's term means by name and selector; None: all of them."""
+        """The namespaces that an incoming pod's term names or selects; None: all of them."""
         selector = term.namespace_selector
         if selector.matches_nothing:
             return term.namespaces

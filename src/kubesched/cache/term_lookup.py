@@ -1,6 +1,6 @@
-"""Which rules can mean this pod? An index of label selectors by what they demand.
+"""Which rules can match this pod? An index of label selectors by what they require.
 
-Asked for a namespace and labels, it names the rules that may match: those that demand a label value the pod
+Given a namespace and labels, it names the rules that may match: those that demand a label value the pod
 has, and those that demand none. The caller checks each of them; with thousands of rules that is a handful.
 
 Used by :mod:`.term_index`, for the rules that are counted and for the rules that pods carry.
@@ -49,7 +49,7 @@ class TermLookup(Generic[T]):
         return item in self._homes
 
     def add(self, item: T, namespaces: frozenset[str] | None, selector: Selector) -> None:
-        """File a rule; ``namespaces`` None stands for any."""
+        """File a rule; ``namespaces`` None means any."""
         pairs: tuple[_Pair | None, ...] = narrowest(selector) or (None,)
         scopes: tuple[str | None, ...] = (None,)
         if namespaces is not None and len(namespaces) * len(pairs) <= _MOST_HOMES:

@@ -207,7 +207,24 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
     parser.add_argument("--stages", metavar="FILE", action="append", default=[], help="stage rules for hollow pods")
-    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="(default: 127.0.0.1)")
+    parser.add_argument(
+        "--host",
+        metavar="ADDRESS",
+        default="127.0.0.1",
+        help="where to listen; an address that other machines can reach needs --token (default: 127.0.0.1)",
+    )
+    parser.add_argument(
+        "--allowed-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a further name clients may address this server by when it asks for no token; may be repeated",
+    )
+    parser.add_argument(
+        "--insecure-without-token",
+        action="store_true",
+        help="listen on an address that other machines can reach although anybody may then do everything",
+    )
     parser.add_argument("--port", metavar="P", type=_port, default=0, help="0 takes a free one (default)")
     parser.add_argument("--kubeconfig-out", metavar="F", default="kubesched.kubeconfig", help="(default: %(default)s)")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""``kubesched bench``: see :func:`.arguments.bench`. The measuring is in :mod:`kubesched.simulate.perf`."""
+"""``kubesched bench``: see :func:`.arguments.bench`. The measuring is in :mod:`kubesched.bench`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from kubesched import __version__
+from kubesched.bench import Decisions, Param, Run, Workload, load_workloads, measure_decisions, run_workload
 from kubesched.config import DEFAULT_GATES
 from kubesched.simulate.data import data_folder
-from kubesched.simulate.perf import Decisions, Param, Run, Workload, load_workloads, measure_decisions, run_workload
 from kubesched.simulate.report import Line, columns
 
 from .console import print_lines, progress_bar, warn, write

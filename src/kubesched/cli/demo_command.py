@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubesched.cluster.manifests import Manifest
+from kubesched.cluster.files import Manifest
 from kubesched.framework.registry import Registry
 from kubesched.simulate.data import data_folder
 from kubesched.simulate.report import Line, columns, pending_lines, usage_histogram

@@ -20,13 +20,13 @@ class CliError(Exception):
 def describe(error: Exception) -> str | None:
     """The message for a mistake of the user's, None for a defect of ours."""
     from kubesched.api.wire import ApiError  # noqa: PLC0415 - see above
-    from kubesched.cluster.manifests import ManifestError  # noqa: PLC0415
+    from kubesched.cluster.files import ManifestError  # noqa: PLC0415
     from kubesched.config import ConfigError  # noqa: PLC0415
     from kubesched.framework.registry import PluginError  # noqa: PLC0415
 
     if isinstance(error, ConfigError):
         return error.user_message
-    from kubesched.simulate.perf.workloads import WorkloadError  # noqa: PLC0415
+    from kubesched.bench.workloads import WorkloadError  # noqa: PLC0415
 
     if isinstance(error, ManifestError | PluginError | ApiError | WorkloadError):
         return str(error)

@@ -24,9 +24,10 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api.kinds import PODS
+from kubesched.api.tasks import Supervisor, TaskCrashedError
 from kubesched.api.wire import ApiError, Transport
+from kubesched.bench.measure import Percentiles
 from kubesched.client.http import HttpTransport
-from kubesched.simulate.perf.measure import Percentiles
 from kubesched.simulate.report import Line, columns
 
 from .console import ProgressBar, print_lines, progress_bar, write
@@ -114,7 +115,14 @@ def _cluster(nodes: int, seed: int) -> Iterator[tuple[str, int]]:
                 process.wait()
                 errors.seek(0)
                 raise CliError(f"kubesched up did not start: {errors.read().strip()}")
-            yield url, process.pid
+            try:
+                yield url, process.pid
+            except CliError as error:
+                if process.poll() is None:
+                    raise
+                errors.seek(0)
+                text = f"kubesched up ended with exit code {process.returncode}: {errors.read().strip()}"
+                raise CliError(f"{error}\n{text}") from None
         finally:
             process.terminate()
             try:
@@ -135,8 +143,11 @@ async def _measure(url: str, process: int, pods: int, connections: int, startup:
         unbound = await _count(transport, "spec.nodeName=")
         bound_after, running_after = await _settled(transport, done)
         used = _cpu_seconds(process)
-    except (ApiError, OSError) as error:
-        raise CliError(f"the cluster did not answer as it should: {error}") from None
+    except (ApiError, OSError, TaskCrashedError) as error:
+        cause = error.__cause__ if isinstance(error, TaskCrashedError) else error
+        if not isinstance(cause, ApiError | OSError):
+            raise
+        raise CliError(f"the cluster did not answer as it should: {cause}") from None
     finally:
         await transport.close()
     return HttpRun(
@@ -163,9 +174,10 @@ async def _create(transport: Transport, pods: int, connections: int, bar: Progre
             latencies.append(time.perf_counter() - sent)
             bar.update(len(latencies), pods)
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(connections):
-            group.create_task(requests())
+    async with Supervisor("requests") as tasks:
+        for number in range(connections):
+            tasks.spawn(requests(), f"requests-{number}", lasting=False)
+        await tasks.ended()
     return latencies
 
 

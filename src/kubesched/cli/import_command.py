@@ -13,12 +13,19 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from kubesched.api.kinds import Kind
+from kubesched.api.times import RealClock
 from kubesched.api.wire import ApiError, Transport
-from kubesched.cluster.dump_import import IMPORTED_KINDS, Import, import_dump, import_manifests
-from kubesched.cluster.manifests import Manifest, Manifests
-from kubesched.cluster.snapshot_file import newest_moment, save
+from kubesched.cluster.files import (
+    IMPORTED_KINDS,
+    Import,
+    Manifest,
+    Manifests,
+    import_dump,
+    import_manifests,
+    newest_moment,
+    save,
+)
 from kubesched.cluster.store import Store
-from kubesched.framework.clock import RealClock
 
 from .console import progress_bar, warn, write
 from .errors import CliError
@@ -59,14 +66,14 @@ def run(options: argparse.Namespace) -> int:
 async def _from_server(options: argparse.Namespace) -> Import:
     """List every kind that is worth having; a kind the server does not know is passed over."""
     # Only here: the HTTP client is an extra.
+    from kubesched.client.access import AccessError, load_kubeconfig  # noqa: PLC0415
     from kubesched.client.http import HttpTransport  # noqa: PLC0415
-    from kubesched.client.kubeconfig import KubeconfigError, load_kubeconfig  # noqa: PLC0415
 
     found = Manifests()
     try:
-        access = load_kubeconfig(options.kubeconfig, context=options.context)
-        transport = await HttpTransport.connect(access)
-    except KubeconfigError as error:
+        access = await load_kubeconfig(options.kubeconfig, context=options.context)
+        transport = HttpTransport.connect(access)
+    except AccessError as error:
         raise CliError(str(error)) from None
     async with transport:
         with progress_bar("reading", quiet=options.quiet) as bar:

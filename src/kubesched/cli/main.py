@@ -2,7 +2,7 @@
 
 A command ``x`` is a function in :mod:`.arguments` and a module ``x_command`` with ``run``; here is only the table of
 them. The modules are imported when they run, so that ``--help`` and ``--version`` are quick. Exit codes: 0 done, 1 it could
-not be done (or a check failed), 2 wrong usage, 130 interrupted.
+not be done (or a check failed), 2 wrong usage, 70 a defect of kubesched ended it (its traceback is printed), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final
@@ -25,6 +26,9 @@ __all__ = ["build_parser", "main"]
 _ABOUT: Final = """\
 The Kubernetes scheduler in Python: simulate a cluster from manifests, see where pods go and why some do not,
 measure, and check decisions against recorded ones."""
+
+#: The exit code after a defect of ours: EX_SOFTWARE of sysexits.h.
+CRASHED: Final = 70
 
 #: Name, what it does in a line, its arguments.
 _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]], ...]] = (
@@ -69,12 +73,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         message = describe(error)
         if message is None:
-            if os.environ.get("KUBESCHED_DEBUG"):
-                raise
-            text = f"internal error: {type(error).__name__}: {error}"
-            message = f"{text}\nThis is a defect of kubesched; set KUBESCHED_DEBUG=1 to see where it happened."
+            return _crash(error)
         return _fail(message, 1)
     return code
+
+
+def _crash(error: Exception) -> int:
+    """A defect of ours: the traceback, for whoever fixes it, then what happened in one line."""
+    from kubesched.api.tasks import TaskCrashedError  # noqa: PLC0415 - not needed when all goes well
+
+    summary = str(error) if isinstance(error, TaskCrashedError) else f"{type(error).__name__}: {error}"
+    with contextlib.suppress(BrokenPipeError):
+        print("".join(traceback.format_exception(error)).rstrip(), file=sys.stderr)
+    return _fail(f"internal error: {summary}\nThis is a defect of kubesched; please report it with the above.", CRASHED)
 
 
 def _fail(message: str, code: int) -> int:

@@ -1,7 +1,7 @@
 """The file a command saves a cluster to: one run at a time, and no save that loses what there was to save.
 
 Callers: :mod:`.up_command` for its snapshot, :mod:`.import_command` for what it writes. The format is in
-:mod:`kubesched.cluster.snapshot_file`.
+:mod:`kubesched.cluster.files.snapshot_file`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kubesched.cluster.snapshot_file import is_saved_cluster, save
+from kubesched.api.turns import in_turns
+from kubesched.cluster.files import is_saved_cluster, saving
 from kubesched.cluster.store import Store
 
 from .errors import CliError
@@ -101,19 +102,19 @@ def _holder(place: Path) -> str:
     return f" (process {text})" if text.isdigit() else ""
 
 
-def save_or_rescue(store: Store, path: str) -> int:
+async def save_or_rescue(store: Store, path: str) -> int:
     """Save a cluster; where that fails, to a directory for temporary files rather than not at all.
 
     Raises:
         CliError: when it was not saved where it should be, saying where it is instead.
     """
     try:
-        return save(store, path)
+        return await in_turns(saving(store, path))
     except OSError as error:
         reason = error.strerror or str(error)
     try:
         rescue = Path(tempfile.mkdtemp(prefix="kubesched-saved-")) / Path(path).name
-        count = save(store, rescue)
+        count = await in_turns(saving(store, rescue))
     except OSError as error:
         raise CliError(
             f"{path}: cannot be saved: {reason}; nor in {tempfile.gettempdir()}: {error.strerror or error}; "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from kubesched.cluster.manifests import load_manifests
-from kubesched.cluster.nodes import node_template
+from kubesched.cluster.files import load_manifests
+from kubesched.cluster.kubelets import node_template
 from kubesched.simulate.report import render_json, render_table, render_yaml
 from kubesched.simulate.simulation import run_simulation
 

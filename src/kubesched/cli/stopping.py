@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar
 
+from kubesched.api.tasks import EndedFirstError, unless
+
 from .errors import CliError
 
 __all__ = ["StopSignal"]
@@ -65,16 +67,10 @@ class StopSignal:
         Raises:
             CliError: when it was cancelled.
         """
-        loop = asyncio.get_running_loop()
-        task, stop = loop.create_task(work), loop.create_task(self._event.wait())
         try:
-            await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in (task, stop):
-                one.cancel()
-            await asyncio.gather(task, stop, return_exceptions=True)
-        self.check()
-        return task.result()
+            return await unless(self._event, work, "start")
+        except EndedFirstError:
+            raise _stopped() from None
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -21,19 +21,22 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from kubesched.api.kinds import NODES
+from kubesched.api.times import Clock, RealClock, timestamp
 from kubesched.api.wire import ApiError
-from kubesched.cluster.http import CertificateFiles, HttpServer, make_certificates, write_kubeconfig
+from kubesched.api.yamltext import read_single
+from kubesched.cluster.files import Manifest, ManifestError, Snapshot, SnapshotError, load_manifests, read
+from kubesched.cluster.http import (
+    CertificateFiles,
+    HttpServer,
+    Origins,
+    is_loopback,
+    make_certificates,
+    write_kubeconfig,
+)
 from kubesched.cluster.http.kubeconfig import NAME as KUBECONFIG_NAME
-from kubesched.cluster.manifests import Manifest, ManifestError, load_manifests
-from kubesched.cluster.nodes import make_nodes
-from kubesched.cluster.snapshot_file import Snapshot, SnapshotError, read
-from kubesched.cluster.stages import StageError, load_stages
+from kubesched.cluster.kubelets import StageError, load_stages, make_nodes
 from kubesched.cluster.store import Store
-from kubesched.cluster.times import timestamp
-from kubesched.framework.clock import Clock, RealClock
 from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.intake import in_order, unknown_fields
 from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
@@ -70,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
 async def _up(options: argparse.Namespace) -> int:
     loop = asyncio.get_running_loop()
     stop = StopSignal(loop)
+    _check_access(options)
     _check_files(options)
     with claimed(options.snapshot, "--snapshot") if options.snapshot else nullcontext():
         embedded, started = None, False
@@ -84,15 +88,15 @@ async def _up(options: argparse.Namespace) -> int:
                     server, kubeconfig = await stop.unless(_serve(embedded.store, options, scratch))
                     stack.push_async_callback(server.stop)
                     embedded.scheduler.debugger.install(loop)
-                    expiry = loop.create_task(_expire_events(embedded.store), name="event-expiry")
-                    stack.callback(expiry.cancel)
+                    embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
                 started = True
-                _greet(embedded, server, kubeconfig, options)
-                await stop.wait()
+                with embedded.tasks.guard():
+                    _greet(embedded, server, kubeconfig, options)
+                    await stop.wait()
         finally:
             # Whatever went wrong on the way down, a cluster that has run is saved.
             if started and embedded is not None and options.snapshot:
-                count = save_or_rescue(embedded.store, options.snapshot)
+                count = await save_or_rescue(embedded.store, options.snapshot)
                 if not options.quiet:
                     write(f"saved {count} objects to {options.snapshot}\n")
     return 0
@@ -135,23 +139,35 @@ def _check_files(options: argparse.Namespace) -> None:
     _check_kubeconfig(options.kubeconfig_out)
 
 
+def _check_access(options: argparse.Namespace) -> None:
+    """Refuse to serve everybody by accident."""
+    if options.token is None and not options.insecure_without_token and not is_loopback(options.host):
+        raise CliError(
+            f"--host {options.host}: other machines can reach it, and without a token anybody may do everything; "
+            "add --token --tls, or insist with --insecure-without-token",
+            code=2,
+        )
+    try:
+        Origins(options.host, options.allowed_host)
+    except ValueError as error:
+        raise CliError(f"--allowed-host {error}", code=2) from None
+
+
 def _check_kubeconfig(given: str) -> None:
     """Refuse to write over a file that is not a kubeconfig of ours: it may be the user's way into real clusters."""
     path = Path(given)
     if path.is_dir():
         raise CliError(f"--kubeconfig-out {given}: is a directory; give the name of a file")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes()
     except FileNotFoundError:
         return
-    except UnicodeDecodeError:
-        text = "?"
     except OSError as error:
         raise CliError(f"--kubeconfig-out {given}: cannot be written: {error.strerror or error}") from None
     try:
-        data = yaml.safe_load(text) if text.strip() else {"clusters": []}
+        data = read_single(text, "kubeconfig") if text.strip() else {"clusters": []}
         names = [cluster["name"] for cluster in data["clusters"]]
-    except (yaml.YAMLError, ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         names = ["?"]
     if set(names) - {KUBECONFIG_NAME}:
         found = "something that is no kubeconfig" if names == ["?"] else f"a kubeconfig of {', '.join(map(str, names))}"
@@ -254,7 +270,7 @@ async def _serve(store: Store, options: argparse.Namespace, scratch: Path) -> tu
     token = secrets.token_urlsafe(24) if options.token == "" else options.token
     cert, key, ca = options.tls_cert, options.tls_key, options.tls_ca
     if token is not None and not options.tls and cert is None:
-        warn("kubectl sends a token over HTTPS only and will be turned away; add --tls")
+        warn("kubectl sends a token over HTTPS only, so its requests will be rejected; add --tls")
     if options.tls and cert is None:
         try:
             # By this machine's clock: clients look at theirs.
@@ -265,7 +281,16 @@ async def _serve(store: Store, options: argparse.Namespace, scratch: Path) -> tu
     elif cert is not None and key is not None:
         _check_certificate(cert, key)
     try:
-        server = HttpServer(store, host=options.host, port=options.port, token=token, tls_cert=cert, tls_key=key)
+        server = HttpServer(
+            store,
+            host=options.host,
+            port=options.port,
+            token=token,
+            allowed_hosts=options.allowed_host,
+            insecure_without_token=options.insecure_without_token,
+            tls_cert=cert,
+            tls_key=key,
+        )
         await server.start()
     except ValueError as error:
         raise CliError(str(error), code=2) from None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kubesched.api.types import Node, ObjectReference, Pod
 
-from .clock import rfc3339_micro
+from ..api.times import micro_time
 
 __all__ = ["NOTE_LIMIT", "Entry", "Key", "Referable", "Reference", "limit_note", "reference_to"]
 
@@ -85,7 +85,7 @@ class Entry:
         self.seen = seen  # loop time of it
 
     def series(self) -> dict[str, Any]:
-        return {"count": self.count, "lastObservedTime": rfc3339_micro(self.last)}
+        return {"count": self.count, "lastObservedTime": micro_time(self.last)}
 
     def to_wire(self) -> dict[str, Any]:
         key = self.key
@@ -93,7 +93,7 @@ class Entry:
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": self.name, "namespace": self.namespace},
-            "eventTime": rfc3339_micro(self.time),
+            "eventTime": micro_time(self.time),
             "reportingController": key.controller,
             "reportingInstance": key.instance,
             "action": key.action,

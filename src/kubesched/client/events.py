@@ -19,7 +19,7 @@ from uuid import UUID
 from kubesched.api.kinds import Kind, kind_by_plural
 from kubesched.api.wire import ApiError, Transport
 
-from .clock import Clock
+from ..api.times import Clock
 from .event_objects import NOTE_LIMIT, Entry, Key, Referable, limit_note, reference_to
 from .running import Background
 

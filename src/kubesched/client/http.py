@@ -6,6 +6,7 @@ batches. Needs the ``server`` extra (aiohttp). Callers: :class:`.port.ApiPort` a
 
     refused by the server      -> ApiError, with details["retryAfterSeconds"] when it said when to come back
     not reached, cut off       -> OSError (ConnectionRefusedError when nobody listens)
+    401                        -> once again with new credentials, if they can be renewed; then ApiError
     429 or 5xx with Retry-After -> waited for and repeated, at most ``max_retries`` times
 """
 
@@ -18,17 +19,26 @@ import io
 import logging
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 from urllib.parse import quote
 
 import aiohttp
 import msgspec
 
 from kubesched.api.kinds import PODS, Kind
-from kubesched.api.wire import ApiError, Item, ListPage, WatchEvent
+from kubesched.api.wire import (
+    STRATEGIC_PATCH,
+    ApiError,
+    DeleteOptions,
+    Item,
+    ListOptions,
+    ListPage,
+    PatchOptions,
+    WatchEvent,
+    WatchOptions,
+)
 
-from .kubeconfig import ClusterAccess
+from .access import AccessError, ClusterAccess, Credentials
 
 __all__ = ["HttpTransport"]
 
@@ -40,7 +50,6 @@ REQUEST_TIMEOUT: Final = 60.0
 MAX_RETRIES: Final = 10
 #: Seconds before a read whose connection broke is tried again.
 RESET_DELAY: Final = 1.0
-TOKEN_SECONDS: Final = 60.0
 _LARGE: Final = 2**20  # beyond this aiohttp wants a file, to send it piece by piece
 _LINE_LIMIT: Final = 64 * 1024 * 1024
 
@@ -82,7 +91,8 @@ _encode = msgspec.json.Encoder().encode
 class HttpTransport:
     """Requests to the API server at ``base_url``.
 
-    ``token`` or ``token_file`` (read again every minute) goes into every request. ``context`` is for HTTPS. A given
+    ``token`` or ``credentials`` goes into every request. ``context`` is for HTTPS, ``server_name`` the name that the
+    certificate must have when it is not the address's; ``proxy`` a proxy's URL (else the environment's). A given
     ``session`` is used and left open; otherwise one is made and closed by ``close``.
     """
 
@@ -92,8 +102,10 @@ class HttpTransport:
         *,
         session: aiohttp.ClientSession | None = None,
         token: str | None = None,
-        token_file: Path | None = None,
+        credentials: Credentials | None = None,
         context: ssl.SSLContext | None = None,
+        server_name: str = "",
+        proxy: str = "",
         user_agent: str = "kubesched",
         timeout: float = REQUEST_TIMEOUT,
         max_retries: int = MAX_RETRIES,
@@ -102,24 +114,27 @@ class HttpTransport:
         self._session = session
         self._owns_session = session is None
         self._token = token
-        self._token_file = token_file
-        self._token_read = float("-inf")
+        self._credentials = credentials
         self._context = context
-        self._user_agent = user_agent
-        self._timeout = timeout
+        self._timeout = aiohttp.ClientTimeout(total=timeout)
         self._max_retries = max_retries
+        self._headers_without_body = {"Accept": "application/json", "User-Agent": user_agent}
+        #: What every request is given.
+        self._options: dict[str, Any] = {"proxy": proxy or None}
+        if server_name:
+            self._options["server_hostname"] = server_name
 
     @classmethod
-    async def connect(cls, access: ClusterAccess, **options: Any) -> HttpTransport:
-        """A transport for what a kubeconfig describes; an exec plugin is run once for its token.
-
-        Raises:
-            KubeconfigError: when the exec plugin fails.
-        """
-        token = access.token
-        if token is None and access.exec_plugin is not None:
-            token = await access.exec_plugin.token()
-        return cls(access.url, token=token, token_file=access.token_file, context=access.ssl, **options)
+    def connect(cls, access: ClusterAccess, **options: Any) -> HttpTransport:
+        """A transport for an access that was read from a kubeconfig or elsewhere."""
+        return cls(
+            access.url,
+            credentials=access.credentials,
+            context=access.ssl,
+            server_name=access.server_name,
+            proxy=access.proxy,
+            **options,
+        )
 
     async def close(self) -> None:
         """Close the session, unless it was handed in."""
@@ -140,21 +155,23 @@ class HttpTransport:
             connector = aiohttp.TCPConnector(limit=0, ssl=self._context if self._context is not None else True)
             # Without automatic decompression and cookies: neither is used by API servers here.
             self._session = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18, trust_env=True
             )
             self._owns_session = True
         return self._session
 
-    def _headers(self, content_type: str) -> dict[str, str]:
-        headers = {"Accept": "application/json", "User-Agent": self._user_agent}
+    async def _headers(self, content_type: str) -> dict[str, str]:
+        headers = dict(self._headers_without_body)
         if content_type:
             headers["Content-Type"] = content_type
-        if self._token_file is not None:
-            now = asyncio.get_running_loop().time()
-            if now - self._token_read > TOKEN_SECONDS:
-                self._token = self._token_file.read_text(encoding="utf-8").strip()
-                self._token_read = now
-        if self._token:
+        if self._credentials is not None:
+            try:
+                authorization = await self._credentials.header()
+            except AccessError as error:
+                raise ApiError(401, "Unauthorized", f"getting credentials: {error}") from None
+            if authorization:
+                headers["Authorization"] = authorization
+        elif self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         return headers
 
@@ -170,10 +187,15 @@ class HttpTransport:
     ) -> bytes:
         raw = None if body is None else _encode(body)
         tries = 0
+        renewed = False
         while True:
             try:
                 return await self._once(method, path, query, raw, content_type)
             except ApiError as error:
+                if error.code == 401 and self._credentials is not None and not renewed:
+                    renewed = True
+                    self._credentials.rejected()
+                    continue
                 after = error.details.get("retryAfterSeconds")
                 known = isinstance(after, int | float) and (error.code == 429 or error.code >= 500)
                 if not known or not retry or tries >= self._max_retries or _is_too_large(error):
@@ -196,8 +218,9 @@ class HttpTransport:
                 self._base + path,
                 params=query,
                 data=io.BytesIO(raw) if raw is not None and len(raw) > _LARGE else raw,
-                headers=self._headers(content_type if raw is not None else ""),
-                timeout=aiohttp.ClientTimeout(total=self._timeout),
+                headers=await self._headers(content_type if raw is not None else ""),
+                timeout=self._timeout,
+                **self._options,
             ) as response:
                 answer = await response.read()
                 if response.status >= 400:
@@ -208,25 +231,8 @@ class HttpTransport:
 
     # -- Transport ---------------------------------------------------------------------------------------
 
-    async def list(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-    ) -> ListPage:
-        query = _given(
-            labelSelector=label_selector,
-            fieldSelector=field_selector,
-            limit=str(limit) if limit else "",
-            resourceVersion=resource_version,
-        )
-        if continue_token:
-            query["continue"] = continue_token
+    async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
+        query = _query(options)
         raw = await self._request("GET", _path(kind, namespace), query=query)
         try:
             found = _list(raw)
@@ -237,35 +243,27 @@ class HttpTransport:
         return ListPage(items, metadata.resource_version or "", metadata.continue_ or "", metadata.remaining_item_count)
 
     async def watch(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: float | None = None,
+        self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent]]:
-        """Changes after ``resource_version``, a batch per piece that arrives.
+        """A batch per piece that arrives.
 
         Raises:
-            ApiError: 410 when the version is too old, and whatever else the server reports, in the stream too.
+            ApiError: whatever the server reports, in the stream too.
             OSError: when the connection cannot be had, or breaks.
         """
-        query = _given(
-            watch="true",
-            allowWatchBookmarks="true",
-            resourceVersion=resource_version,
-            labelSelector=label_selector,
-            fieldSelector=field_selector,
-            timeoutSeconds=str(max(1, int(timeout_seconds))) if timeout_seconds is not None else "",
-        )
+        query = {"watch": "true", "allowWatchBookmarks": "true", **_query(options)}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30.0)
         try:
             async with self._opened().get(
-                self._base + _path(kind, namespace), params=query, headers=self._headers(""), timeout=timeout
+                self._base + _path(kind, namespace),
+                params=query,
+                headers=await self._headers(""),
+                timeout=timeout,
+                **self._options,
             ) as response:
                 if response.status >= 400:
+                    if response.status == 401 and self._credentials is not None:
+                        self._credentials.rejected()
                     raise _refusal(response, await response.read())
                 async for batch in _events(kind, response.content):
                     yield batch
@@ -288,34 +286,18 @@ class HttpTransport:
         body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
         return self._read(kind, await self._request("PUT", _path(kind, namespace, name, subresource), body=body))
 
-    async def patch(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        patch: Any,
-        *,
-        patch_type: str = "application/strategic-merge-patch+json",
-        subresource: str = "",
-    ) -> Item:
-        path = _path(kind, namespace, name, subresource)
+    async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> Item:
+        path = _path(kind, namespace, name, options.get("subresource", ""))
+        patch_type = options.get("patch_type", STRATEGIC_PATCH)
         return self._read(kind, await self._request("PATCH", path, body=patch, content_type=patch_type))
 
-    async def delete(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        grace_period_seconds: int | None = None,
-    ) -> None:
-        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
-        if uid:
-            options["preconditions"] = {"uid": uid}
-        if grace_period_seconds is not None:
-            options["gracePeriodSeconds"] = grace_period_seconds
-        await self._request("DELETE", _path(kind, namespace, name), body=options if len(options) > 2 else None)
+    async def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> None:
+        body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if options.get("uid"):
+            body["preconditions"] = {"uid": options["uid"]}
+        if options.get("grace_period_seconds") is not None:
+            body["gracePeriodSeconds"] = options["grace_period_seconds"]
+        await self._request("DELETE", _path(kind, namespace, name), body=body if len(body) > 2 else None)
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         metadata = {"name": name, "namespace": namespace, **({"uid": uid} if uid else {})}
@@ -480,5 +462,16 @@ def _path(kind: Kind, namespace: str = "", name: str = "", subresource: str = ""
     return "/".join(parts)
 
 
-def _given(**values: str) -> dict[str, str]:
-    return {name: value for name, value in values.items() if value}
+def _query(options: ListOptions | WatchOptions) -> dict[str, str]:
+    """The query of a list or watch, without what is empty."""
+    query = {
+        "labelSelector": options.get("label_selector", ""),
+        "fieldSelector": options.get("field_selector", ""),
+        "resourceVersion": options.get("resource_version", ""),
+        "continue": str(options.get("continue_token") or ""),
+        "limit": str(options.get("limit") or ""),
+    }
+    seconds = options.get("timeout_seconds")
+    if isinstance(seconds, int | float):
+        query["timeoutSeconds"] = str(max(1, int(seconds)))
+    return {name: value for name, value in query.items() if value}

@@ -1,4 +1,4 @@
-"""A local, current copy of one kind of object, and handlers that hear of every change.
+"""A local, current copy of one kind of object, and handlers that receive every change.
 
 The assembly makes informers (usually through :class:`~kubesched.client.port.ApiPort`), adds handlers, gives
 ``run()`` a task, and waits for ``wait_synced()``. Handlers run in the event loop, one object after the other.
@@ -11,15 +11,17 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from kubesched.api.decode import DecodeError
 from kubesched.api.kinds import Kind
+from kubesched.api.tasks import Supervisor
 from kubesched.api.tombstone import DeletedFinalStateUnknown
 from kubesched.api.wire import Item, Transport
 
+from .delivery import Deliveries, ResourceEventHandler, uid_of
 from .reflector import BREATH, PAGE_SIZE, WATCH_TIMEOUT, Reflector
 from .running import Background
 from .store import IndexFunction, Store
@@ -27,25 +29,6 @@ from .store import IndexFunction, Store
 __all__ = ["DeletedFinalStateUnknown", "Informer", "InformerStatistics", "ResourceEventHandler"]
 
 logger = logging.getLogger("kubesched.client")
-
-
-class ResourceEventHandler(Protocol):
-    """Hears of changes, in order, after the store has them. Objects are shared: never change one.
-
-    What a handler raises is logged and hurts nobody else.
-    """
-
-    def on_add(self, obj: Any, is_initial: bool) -> None:
-        """A new object; ``is_initial`` when it was part of the first list."""
-        ...
-
-    def on_update(self, old: Any, new: Any) -> None:
-        """Another version of a known object. The UID may differ when a deletion was never seen."""
-        ...
-
-    def on_delete(self, obj: Any) -> None:
-        """The final state of a deleted object, or a :class:`DeletedFinalStateUnknown`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +49,9 @@ class InformerStatistics:
     undecodable: int
     errors: int
     handler_errors: int
+    #: Objects that some handler failed on and that will be delivered to it again; those that it took later.
+    behind: int
+    recovered: int
 
 
 class Informer(Background):
@@ -91,7 +77,7 @@ class Informer(Background):
         super().__init__()
         self.kind = kind
         self._store = Store()
-        self._handlers: tuple[ResourceEventHandler, ...] = ()
+        self._deliveries = Deliveries(kind, rng, self.get_by_key)
         self._reflector = Reflector(
             transport,
             kind,
@@ -106,8 +92,7 @@ class Informer(Background):
         )
         self._synced = False
         self._sync_or_end = asyncio.Event()
-        self._adds = self._updates = self._deletes = 0
-        self._stale = self._undecodable = self._handler_errors = 0
+        self._stale = self._undecodable = 0
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -148,20 +133,20 @@ class Informer(Background):
     # -- life ----------------------------------------------------------------------------------------------
 
     def add_handler(self, handler: ResourceEventHandler) -> None:
-        """Register a handler. It hears of every object already known at once, as initial additions."""
-        self._handlers = (*self._handlers, handler)
-        for key, obj in list(self._store.objects.items()):
-            try:
-                handler.on_add(obj, True)
-            except Exception:
-                self._handler_failed(handler, key)
+        """Register a handler. It receives every object already known at once, as initial additions."""
+        self._deliveries.register(handler, dict(self._store.objects))
 
     def remove_handler(self, handler: ResourceEventHandler) -> None:
-        self._handlers = tuple(known for known in self._handlers if known is not handler)
+        self._deliveries.unregister(handler)
+
+    @property
+    def behind(self) -> int:
+        """How many objects some handler failed on; they are delivered again."""
+        return self._deliveries.behind
 
     @property
     def has_synced(self) -> bool:
-        """Whether the first list is in the store and every handler has heard of all of it."""
+        """Whether the first list is in the store and was delivered to every handler."""
         return self._synced
 
     async def wait_synced(self) -> bool:
@@ -169,8 +154,12 @@ class Informer(Background):
         await self._sync_or_end.wait()
         return self._synced
 
+    def stop(self) -> None:
+        self._deliveries.close()
+        super().stop()
+
     def statistics(self) -> InformerStatistics:
-        reflector = self._reflector
+        reflector, deliveries = self._reflector, self._deliveries
         return InformerStatistics(
             synced=self._synced,
             objects=len(self._store.objects),
@@ -179,17 +168,21 @@ class Informer(Background):
             watches=reflector.watches,
             events=reflector.events,
             bookmarks=reflector.bookmarks,
-            adds=self._adds,
-            updates=self._updates,
-            deletes=self._deletes,
+            adds=deliveries.adds,
+            updates=deliveries.updates,
+            deletes=deliveries.deletes,
             stale=self._stale,
             undecodable=self._undecodable,
             errors=reflector.errors,
-            handler_errors=self._handler_errors,
+            handler_errors=deliveries.errors,
+            behind=deliveries.behind,
+            recovered=deliveries.recovered,
         )
 
     async def _main(self) -> None:
-        await self._reflector.run()
+        async with Supervisor(f"informer of {self.kind}") as tasks:
+            tasks.spawn(self._deliveries.run(), f"redelivery-{self.kind.plural}")
+            await self._reflector.run()
 
     def _ended(self) -> None:
         self._sync_or_end.set()
@@ -197,9 +190,9 @@ class Informer(Background):
     # -- the reflector's side (Sink) -----------------------------------------------------------------------
 
     async def replace(self, items: list[Item], version: int) -> None:
-        """Take over a complete list: store first, then deletions as tombstones, then adds and updates in list order.
+        """Adopt a complete list: store first, then deletions as tombstones, then adds and updates in list order.
 
-        Objects whose version did not change are not told again.
+        Objects whose version did not change are not delivered again.
         """
         store = self._store
         before, known = store.objects, store.versions
@@ -215,14 +208,15 @@ class Informer(Background):
                 versions[key] = item.resource_version
         store.replace(objects, versions, version)
 
-        # A handler added from here on hears of the whole new store by itself.
-        handlers = self._handlers
+        # A handler added from here on receives the whole new store by itself.
+        deliveries = self._deliveries
+        audience = deliveries.audience()
         count = 0
         for key, old in before.items():
             if self._stopped:
                 return
             if key not in objects:
-                self._tell_delete(handlers, key, DeletedFinalStateUnknown(key, old))
+                deliveries.delete(key, DeletedFinalStateUnknown(key, old), audience)
                 count += 1
                 if count % BREATH == 0:
                     await asyncio.sleep(0)
@@ -231,9 +225,9 @@ class Informer(Background):
                 return
             old = before.get(key)
             if old is None:
-                self._tell_add(handlers, key, obj, not self._synced)
+                deliveries.add(key, obj, not self._synced, audience)
             elif old is not obj:
-                self._tell_update(handlers, key, old, obj)
+                deliveries.update(key, old, obj, audience)
             else:
                 continue
             count += 1
@@ -258,9 +252,9 @@ class Informer(Background):
         old = store.objects.get(key)
         store.put(key, obj, version)
         if old is None:
-            self._tell_add(self._handlers, key, obj, False)
+            self._deliveries.add(key, obj, False)
         else:
-            self._tell_update(self._handlers, key, old, obj)
+            self._deliveries.update(key, old, obj)
 
     def remove(self, item: Item) -> None:
         store = self._store
@@ -280,17 +274,17 @@ class Informer(Background):
             return
         old = store.pop(key)
         store.forget(key, item.resource_version)
-        if _uid_of(old) != item.uid:
+        if uid_of(old) != item.uid:
             # What went is a successor of that name that we never saw; of the one we knew the end was missed.
             final = DeletedFinalStateUnknown(key, old)
-        self._tell_delete(self._handlers, key, final)
+        self._deliveries.delete(key, final)
 
     def _vanish(self, key: str, version: int) -> None:
         """From now on the object counts as absent: its current state cannot be read."""
         old = self._store.pop(key)
         self._store.forget(key, version)
         if old is not None:
-            self._tell_delete(self._handlers, key, DeletedFinalStateUnknown(key, old))
+            self._deliveries.delete(key, DeletedFinalStateUnknown(key, old))
 
     def _decode(self, item: Item) -> Any:
         try:
@@ -299,38 +293,3 @@ class Informer(Background):
             self._undecodable += 1
             logger.error("%s %s (version %d) skipped: %s", self.kind, item.key, item.resource_version, error)
             return None
-
-    # -- handlers ------------------------------------------------------------------------------------------
-
-    def _tell_add(self, handlers: tuple[ResourceEventHandler, ...], key: str, obj: Any, is_initial: bool) -> None:
-        self._adds += 1
-        for handler in handlers:
-            try:
-                handler.on_add(obj, is_initial)
-            except Exception:
-                self._handler_failed(handler, key)
-
-    def _tell_update(self, handlers: tuple[ResourceEventHandler, ...], key: str, old: Any, new: Any) -> None:
-        self._updates += 1
-        for handler in handlers:
-            try:
-                handler.on_update(old, new)
-            except Exception:
-                self._handler_failed(handler, key)
-
-    def _tell_delete(self, handlers: tuple[ResourceEventHandler, ...], key: str, obj: Any) -> None:
-        self._deletes += 1
-        for handler in handlers:
-            try:
-                handler.on_delete(obj)
-            except Exception:
-                self._handler_failed(handler, key)
-
-    def _handler_failed(self, handler: ResourceEventHandler, key: str) -> None:
-        self._handler_errors += 1
-        logger.exception("handler %s failed on %s %s", type(handler).__name__, self.kind, key)
-
-
-def _uid_of(obj: Any) -> str:
-    """The UID of an object; kinds without a type of ours are plain data."""
-    return str(obj["metadata"].get("uid", "")) if isinstance(obj, dict) else str(obj.metadata.uid)

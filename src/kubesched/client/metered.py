@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from kubesched.api.kinds import Kind
-from kubesched.api.wire import ApiError, Item, ListPage, Transport, WatchEvent
+from kubesched.api.wire import (
+    ApiError,
+    DeleteOptions,
+    Item,
+    ListOptions,
+    ListPage,
+    PatchOptions,
+    Transport,
+    WatchEvent,
+    WatchOptions,
+)
 
 from .backoff import TokenBucket
 
-__all__ = ["NO_RESPONSE", "MeteredTransport"]
+__all__ = ["NO_RESPONSE", "MeteredTransport", "NotLeaderError"]
 
 T = TypeVar("T")
 
@@ -23,11 +33,19 @@ T = TypeVar("T")
 NO_RESPONSE = "<error>"
 
 
+class NotLeaderError(ConnectionAbortedError):
+    """A write was refused because this process does not hold the lease."""
+
+
 class MeteredTransport:
     """``inner`` behind a token bucket. Every request takes a token, list pages too; opening a watch takes none.
 
     ``limiter`` may be set at any time; None means no limit. ``requests`` counts by (HTTP method, code) and
-    may be shared between transports. ``on_request`` hears of each: method, code, seconds without the wait.
+    may be shared between transports. ``on_request`` receives each: method, code, seconds without the wait.
+    ``may_write`` is evaluated right before each write is sent, after the wait for the limiter.
+
+    Raises (every write):
+        NotLeaderError: when ``may_write`` is False; nothing was sent.
     """
 
     def __init__(
@@ -37,11 +55,13 @@ class MeteredTransport:
         limiter: TokenBucket | None = None,
         requests: dict[tuple[str, str], int] | None = None,
         on_request: Callable[[str, str, float], None] | None = None,
+        may_write: Callable[[], bool] | None = None,
     ) -> None:
         self._inner = inner
         self.limiter = limiter
         self.requests: dict[tuple[str, str], int] = {} if requests is None else requests
         self.on_request = on_request
+        self.may_write = may_write
 
     async def _request(self, method: str, success: str, call: Coroutine[Any, Any, T]) -> T:
         if self.limiter is not None:
@@ -50,6 +70,9 @@ class MeteredTransport:
             except BaseException:
                 call.close()
                 raise
+        if method != "GET" and self.may_write is not None and not self.may_write():
+            call.close()
+            raise NotLeaderError("this process does not hold the lease: nothing may be written")
         started = asyncio.get_running_loop().time() if self.on_request is not None else 0.0
         code = NO_RESPONSE
         try:
@@ -70,46 +93,14 @@ class MeteredTransport:
 
     # -- Transport -----------------------------------------------------------------------------------------
 
-    async def list(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-    ) -> ListPage:
-        call = self._inner.list(
-            kind,
-            namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            limit=limit,
-            continue_token=continue_token,
-            resource_version=resource_version,
-        )
+    async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
+        call = self._inner.list(kind, namespace, **options)
         return await self._request("GET", "200", call)
 
     async def watch(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: float | None = None,
+        self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent]]:
-        stream = self._inner.watch(
-            kind,
-            namespace,
-            resource_version=resource_version,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            timeout_seconds=timeout_seconds,
-        )
+        stream = self._inner.watch(kind, namespace, **options)
         code = "200"
         try:
             async for batch in stream:
@@ -138,29 +129,12 @@ class MeteredTransport:
         call = self._inner.update(kind, namespace, name, obj, subresource=subresource)
         return await self._request("PUT", "200", call)
 
-    async def patch(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        patch: Any,
-        *,
-        patch_type: str = "application/strategic-merge-patch+json",
-        subresource: str = "",
-    ) -> Item:
-        call = self._inner.patch(kind, namespace, name, patch, patch_type=patch_type, subresource=subresource)
+    async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> Item:
+        call = self._inner.patch(kind, namespace, name, patch, **options)
         return await self._request("PATCH", "200", call)
 
-    async def delete(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        grace_period_seconds: int | None = None,
-    ) -> None:
-        call = self._inner.delete(kind, namespace, name, uid=uid, grace_period_seconds=grace_period_seconds)
+    async def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> None:
+        call = self._inner.delete(kind, namespace, name, **options)
         await self._request("DELETE", "200", call)
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:

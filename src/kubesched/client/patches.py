@@ -13,7 +13,7 @@ import msgspec
 from kubesched.api.decode import to_builtins
 from kubesched.api.types import PodCondition, PodStatus
 
-from .clock import rfc3339
+from ..api.times import timestamp
 
 __all__ = ["pod_status_patch", "update_pod_condition"]
 
@@ -27,7 +27,7 @@ def update_pod_condition(status: PodStatus, condition: PodCondition, now: float)
     """
     index = next((i for i, known in enumerate(status.conditions) if known.type == condition.type), None)
     if index is None:
-        added = msgspec.structs.replace(condition, last_transition_time=rfc3339(now))
+        added = msgspec.structs.replace(condition, last_transition_time=timestamp(now))
         return msgspec.structs.replace(status, conditions=(*status.conditions, added)), True
 
     old = status.conditions[index]
@@ -39,7 +39,7 @@ def update_pod_condition(status: PodStatus, condition: PodCondition, now: float)
         and old.last_probe_time == condition.last_probe_time
     ):
         return status, False
-    since = old.last_transition_time if same_status else rfc3339(now)
+    since = old.last_transition_time if same_status else timestamp(now)
     new = msgspec.structs.replace(condition, last_transition_time=since)
     conditions = (*status.conditions[:index], new, *status.conditions[index + 1 :])
     return msgspec.structs.replace(status, conditions=conditions), True

@@ -15,8 +15,8 @@ from kubesched.api.kinds import PODS, Kind
 from kubesched.api.types import Pod, PodCondition
 from kubesched.api.wire import ApiError, Transport
 
+from ..api.times import Clock
 from .backoff import TokenBucket, retry_write
-from .clock import Clock
 from .events import QUEUE_SIZE, EventBroadcaster, EventRecorder
 from .informer import Informer
 from .metered import MeteredTransport

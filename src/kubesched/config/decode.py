@@ -10,13 +10,16 @@ from typing import Any, Final
 
 import msgspec
 
+from ..api.yamltext import Document, TextError, as_text, parse_single
 from .args import ARGS_TYPES, args_kind
 from .errors import ConfigError
 from .shapes import Decoder, WrongTypeError, describe, json_kind
 from .types import API_VERSION, GROUP, KIND, KubeSchedulerConfiguration, PluginConfig, Profile
-from .yamltext import Document, parse_document
 
-__all__ = ["decode_configuration"]
+__all__ = ["MAX_BYTES", "decode_configuration", "parse_document"]
+
+#: Larger files are refused unread; a configuration is a few kilobytes.
+MAX_BYTES: Final = 2 * 1024 * 1024
 
 _SCHEME: Final = "pkg/scheduler/apis/config/scheme/scheme.go:29"
 _TYPE_META: Final = (
@@ -136,7 +139,8 @@ def _decode_document(document: Document, text: str) -> KubeSchedulerConfiguratio
         raise ConfigError("decode", [error.text], details=[error.detail]) from None
     errors: list[str] = []
     if document.duplicates:
-        errors.append("\n".join(["yaml: unmarshal errors:", *document.duplicates]))
+        found = [f'  line {twice.line}: key "{twice.key}" already set in map' for twice in document.duplicates]
+        errors.append("\n".join(["yaml: unmarshal errors:", *found]))
     errors += [f"unknown field {name}" for name in decoder.unknown]
     profiles = [
         _decode_profile_args(profile, index, errors, decoder.details) for index, profile in enumerate(config.profiles)
@@ -159,3 +163,23 @@ def decode_configuration(source: str | bytes | dict[str, Any]) -> tuple[KubeSche
     else:
         text, document = parse_document(source)
     return _decode_document(document, text), document.data
+
+
+def parse_document(source: str | bytes) -> tuple[str, Document]:
+    """Read a configuration's text. Also returns the text itself, which some messages quote.
+
+    Raises:
+        ConfigError: when the text is not YAML, too big, too deep, or more than one document.
+    """
+    if len(source) > MAX_BYTES:
+        raise ConfigError("decode", [f"the configuration is larger than {MAX_BYTES} bytes"])
+    try:
+        text = as_text(source)
+    except TextError as error:
+        advice = "a configuration is YAML or JSON text; is this the right file?"
+        raise ConfigError("decode", [f"yaml: {error}"], details=[advice]) from None
+    try:
+        return text, parse_single(text, "configuration")
+    except TextError as error:
+        upstream = error.problem.startswith("json: ")
+        raise ConfigError("decode", [error.problem if upstream else f"yaml: {error}"], details=error.details) from None

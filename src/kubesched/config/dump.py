@@ -19,6 +19,7 @@ from ..api.types import (
     PreferredSchedulingTerm,
     TopologySpreadConstraint,
 )
+from ..api.yamltext import to_yaml
 from .args import (
     ARGS_TYPES,
     DefaultPreemptionArgs,
@@ -42,7 +43,6 @@ from .types import (
     Plugins,
     Profile,
 )
-from .yamltext import to_yaml
 
 __all__ = ["dump_config", "dump_yaml"]
 

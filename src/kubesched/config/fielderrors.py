@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from ..api.selectors import is_label_value
+from ..api.yamltext import json_number
 from .durations import Duration
-from .yamltext import json_number
 
 __all__ = [
     "duplicate",

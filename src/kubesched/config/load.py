@@ -10,13 +10,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .decode import decode_configuration
+from .decode import MAX_BYTES, decode_configuration
 from .defaults import apply_defaults
 from .errors import ConfigError
 from .features import DEFAULT_GATES, FeatureGates
 from .types import API_VERSION, KIND, KubeSchedulerConfiguration
 from .validate import validate
-from .yamltext import MAX_BYTES
 
 __all__ = ["decode_config", "default_config", "load_config", "load_config_data", "load_config_file"]
 

@@ -20,12 +20,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from ..api.yamltext import json_number
 from .args import Go
 from .durations import Duration, DurationError
 from .errors import MAX_DETAILS
 from .fielderrors import quote
 from .types import ClientConnection, LeaderElection, Profile
-from .yamltext import json_number
 
 __all__ = ["Decoder", "WrongTypeError", "describe", "json_kind"]
 

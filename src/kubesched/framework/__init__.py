@@ -3,7 +3,7 @@
 The names below are the public interface for plugins; :class:`Contract` documents every extension point.
 """
 
-from .clock import Clock
+from ..api.times import Clock
 from .cycle_state import CycleState
 from .events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from .interface import Contract, Handle, Normalize, Plugin, PostFilterResult, PreBindPreFlight, Reads

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from kubesched.api.types import Pod
 
-from .clock import Clock
+from ..api.times import Clock
 from .cycle_state import CycleState
 from .events import ClusterEventWithHint
 from .nodeinfo import NodeInfo

@@ -1,6 +1,6 @@
 """The table of extension points: their names, the methods that extend them, and how answers are treated.
 
-The runner in :mod:`.runtime` is one function driven by these rows.
+The driver in :mod:`.driver` is one loop directed by these rows.
 """
 
 from __future__ import annotations
@@ -8,7 +8,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["BIND", "PERMIT", "POINTS", "PRE_BIND", "PRE_SCORE", "RESERVE", "Point", "capabilities"]
+from .answers import Reader, node_names, post_filter_result, pre_flight, status_only, waiting_time
+
+__all__ = [
+    "ADD_POD",
+    "BIND",
+    "PERMIT",
+    "POINTS",
+    "POST_BIND",
+    "POST_FILTER",
+    "PRE_BIND",
+    "PRE_BIND_PRE_FLIGHT",
+    "PRE_ENQUEUE",
+    "PRE_FILTER",
+    "PRE_SCORE",
+    "REMOVE_POD",
+    "RESERVE",
+    "UNRESERVE",
+    "Point",
+    "capabilities",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +35,8 @@ class Point:
     """One extension point.
 
     ``key`` is the name in configuration files, ``label`` the name in messages and metrics; a plugin extends
-    the point when it defines any of ``methods``. ``error`` is the text before a failing plugin's error.
+    the point when it defines any of ``methods``. ``error`` is the text before a failing plugin's error; without it
+    the error stands alone.
     """
 
     key: str
@@ -25,29 +45,42 @@ class Point:
     error: str = ""
     #: Rejections are passed on as they are; elsewhere they are errors.
     may_reject: bool = False
+    #: The form of an answer.
+    read: Reader = status_only
 
 
 PRE_ENQUEUE: Final = Point("preEnqueue", "PreEnqueue", ("pre_enqueue",), "running PreEnqueue plugin", may_reject=True)
+PRE_FILTER: Final = Point("preFilter", "PreFilter", ("pre_filter",), "running PreFilter plugin", read=node_names)
+POST_FILTER: Final = Point("postFilter", "PostFilter", ("post_filter",), may_reject=True, read=post_filter_result)
 PRE_SCORE: Final = Point("preScore", "PreScore", ("pre_score",), "running PreScore plugin")
 RESERVE: Final = Point("reserve", "Reserve", ("reserve", "unreserve"), "running Reserve plugin", may_reject=True)
-PERMIT: Final = Point("permit", "Permit", ("permit",), "running Permit plugin", may_reject=True)
+PERMIT: Final = Point("permit", "Permit", ("permit",), "running Permit plugin", may_reject=True, read=waiting_time)
 PRE_BIND: Final = Point("preBind", "PreBind", ("pre_bind",), "running PreBind plugin", may_reject=True)
 BIND: Final = Point("bind", "Bind", ("bind",), "running Bind plugin", may_reject=True)
+POST_BIND: Final = Point("postBind", "PostBind", ("post_bind",))
 
 #: All points, in the order in which configuration errors are looked for.
 POINTS: Final[tuple[Point, ...]] = (
-    Point("preFilter", "PreFilter", ("pre_filter",), "running PreFilter plugin", may_reject=True),
+    PRE_FILTER,
     Point("filter", "Filter", ("filter", "filter_rows"), "running {} filter plugin", may_reject=True),
-    Point("postFilter", "PostFilter", ("post_filter",), may_reject=True),
+    POST_FILTER,
     RESERVE,
     PRE_SCORE,
     Point("score", "Score", ("score", "score_rows"), "running Score plugins: plugin"),
     PRE_BIND,
     BIND,
-    Point("postBind", "PostBind", ("post_bind",)),
+    POST_BIND,
     PERMIT,
     PRE_ENQUEUE,
     Point("queueSort", "QueueSort", ("less",)),
+)
+
+# Further methods of the plugins of a point, called like a point of their own.
+ADD_POD: Final = Point("preFilter", "PreFilter", ("add_pod",), "running AddPod on PreFilter plugin")
+REMOVE_POD: Final = Point("preFilter", "PreFilter", ("remove_pod",), "running RemovePod on PreFilter plugin")
+UNRESERVE: Final = Point("reserve", "Unreserve", ("unreserve",))
+PRE_BIND_PRE_FLIGHT: Final = Point(
+    "preBind", "PreBindPreFlight", ("pre_bind_pre_flight",), "running PreBindPreFlight", read=pre_flight
 )
 
 

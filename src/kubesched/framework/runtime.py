@@ -1,8 +1,8 @@
-"""One scheduling profile: the plugins of each extension point, and the runner that calls them.
+"""One scheduling profile: its plugins, built and put in order, and the points of the queue and the scheduling cycle.
 
-There is one way to call a plugin (:meth:`Framework.call`) and one loop for the points whose plugins answer
-one after the other with a status (:meth:`Framework._run`); the table in :mod:`.points` says how their
-answers are treated. PreFilter, PostFilter and Permit merge answers and have their own few lines.
+Plugins are called by the :class:`~kubesched.framework.driver.Driver`, directed by the table in :mod:`.points`; what
+is here is how PreFilter, PostFilter and Permit merge answers. The points of the binding cycle are
+:mod:`.binding_points`.
 
 Filter and Score over many nodes are driven by the decision core in ``scheduler``; here are their entries.
 
@@ -11,25 +11,36 @@ Source: spec "Scheduling framework" section 4 (upstream ``frameworkImpl``).
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import logging
-import math
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kubesched.config.errors import ConfigError
 
+from .binding_points import BindingPoints
 from .cycle_state import CycleState
-from .entries import FilterEntry, PluginFailedError, ScoreEntry, failed
-from .interface import Handle, NodeToStatus, PostFilterResult, PreBindPreFlight
+from .driver import Driver
+from .entries import FilterEntry, PluginFailedError, ScoreEntry
+from .interface import Handle, NodeToStatus, PostFilterResult
 from .metrics import SchedulerMetrics
 from .nodeinfo import NodeInfo
-from .nominating import NominatingInfo, NominatingMode
+from .nominating import NominatingMode
 from .podinfo import PodInfo
-from .points import BIND, PERMIT, POINTS, PRE_BIND, PRE_ENQUEUE, PRE_SCORE, RESERVE, Point
+from .points import (
+    ADD_POD,
+    PERMIT,
+    POINTS,
+    POST_FILTER,
+    PRE_ENQUEUE,
+    PRE_FILTER,
+    PRE_SCORE,
+    REMOVE_POD,
+    RESERVE,
+    UNRESERVE,
+    Point,
+)
 from .queued import QueuedPodInfo
 from .registry import PluginFactory
 from .status import Code, Status, is_success
@@ -47,15 +58,27 @@ MAX_PERMIT_WAIT: Final = 15 * 60.0
 
 @dataclass(slots=True)
 class PreFilterOutcome:
-    """What all PreFilter plugins said together.
+    """The merged answers of all PreFilter plugins.
 
-    ``nodes`` are the only node names worth filtering (None: all); ``restricting`` the plugins that said so;
+    ``nodes`` are the only node names worth filtering (None: all); ``restricting`` the plugins that restricted them;
     ``status`` a rejection of the whole pod, or None.
     """
 
     nodes: frozenset[str] | None = None
     status: Status | None = None
     restricting: list[str] = field(default_factory=list)
+
+    def restrict(self, plugin: str, allowed: frozenset[str]) -> None:
+        """A plugin allows only these nodes; ``status`` is a rejection when none is left."""
+        self.restricting.append(plugin)
+        self.nodes = allowed if self.nodes is None else self.nodes & allowed
+        if self.nodes:
+            return
+        if len(self.restricting) == 1:
+            message = f"node(s) didn't satisfy plugin {plugin}"
+        else:
+            message = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self.restricting))}] simultaneously"
+        self.status = Status.unresolvable(message)
 
 
 class Framework:
@@ -80,8 +103,7 @@ class Framework:
         self.profile_name = profile_name
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.metrics = metrics
-        self._clock = handle.clock
-        self._random = handle.random
+        self._driver = Driver(profile_name, metrics, handle.clock)
         self.plugins: dict[str, Any] = {}
         for name in dict.fromkeys(name for entries in points.values() for name, _ in entries):
             try:
@@ -96,87 +118,17 @@ class Framework:
         self.scores = tuple(ScoreEntry(self.plugins[name], weight or 1) for name, weight in points.get("score", ()))
         pre_filters = self._points["preFilter"]
         self._with_extensions = tuple(plugin for plugin in pre_filters if hasattr(plugin, "add_pod"))
-        self._durations: dict[tuple[str, Code], Any] = {}
-
-    # -- calling ---------------------------------------------------------------------------------------
-
-    def call(self, state: CycleState, point: str, plugin: Any, method: str, *args: Any) -> Any:
-        """Call one plugin's method; sampled attempts record its duration.
-
-        Raises:
-            PluginFailedError: when the plugin raises.
-        """
-        try:
-            if not state.record_plugin_metrics:
-                return getattr(plugin, method)(*args)
-            start = self._clock.now()
-            result = getattr(plugin, method)(*args)
-            code = result.code if isinstance(result, Status) else Code.SUCCESS
-            elapsed = self._clock.now() - start
-            self.metrics.plugin_execution_duration_seconds.observe(elapsed, plugin.name, point, code.label)
-        except PluginFailedError:
-            raise
-        except (Exception, SystemExit) as error:
-            _log.exception("plugin %s failed in %s", plugin.name, method)
-            raise PluginFailedError(plugin.name, error) from error
-        return result
-
-    def observe(self, point: str, code: Code, seconds: float) -> None:
-        """Record how long all plugins of a point took."""
-        child = self._durations.get((point, code))
-        if child is None:
-            family = self.metrics.framework_extension_point_duration_seconds
-            child = self._durations[point, code] = family.labels(point, code.label, self.profile_name)
-        child.observe(seconds)
-
-    def observe_success(self, point: str, seconds: float) -> None:
-        self.observe(point, Code.SUCCESS, seconds)
+        self._reserving = tuple(plugin for plugin in self._points["reserve"] if hasattr(plugin, "reserve"))
+        self._unreserving = tuple(plugin for plugin in self._points["reserve"][::-1] if hasattr(plugin, "unreserve"))
+        #: The points of the binding cycle.
+        self.binding = BindingPoints(self._driver, self._points)
 
     def now(self) -> float:
-        return self._clock.now()
+        return self._driver.now()
 
-    def _status(self, point: Point, plugin: Any, answer: Any) -> Status | None:
-        """An answer as a status; anything else a plugin may have returned is a failure."""
-        if answer is None or isinstance(answer, Status):
-            return answer
-        return Status.from_error(TypeError(f"returned {answer!r} from {point.methods[0]}; expected None or a Status"))
-
-    def _run(
-        self,
-        point: Point,
-        call: Callable[[Any], Any],
-        on_answer: Callable[[Any, Status], bool] | None = None,
-    ) -> Status | None:
-        """Ask the plugins of a point in order until one does not answer Success.
-
-        ``on_answer`` sees each other answer first and returns True to go on with the next plugin. Rejections
-        are passed on where the point allows them; everything else becomes an Error that names the plugin.
-        """
-        plugins = self._points[point.key]
-        if not plugins:
-            return None
-        start = self._clock.now()
-        result: Status | None = None
-        for plugin in plugins:
-            try:
-                status = self._status(point, plugin, call(plugin))
-            except PluginFailedError as failure:
-                status = Status.from_error(failure.error)
-            if status is None or status.code is Code.SUCCESS:
-                continue
-            if on_answer is not None and on_answer(plugin, status):
-                continue
-            result = self._judge(point, plugin, status)
-            break
-        self.observe(point.label, Code.SUCCESS if result is None else result.code, self._clock.now() - start)
-        return result
-
-    @staticmethod
-    def _judge(point: Point, plugin: Any, status: Status) -> Status:
-        if point.may_reject and status.is_rejected:
-            return status.with_plugin(plugin.name)
-        error = status.as_error() or RuntimeError(f"unexpected status {status.code.label}")
-        return Status.from_error(failed(point.error, plugin.name, error), plugin.name)
+    def observe_success(self, point: str, seconds: float) -> None:
+        """Record how long all plugins of a point took that the decision core drives itself."""
+        self._driver.observe(point, Code.SUCCESS, seconds)
 
     # -- queue -----------------------------------------------------------------------------------------
 
@@ -186,13 +138,13 @@ class Framework:
 
     def _pre_enqueue(self, plugin: Any, pod: PodInfo) -> Status | None:
         try:
-            status = self._status(PRE_ENQUEUE, plugin, plugin.pre_enqueue(pod))
+            _, status = self._driver.read(PRE_ENQUEUE, plugin, plugin.pre_enqueue(pod))
         except (Exception, SystemExit) as error:
             _log.exception("plugin %s failed in pre_enqueue", plugin.name)
             status = Status.from_error(error)
         if status is None or status.code is Code.SUCCESS:
             return None
-        return self._judge(PRE_ENQUEUE, plugin, status)
+        return self._driver.judge(PRE_ENQUEUE, plugin, status)
 
     @property
     def queue_sort(self) -> Any:
@@ -212,102 +164,70 @@ class Framework:
     def pre_filter(
         self, state: CycleState, pod: PodInfo, nodes: NodeList, only: Container[str] | None = None
     ) -> PreFilterOutcome:
-        """Ask the PreFilter plugins (all, or those named in ``only``); merge the nodes they allow (spec section 4.5).
+        """Run the PreFilter plugins (all, or those named in ``only``); merge the nodes they allow (spec section 4.5).
 
         Plugins that answer Skip are added to ``state.skip_filter``.
 
         Raises:
             PluginFailedError: when a plugin fails or answers what PreFilter must not.
         """
-        start = self._clock.now()
         outcome = PreFilterOutcome()
         skipped: set[str] = set()
-        try:
-            for plugin in self._points["preFilter"]:
-                if only is not None and plugin.name not in only:
-                    continue
-                answer = self.call(state, "PreFilter", plugin, "pre_filter", state, pod, nodes)
-                if answer is None:
-                    continue
-                if isinstance(answer, frozenset | set):
-                    self._restrict(outcome, plugin.name, frozenset(answer))
-                    if outcome.nodes is not None and not outcome.nodes:
-                        break
-                elif isinstance(answer, Status) and answer.code is Code.SKIP:
-                    skipped.add(plugin.name)
-                elif isinstance(answer, Status) and answer.code is Code.SUCCESS:
-                    continue
-                elif isinstance(answer, Status) and answer.code is Code.UNSCHEDULABLE:
-                    # The others still run: preemption may follow and needs their state.
-                    outcome.status = answer.with_plugin(plugin.name)
-                elif isinstance(answer, Status) and answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                    outcome = PreFilterOutcome(status=answer.with_plugin(plugin.name))
-                    break
-                elif isinstance(answer, Status):
-                    error = answer.as_error() or RuntimeError(f"unexpected status {answer.code.label}")
-                    raise PluginFailedError(plugin.name, error)
-                else:
-                    problem = (
-                        f"returned {answer!r} from pre_filter; expected None, a Status or a frozenset of node names"
-                    )
-                    raise PluginFailedError(plugin.name, TypeError(problem))
-        except PluginFailedError as failure:
-            self.observe("PreFilter", Code.ERROR, self._clock.now() - start)
-            raise PluginFailedError(
-                failure.plugin, failed("running PreFilter plugin", failure.plugin, failure.error)
-            ) from failure
-        finally:
-            state.skip_filter |= skipped
-        code = Code.SUCCESS if outcome.status is None else outcome.status.code
-        self.observe("PreFilter", code, self._clock.now() - start)
-        return outcome
 
-    @staticmethod
-    def _restrict(outcome: PreFilterOutcome, name: str, allowed: frozenset[str]) -> None:
-        outcome.restricting.append(name)
-        outcome.nodes = allowed if outcome.nodes is None else outcome.nodes & allowed
-        if outcome.nodes:
-            return
-        if len(outcome.restricting) == 1:
-            message = f"node(s) didn't satisfy plugin {outcome.restricting[0]}"
-        else:
-            message = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(outcome.restricting))}] simultaneously"
-        outcome.status = Status.unresolvable(message)
+        def take(plugin: str, allowed: frozenset[str] | None, status: Status | None) -> bool | Status:
+            if allowed is not None:
+                outcome.restrict(plugin, allowed)
+                return bool(outcome.nodes) or outcome.status or False
+            if status is None or status.code is Code.SUCCESS:
+                return True
+            if status.code is Code.SKIP:
+                skipped.add(plugin)
+                return True
+            if status.code is Code.UNSCHEDULABLE:
+                # The others still run: preemption may follow and needs their state.
+                outcome.status = status.with_plugin(plugin)
+                return True
+            if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                outcome.nodes, outcome.restricting = None, []
+                outcome.status = status.with_plugin(plugin)
+                return outcome.status
+            return False
+
+        plugins = self._only(PRE_FILTER, only)
+        start = self._driver.now()
+        ended = self._driver.each(state, PRE_FILTER, plugins, pod, nodes, take=take)
+        state.skip_filter |= skipped
+        if ended is None or ended is outcome.status:
+            self._driver.observed(PRE_FILTER, start, outcome.status)
+            return outcome
+        self._driver.observed(PRE_FILTER, start, ended)
+        raise PluginFailedError.of(ended)
+
+    def _only(self, point: Point, names: Container[str] | None) -> Sequence[Any]:
+        plugins = self._points[point.key]
+        return plugins if names is None else [plugin for plugin in plugins if plugin.name in names]
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
-        """Tell the PreFilter plugins of a pod added to a node in a what-if.
+        """Inform the PreFilter plugins of a pod added to a node in a what-if.
 
         Raises:
             PluginFailedError: from the first plugin that fails.
         """
-        self._extension("add_pod", "AddPod", state, pod, added, node)
+        self._extension(ADD_POD, state, pod, added, node)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
-        """Tell the PreFilter plugins of a pod removed from a node in a what-if.
+        """Inform the PreFilter plugins of a pod removed from a node in a what-if.
 
         Raises:
             PluginFailedError: from the first plugin that fails.
         """
-        self._extension("remove_pod", "RemovePod", state, pod, removed, node)
+        self._extension(REMOVE_POD, state, pod, removed, node)
 
-    def _extension(
-        self, method: str, label: str, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo
-    ) -> None:
-        for plugin in self._with_extensions:
-            if plugin.name in state.skip_filter:
-                continue
-            try:
-                answer = self.call(state, "PreFilter", plugin, method, state, pod, other, node)
-            except PluginFailedError as failure:
-                error = failure.error
-            else:
-                if answer is None or (isinstance(answer, Status) and answer.code is Code.SUCCESS):
-                    continue
-                if isinstance(answer, Status):
-                    error = answer.as_error() or RuntimeError(f"unexpected status {answer.code.label}")
-                else:
-                    error = TypeError(f"returned {answer!r} from {method}; expected None or a Status")
-            raise PluginFailedError(plugin.name, failed(f"running {label} on PreFilter plugin", plugin.name, error))
+    def _extension(self, point: Point, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
+        plugins = (plugin for plugin in self._with_extensions if plugin.name not in state.skip_filter)
+        problem = self._driver.each(state, point, plugins, pod, other, node)
+        if problem is not None:
+            raise PluginFailedError.of(problem)
 
     def filter_node(self, state: CycleState, pod: PodInfo, table: NodeTable, node: NodeInfo) -> Status | None:
         """Run the filters on one node; the first rejection, or None.
@@ -326,43 +246,40 @@ class Framework:
     def post_filter(
         self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
     ) -> tuple[PostFilterResult | None, Status | None]:
-        """Ask the PostFilter plugins until one makes room (spec section 4.9)."""
+        """Run the PostFilter plugins until one makes room (spec section 4.9)."""
         if state.skip_all_post_filter:
             return None, Status.unschedulable("All PostFilter plugins are skipped")
-        start = self._clock.now()
-        result, status = self._post_filter(state, pod, statuses)
-        self.observe("PostFilter", Code.SUCCESS if status is None else status.code, self._clock.now() - start)
-        return result, status
-
-    def _post_filter(
-        self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
-    ) -> tuple[PostFilterResult | None, Status | None]:
-        remembered: PostFilterResult | None = None
+        chosen: PostFilterResult | None = None
         reasons: list[str] = []
         first = ""
-        for plugin in self._points["postFilter"]:
-            try:
-                answer = self.call(state, "PostFilter", plugin, "post_filter", state, pod, statuses)
-            except PluginFailedError as failure:
-                return None, Status.from_error(failure.error, plugin.name)
-            if not _is_post_filter_answer(answer):
-                problem = (
-                    f'plugin "{plugin.name}" returned {answer!r} from post_filter; expected a pair of result and status'
-                )
-                return None, Status.from_error(TypeError(problem), plugin.name)
-            result, status = answer
-            if is_success(status):
-                return result, status
+
+        def take(plugin: str, result: PostFilterResult | None, status: Status | None) -> bool | Status:
+            nonlocal chosen, first
+            if status is None or status.code is Code.SUCCESS:
+                chosen = result
+                return Status(Code.SUCCESS)
             if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                return result, status.with_plugin(plugin.name)
+                chosen = result
+                return status.with_plugin(plugin)
             if not status.is_rejected:
-                return None, Status.from_error(status.as_error() or RuntimeError(status.message()), plugin.name)
-            first = first or plugin.name
-            reasons += status.reasons()
-            nominating: NominatingInfo | None = result.nominating if result is not None else None
-            if nominating is not None and nominating.mode is NominatingMode.OVERRIDE:
-                remembered = result
-        return remembered, Status(Code.UNSCHEDULABLE, *reasons, plugin=first)
+                chosen = None
+                return Status.from_error(status.as_error() or RuntimeError(status.message()), plugin)
+            first = first or plugin
+            reasons.extend(status.reasons())
+            if (
+                result is not None
+                and result.nominating is not None
+                and (result.nominating.mode is NominatingMode.OVERRIDE)
+            ):
+                chosen = result
+            return True
+
+        start = self._driver.now()
+        status = self._driver.each(state, POST_FILTER, self._points["postFilter"], pod, statuses, take=take)
+        if status is None:
+            status = Status(Code.UNSCHEDULABLE, *reasons, plugin=first)
+        self._driver.observed(POST_FILTER, start, status)
+        return chosen, None if is_success(status) else status
 
     @property
     def has_post_filter(self) -> bool:
@@ -375,204 +292,50 @@ class Framework:
 
         Plugins that answer Skip are added to ``state.skip_score``.
         """
+        if not self._points["preScore"]:
+            return None
         skipped: set[str] = set()
 
-        def skip(plugin: Any, status: Status) -> bool:
-            if status.code is Code.SKIP:
-                skipped.add(plugin.name)
-            return status.code is Code.SKIP
+        def take(plugin: str, _: None, status: Status | None) -> bool:
+            if status is None or status.code is not Code.SKIP:
+                return False
+            skipped.add(plugin)
+            return True
 
-        status = self._run(
-            PRE_SCORE,
-            lambda plugin: (
-                self.call(state, "PreScore", plugin, "pre_score", state, pod, nodes)
-                if only is None or plugin.name in only
-                else None
-            ),
-            skip,
-        )
+        status = self._driver.run(state, PRE_SCORE, self._only(PRE_SCORE, only), pod, nodes, take=take)
         state.skip_score |= skipped
         return status
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run Reserve; on failure the caller runs :meth:`unreserve`."""
-        return self._run(RESERVE, lambda plugin: self._reserve(state, plugin, pod, node_name))
-
-    def _reserve(self, state: CycleState, plugin: Any, pod: PodInfo, node_name: str) -> Any:
-        if not hasattr(plugin, "reserve"):
+        if not self._reserving:
             return None
-        return self.call(state, "Reserve", plugin, "reserve", state, pod, node_name)
+        return self._driver.run(state, RESERVE, self._reserving, pod, node_name)
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Undo Reserve for all its plugins in reverse order, also those that never ran. A failure is only logged."""
-        for plugin in reversed(self._points["reserve"]):
-            if hasattr(plugin, "unreserve"):
-                try:
-                    self.call(state, "Unreserve", plugin, "unreserve", state, pod, node_name)
-                except PluginFailedError:
-                    continue  # logged by call; the others still have to be undone
+        for plugin in self._unreserving:
+            self._driver.ask(state, UNRESERVE, plugin, pod, node_name)  # logs a failure; the others still run
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, dict[str, float]]:
         """Run Permit: (status, plugin to seconds it wants to wait). A Wait status comes with a non-empty map."""
-        asked: dict[str, float] = {}
+        if not self._points["permit"]:
+            return None, {}
         waiting: dict[str, float] = {}
         last_wait: Status | None = None
 
-        def ask(plugin: Any) -> Any:
-            answer = self.call(state, "Permit", plugin, "permit", state, pod, node_name)
-            if isinstance(answer, tuple) and len(answer) == 2:
-                answer, seconds = answer
-                if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
-                    problem = TypeError(f"returned a waiting time of {seconds!r} from permit; expected seconds")
-                    return Status.from_error(problem)
-                asked[plugin.name] = max(0.0, seconds)
-            return answer
-
-        def hold(plugin: Any, status: Status) -> bool:
+        def take(plugin: str, seconds: float | None, status: Status | None) -> bool:
             nonlocal last_wait
-            if status.code is not Code.WAIT:
+            if status is None or status.code is not Code.WAIT:
                 return False
-            waiting[plugin.name] = min(asked.get(plugin.name, 0.0), MAX_PERMIT_WAIT)
-            last_wait = status.with_plugin(plugin.name)
+            waiting[plugin] = min(seconds or 0.0, MAX_PERMIT_WAIT)
+            last_wait = status.with_plugin(plugin)
             return True
 
-        status = self._run(PERMIT, ask, hold)
+        status = self._driver.run(state, PERMIT, self._points["permit"], pod, node_name, take=take)
         if status is None and last_wait is not None:
             return last_wait.with_reasons(["one or more plugins asked to wait and no plugin rejected pod"]), waiting
         return status, {}
-
-    # -- binding cycle ---------------------------------------------------------------------------------
-
-    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Find out which PreBind plugins have work: Skip when none has (spec section 4.13).
-
-        A PreBind plugin without this method always has work.
-        """
-        skipped: set[str] = set()
-        parallel: set[str] = set()
-        plugins = self._points["preBind"]
-        for plugin in plugins:
-            if not hasattr(plugin, "pre_bind_pre_flight"):
-                continue
-            try:
-                answer = self.call(state, "PreBindPreFlight", plugin, "pre_bind_pre_flight", state, pod, node_name)
-            except PluginFailedError as failure:
-                return Status.from_error(failed("running PreBindPreFlight", plugin.name, failure.error), plugin.name)
-            preflight, status = answer if isinstance(answer, tuple) and len(answer) == 2 else (None, answer)
-            if not (status is None or isinstance(status, Status)):
-                problem = TypeError(f"returned {answer!r} from pre_bind_pre_flight; expected None, a Status or a pair")
-                return Status.from_error(failed("running PreBindPreFlight", plugin.name, problem), plugin.name)
-            if isinstance(preflight, PreBindPreFlight) and preflight.allow_parallel:
-                parallel.add(plugin.name)
-            if status is None or status.code is Code.SUCCESS:
-                continue
-            if status.code is Code.SKIP:
-                skipped.add(plugin.name)
-            elif status.code is Code.ERROR:
-                error = failed("running PreBindPreFlight", plugin.name, status.as_error())
-                return Status.from_error(error, plugin.name)
-            else:
-                return Status.from_error(
-                    f'PreBindPreFlight {plugin.name} returned "{status.code.label}", which is unsupported. '
-                    "It is supposed to return Success, Skip, or Error status",
-                    plugin.name,
-                )
-        state.skip_pre_bind, state.parallel_pre_bind = frozenset(skipped), frozenset(parallel)
-        return Status.skip() if len(skipped) == len(plugins) else None
-
-    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Run PreBind group by group; plugins of one group run beside each other."""
-        start = self._clock.now()
-        status = await self._pre_bind(state, pod, node_name)
-        self.observe("PreBind", Code.SUCCESS if status is None else status.code, self._clock.now() - start)
-        return status
-
-    async def _pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        for group in self._pre_bind_groups(state):
-            if len(group) == 1:
-                status = await self._pre_bind_one(state, group[0], pod, node_name)
-                if status is not None:
-                    return status
-                continue
-            tasks = [asyncio.ensure_future(self._pre_bind_one(state, plugin, pod, node_name)) for plugin in group]
-            try:
-                for task in asyncio.as_completed(tasks):
-                    status = await task
-                    if status is not None:
-                        return status
-            finally:
-                for task_ in tasks:
-                    task_.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-        return None
-
-    def _pre_bind_groups(self, state: CycleState) -> list[list[Any]]:
-        groups: list[list[Any]] = []
-        last_was_parallel = False
-        for plugin in self._points["preBind"]:
-            is_parallel = plugin.name in state.parallel_pre_bind
-            if plugin.name in state.skip_pre_bind:
-                # A skipped plugin that may not run beside others still splits groups; a parallel one does not.
-                last_was_parallel = last_was_parallel and is_parallel
-            elif is_parallel and last_was_parallel:
-                groups[-1].append(plugin)
-            else:
-                groups.append([plugin])
-                last_was_parallel = is_parallel
-        return groups
-
-    async def _pre_bind_one(self, state: CycleState, plugin: Any, pod: PodInfo, node_name: str) -> Status | None:
-        return await self._await_status(PRE_BIND, state, plugin, "pre_bind", pod, node_name)
-
-    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Ask the Bind plugins in order; the first that does not skip decides. Skip when all do."""
-        start = self._clock.now()
-        result: Status | None = Status.skip()
-        for plugin in self._points["bind"]:
-            result = await self._await_status(BIND, state, plugin, "bind", pod, node_name, skip_passes=True)
-            if result is None or result.code is not Code.SKIP:
-                break
-        self.observe("Bind", Code.SUCCESS if result is None else result.code, self._clock.now() - start)
-        return result
-
-    async def _await_status(
-        self,
-        point: Point,
-        state: CycleState,
-        plugin: Any,
-        method: str,
-        pod: PodInfo,
-        node_name: str,
-        *,
-        skip_passes: bool = False,
-    ) -> Status | None:
-        """One plugin of the binding cycle, awaited if need be; None on success."""
-        try:
-            answer = self.call(state, point.label, plugin, method, state, pod, node_name)
-            if inspect.isawaitable(answer):
-                answer = await _awaited(plugin, answer)
-            status = self._status(point, plugin, answer)
-        except PluginFailedError as failure:
-            status = Status.from_error(failure.error)
-        if is_success(status):
-            return None
-        assert status is not None
-        if skip_passes and status.code is Code.SKIP:
-            return status
-        return self._judge(point, plugin, status)
-
-    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Inform the PostBind plugins; a failure is only logged."""
-        plugins = self._points["postBind"]
-        if not plugins:
-            return
-        start = self._clock.now()
-        for plugin in plugins:
-            try:
-                self.call(state, "PostBind", plugin, "post_bind", state, pod, node_name)
-            except PluginFailedError:
-                continue  # logged by call; the pod is bound whatever this plugin thinks
-        self.observe("PostBind", Code.SUCCESS, self._clock.now() - start)
 
     def close(self) -> list[str]:
         """Close every plugin that can be closed; the errors, as texts."""
@@ -584,25 +347,3 @@ class Framework:
                 except (Exception, SystemExit) as error:
                     errors.append(f"{name} failed to close: {error}")
         return errors
-
-
-def _is_post_filter_answer(answer: Any) -> bool:
-    return (
-        isinstance(answer, tuple)
-        and len(answer) == 2
-        and isinstance(answer[0], PostFilterResult | None)
-        and isinstance(answer[1], Status | None)
-    )
-
-
-async def _awaited(plugin: Any, answer: Awaitable[Any]) -> Any:
-    try:
-        return await answer
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise  # it is we who were called off, not something the plugin waited for
-        raise PluginFailedError(plugin.name, RuntimeError("what it waited for was cancelled")) from error
-    except (Exception, SystemExit) as error:
-        _log.exception("plugin %s failed", plugin.name)
-        raise PluginFailedError(plugin.name, error) from error

@@ -55,7 +55,7 @@ class WaitingPod:
         return list(self._timers)
 
     def allow(self, plugin: str) -> None:
-        """One plugin no longer objects; when none is left the pod goes on."""
+        """One plugin allows the pod; when all have, it goes on."""
         timer = self._timers.pop(plugin, None)
         if timer is not None:
             timer.cancel()
@@ -63,11 +63,11 @@ class WaitingPod:
             self._verdict.set_result(Status(Code.SUCCESS))
 
     def reject(self, plugin: str, message: str) -> bool:
-        """Turn the pod down; False when a verdict was there already."""
+        """Reject the pod; False when a verdict was there already."""
         return self._decide(Status(Code.UNSCHEDULABLE, message, plugin=plugin))
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """Turn the pod down because it was preempted while waiting."""
+        """Fail the pod because it was preempted while waiting."""
         return self._decide(Status(Code.ERROR, message, plugin=plugin))
 
     def _decide(self, status: Status) -> bool:
@@ -112,16 +112,16 @@ class WaitingPods:
 
 
 class PodInPreBind:
-    """A pod whose PreBind work is running, so that a preemptor can still call it off."""
+    """A pod whose PreBind work is running, so that a preemptor can still cancel it."""
 
     def __init__(self, work: asyncio.Future[Status | None]) -> None:
         self._work = work
         self._finished = False
-        #: Why the pod was called off; empty when it was not.
+        #: Why the pod was cancelled; empty when it was not.
         self.cause = ""
 
     def cancel(self, message: str) -> bool:
-        """Call the pod off; False when PreBind is over already."""
+        """Cancel the pod; False when PreBind is over already."""
         if self._finished:
             return False
         self.cause = self.cause or message
@@ -129,14 +129,14 @@ class PodInPreBind:
         return True
 
     def mark_prebound(self) -> bool:
-        """PreBind is over; False when the pod was called off."""
+        """PreBind is over; False when the pod was cancelled."""
         if self.cause:
             return False
         self._finished = True
         return True
 
     async def result(self) -> Status | None:
-        """The status of the work; a failure with the cause when it was called off."""
+        """The status of the work; a failure with the cause when it was cancelled."""
         try:
             return await self._work
         except asyncio.CancelledError:

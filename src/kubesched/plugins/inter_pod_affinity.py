@@ -172,7 +172,7 @@ class InterPodAffinity(Plugin):
             kept.affinity.add(index, rule.counter(index), rule.key)
         kept.affinity_total = kept.affinity.total
         if rules.affinity_set is not None and kept.affinity_total == 0:
-            kept.meets_itself = rules.affinity_set.means(pod.namespace, pod.labels, False)
+            kept.meets_itself = rules.affinity_set.matches(pod.namespace, pod.labels, False)
         for rule in rules.anti:
             kept.anti.add(index, rule.counter(index), rule.key)
         return None
@@ -214,16 +214,16 @@ class InterPodAffinity(Plugin):
         rules = kept.rules
         if rules is None:
             return
-        if rules.affinity_set is not None and rules.affinity_set.means(other.namespace, other.labels, False):
+        if rules.affinity_set is not None and rules.affinity_set.matches(other.namespace, other.labels, False):
             if not kept.meets_itself:
-                kept.meets_itself = rules.affinity_set.means(pod.namespace, pod.labels, False)
+                kept.meets_itself = rules.affinity_set.matches(pod.namespace, pod.labels, False)
             for rule in rules.affinity:
                 value = labels.get(rule.key)
                 if value is not None:
                     kept.shift(_AFFINITY, rule.key, value, delta)
         for rule in rules.anti:
             value = labels.get(rule.key)
-            if value is not None and rule.pod_set.means(other.namespace, other.labels, False):
+            if value is not None and rule.pod_set.matches(other.namespace, other.labels, False):
                 kept.shift(_ANTI_AFFINITY, rule.key, value, delta)
 
     def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:

@@ -4,5 +4,6 @@ from kubesched.framework.nominating import NominatingInfo, NominatingMode
 
 from .nominator import Nominator
 from .scheduling_queue import QueueError, SchedulingQueue
+from .views import QueueViews
 
-__all__ = ["NominatingInfo", "NominatingMode", "Nominator", "QueueError", "SchedulingQueue"]
+__all__ = ["NominatingInfo", "NominatingMode", "Nominator", "QueueError", "QueueViews", "SchedulingQueue"]

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from kubesched.framework.metrics import GaugeValue
 from kubesched.framework.queued import QueuedPodInfo
 
 from .heap import KeyedHeap
@@ -30,16 +31,23 @@ class BackoffQueue:
     """The pod and error backoff heaps. All times are seconds of the scheduler's clock.
 
     ``initial`` doubles with each failure up to ``maximum``; a maximum of 0 turns backoff off. ``sort_key``
-    is the active queue's order: it ranks pods whose backoff ends in the same second.
+    is the active queue's order: it ranks pods whose backoff ends in the same second. ``gauge`` counts the pods.
     """
 
     __slots__ = ("_initial", "_maximum", "errors", "pods")
 
-    def __init__(self, initial: float, maximum: float, sort_key: Callable[[QueuedPodInfo], Any]) -> None:
+    def __init__(
+        self,
+        initial: float,
+        maximum: float,
+        sort_key: Callable[[QueuedPodInfo], Any],
+        gauge: GaugeValue | None = None,
+    ) -> None:
+        gauge = gauge if gauge is not None else GaugeValue()
         self._initial = round(initial * _NANOSECONDS)
         self._maximum = round(maximum * _NANOSECONDS)
-        self.pods: KeyedHeap[QueuedPodInfo] = KeyedHeap(lambda record: (self.expiry(record), sort_key(record)))
-        self.errors: KeyedHeap[QueuedPodInfo] = KeyedHeap(self.expiry)
+        self.pods: KeyedHeap[QueuedPodInfo] = KeyedHeap(lambda record: (self.expiry(record), sort_key(record)), gauge)
+        self.errors: KeyedHeap[QueuedPodInfo] = KeyedHeap(self.expiry, gauge)
 
     def duration(self, count: int) -> float:
         """How long a pod waits after its ``count``-th failure in a row, in seconds."""

@@ -2,7 +2,7 @@
 
 Used by the queue for active and backoff pods and for the unschedulable timeout. Entries are
 ``(order, sequence, key, item)`` on a ``heapq``; a removed or re-ordered entry stays in the list and is
-passed over when it comes up (lazy deletion). The list is rebuilt once stale entries outnumber live ones, so
+skipped when it comes up (lazy deletion). The list is rebuilt once stale entries outnumber live ones, so
 memory stays proportional to the live items. Items of equal order come out in the order they went in.
 """
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Generic, TypeVar
+
+from kubesched.framework.metrics import GaugeValue
 
 __all__ = ["KeyedHeap"]
 
@@ -23,13 +25,15 @@ _SLACK: Final = 64
 class KeyedHeap(Generic[Item]):
     """Items by key, smallest ``order(item)`` first (spec "Scheduling queue" section 3).
 
-    ``order`` is asked when an item is put in; what it returns must not change afterwards.
+    ``order`` is called when an item is put in; what it returns must not change afterwards. ``gauge`` counts the
+    items, perhaps together with those of other heaps.
     """
 
-    __slots__ = ("_entries", "_heap", "_order", "_sequence")
+    __slots__ = ("_entries", "_gauge", "_heap", "_order", "_sequence")
 
-    def __init__(self, order: Callable[[Item], Any]) -> None:
+    def __init__(self, order: Callable[[Item], Any], gauge: GaugeValue | None = None) -> None:
         self._order = order
+        self._gauge = gauge if gauge is not None else GaugeValue()
         self._heap: list[tuple[Any, int, str, Item]] = []
         self._entries: dict[str, tuple[Any, int, str, Item]] = {}
         self._sequence = 0
@@ -49,7 +53,9 @@ class KeyedHeap(Generic[Item]):
         heappush(self._heap, entry)
         if old is not None:
             self._compact()
-        return old is None
+            return False
+        self._gauge.value += 1
+        return True
 
     def pop(self) -> Item | None:
         """Remove and return the head, None when empty."""
@@ -59,6 +65,7 @@ class KeyedHeap(Generic[Item]):
             key = entry[2]
             if entries.get(key) is entry:
                 del entries[key]
+                self._gauge.value -= 1
                 return entry[3]
         return None
 
@@ -77,6 +84,7 @@ class KeyedHeap(Generic[Item]):
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
+        self._gauge.value -= 1
         self._compact()
         return entry[3]
 

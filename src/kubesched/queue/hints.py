@@ -1,7 +1,7 @@
-"""Which pods an event may help: registrations, and what their hint functions say.
+"""Which pods an event may help: registrations, and the answers of their hint functions.
 
-Source: spec "Scheduling queue" sections 9.3, 10.1 and 10.2. The scheduling queue asks for the plan of an
-event once per event and for a strategy once per pod it may help.
+Source: spec "Scheduling queue" sections 9.3, 10.1 and 10.2. The scheduling queue gets the plan of an
+event once per event and a strategy once per pod it may help.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import enum
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from kubesched.api.times import Clock
 from kubesched.api.types import Pod
-from kubesched.framework.clock import Clock
 from kubesched.framework.events import ClusterEvent, HintFn, QueueingHint
 from kubesched.framework.metrics import PLUGIN_METRICS_SAMPLE, SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
@@ -41,7 +41,7 @@ class Strategy(enum.Enum):
 
 
 class EventPlan:
-    """What there is to know about an event, worked out once.
+    """What is known of an event, computed once.
 
     Attributes:
         label: the event's name in metrics.
@@ -105,7 +105,7 @@ class Hints:
         return plan
 
     def strategy(self, record: QueuedPodInfo, plan: EventPlan, old: Any, new: Any) -> Strategy:
-        """What an event means for a pod. A hint function that fails counts as Queue and is logged."""
+        """How to requeue a pod after an event. A hint function that fails counts as Queue and is logged."""
         pending = record.pending_plugins
         unschedulable = record.unschedulable_plugins
         if not unschedulable and not pending:
@@ -132,6 +132,19 @@ class Hints:
             if not pending:
                 return Strategy.AFTER_BACKOFF
             best = Strategy.AFTER_BACKOFF
+        return best
+
+    def strategy_after(self, record: QueuedPodInfo, events: Iterable[tuple[EventPlan, Any, Any]]) -> Strategy:
+        """How to requeue a pod after several events, each with its old and new object (spec section 8.3)."""
+        best = Strategy.SKIP
+        for plan, old, new in events:
+            strategy = self.strategy(record, plan, old, new)
+            if strategy is Strategy.IMMEDIATELY:
+                return strategy
+            if strategy is Strategy.AFTER_BACKOFF:
+                if not record.pending_plugins:
+                    return strategy
+                best = strategy
         return best
 
     def _worth_queueing(

@@ -8,13 +8,12 @@ front is dropped as soon as no pod in flight is older. With no pod in flight not
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kubesched.framework.metrics import Gauge
 from kubesched.framework.queued import QueuedPodInfo
 
-if TYPE_CHECKING:
-    from .hints import EventPlan
+from .hints import EventPlan
 
 __all__ = ["POD_POPPED", "InFlight", "RecordedEvent"]
 
@@ -32,15 +31,15 @@ class RecordedEvent(NamedTuple):
 
 
 class InFlight:
-    """Pods in flight by UID, in the order they were popped, and the events they have to hear of.
+    """Pods in flight by UID, in the order they were popped, and the events that concern them.
 
-    The metric is written at once: a scrape sees the truth, not a state up to a second old.
+    The metric is written at once: a scrape sees the current state, not one up to a second old.
     """
 
     __slots__ = ("_base", "_events", "_gauge", "_head", "_markers", "_pods")
 
     def __init__(self, gauge: Gauge) -> None:
-        #: UID to (absolute number of the first event the pod hears of, the pod).
+        #: UID to (absolute number of the first event that concerns the pod, the pod).
         self._pods: OrderedDict[str, tuple[int, QueuedPodInfo]] = OrderedDict()
         self._events: list[RecordedEvent | None] = []
         self._base = 0  # absolute number of _events[0]
@@ -71,7 +70,7 @@ class InFlight:
         return self._events[self._pods[uid][0] - self._base :]  # type: ignore[return-value]
 
     def done(self, uid: str) -> None:
-        """Forget a pod and every event nobody else in flight waits for. Unknown pods are ignored."""
+        """Forget a pod and every event that concerns no other pod in flight. Unknown pods are ignored."""
         if self._pods.pop(uid, None) is None:
             return
         self._markers.value -= 1

@@ -1,189 +1,143 @@
 """How a single pod moves between the sub-queues.
 
-Source: spec "Scheduling queue" section 6. Base of :class:`~kubesched.queue.scheduling_queue.SchedulingQueue`,
-whose operations are made of these moves; every entry into a sub-queue, and its metrics, happens here.
+Source: spec "Scheduling queue" section 6. The operations of the scheduling queue are made of these moves;
+every entry into a sub-queue, and its metrics, happens here.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
-from kubesched.api.types import Pod
-from kubesched.framework.clock import Clock
+from kubesched.api.times import Clock
 from kubesched.framework.events import FORCE_ACTIVATE, UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE
-from kubesched.framework.metrics import Counter
-from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.queued import QueuedPodInfo
 
-from .hints import EventPlan, Hints, Strategy
+from .hints import Strategy
+from .nominator import Nominator
 from .pre_enqueue import PreEnqueue
-from .views import QueueViews
+from .sub_queues import SubQueues
 
-__all__ = ["POD_ADD", "POD_UPDATE", "PreCheck", "QueueMoves"]
-
-_log = logging.getLogger("kubesched.queue")
+__all__ = ["BACKOFF_COMPLETE", "POD_ADD", "POD_UPDATE", "POP_FROM_BACKOFF", "SCHEDULE_ATTEMPT_FAILURE", "Moves"]
 
 POD_ADD: Final = UNSCHEDULED_POD_ADD.label
 POD_UPDATE: Final = UNSCHEDULED_POD_UPDATE.label
 _FORCE_ACTIVATE: Final = FORCE_ACTIVATE.label
 
-PreCheck = Callable[[Pod], bool]
+# Labels of moves that are no cluster events.
+SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
+BACKOFF_COMPLETE: Final = "BackoffComplete"
+POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
 
 
-class QueueMoves(QueueViews):
-    """The primitive moves."""
+class Moves:
+    """The primitive moves. Each returns whether the pod can be popped sooner or later without an event."""
 
-    _clock: Clock
-    _signers: Mapping[str, Callable[[PodInfo], Hashable | None]] | None
-    _hints: Hints
-    _pre_enqueue: PreEnqueue
-    _incoming: Counter
-    _scheduling_cycle: int
-    _waiters: list[asyncio.Future[None]]
+    __slots__ = ("_clock", "_incoming", "_nominator", "_pre_enqueue", "_queues", "_rejected_by")
 
-    def _new_record(self, pod: Pod) -> QueuedPodInfo:
-        info = PodInfo(pod)
-        return QueuedPodInfo(info, self._clock.now(), pod_signature=self._sign(info))
+    def __init__(
+        self,
+        queues: SubQueues,
+        pre_enqueue: PreEnqueue,
+        nominator: Nominator,
+        clock: Clock,
+        metrics: SchedulerMetrics,
+    ) -> None:
+        self._queues = queues
+        self._pre_enqueue = pre_enqueue
+        self._nominator = nominator
+        self._clock = clock
+        self._incoming = metrics.queue_incoming_pods_total
+        self._rejected_by = metrics.unschedulable_pods
 
-    def _sign(self, info: PodInfo) -> Hashable | None:
-        if self._signers is None:
-            return None
-        signer = self._signers.get(info.pod.spec.scheduler_name)
-        if signer is None:
-            _log.error("No signer for scheduler %r of pod %s", info.pod.spec.scheduler_name, info.key)
-            return None
-        try:
-            return signer(info)
-        except Exception:
-            _log.exception("Signing pod %s failed; it goes without a signature", info.key)
-            return None
-
-    def _refresh(self, record: QueuedPodInfo, info: PodInfo, old: Pod) -> None:
-        record.pod_info = info
-        self.nominator.update(old, info.pod)
-        record.pod_signature = self._sign(info)
-
-    def _enqueue(self, record: QueuedPodInfo, label: str) -> None:
+    def enter(self, record: QueuedPodInfo, label: str) -> bool:
         """Bring in a new record; what was queued under its name, if anything, is dropped."""
         key = record.key
-        stale = self._active.get(key) or self._backoff.get(key) or self._unschedulable.get(key)
-        entered = self._to_active(key, record, label, from_backoff=False)
+        stale = self._queues.get(key)
+        entered = self.to_active(key, record, label)
         if stale is not None:
             # A new record that is gated does not replace an active or backoff one: then it is the one dropped.
-            kept = entered or self._unschedulable.get(key) is record
-            self._uncount_rejectors(stale if kept else record)
-            self._set_gauges()
-        if entered:
-            self._wake()
+            kept = entered or self._queues.unschedulable.get(key) is record
+            self.count_rejectors(stale if kept else record, -1)
+        return entered
 
-    def _to_active(self, key: str, record: QueuedPodInfo, label: str, *, from_backoff: bool) -> bool:
+    def leave(self, key: str) -> None:
+        """A pod is gone; nothing happens when it is not queued."""
+        record = self._queues.remove(key)
+        if record is not None:
+            # Upstream forgets this for active and backoff pods, and its gauge leaks.
+            self.count_rejectors(record, -1)
+
+    def pop(self) -> QueuedPodInfo | None:
+        """Take the best active pod, else the pod whose backoff ends first; pods that failed by an error wait."""
+        record = self._queues.active.pop()
+        if record is None:
+            record = self._queues.backoff.pods.pop()
+            if record is None:
+                return None
+            self._incoming.inc("active", POP_FROM_BACKOFF)
+        return record
+
+    def to_active(self, key: str, record: QueuedPodInfo, label: str, *, from_backoff: bool = False) -> bool:
         """Put a pod in the active queue unless it is gated. PreEnqueue has run before it entered backoff."""
+        queues = self._queues
         if not from_backoff:
             self._pre_enqueue.run(record)
             if record.gating_plugin:
-                if key not in self._active and key not in self._backoff:
-                    self._park(key, record, label)
+                if key not in queues.active and key not in queues.backoff:
+                    self.park(key, record, label)
                 return False
         if record.initial_attempt_timestamp is None:
             record.initial_attempt_timestamp = self._clock.now()
-        self._unschedulable.remove(key)
-        if self._backoff.remove(key) is not None:
-            self._backoff_gauge.value = len(self._backoff)
-        if self._active.put(key, record):
-            self._active_gauge.value = len(self._active)
+        queues.unschedulable.remove(key)
+        queues.backoff.remove(key)
+        if queues.active.put(key, record):
             self._incoming.inc("active", label)
         if label in (POD_ADD, POD_UPDATE):
-            self.nominator.add(record.pod_info.pod)
+            self._nominator.add(record.pod_info.pod)
         return True
 
-    def _to_backoff(self, key: str, record: QueuedPodInfo, label: str) -> bool:
+    def to_backoff(self, key: str, record: QueuedPodInfo, label: str) -> bool:
         """Put a pod in a backoff queue unless it is gated."""
         self._pre_enqueue.run(record)
         if record.gating_plugin:
-            self._park(key, record, label)
-            return False
-        self._unschedulable.remove(key)
-        if self._backoff.put(key, record):
+            return self.park(key, record, label)
+        self._queues.unschedulable.remove(key)
+        if self._queues.backoff.put(key, record):
             self._incoming.inc("backoff", label)
-        self._backoff_gauge.value = len(self._backoff)
         return True
 
-    def _park(self, key: str, record: QueuedPodInfo, label: str) -> None:
-        if self._unschedulable.put(key, record):
+    def park(self, key: str, record: QueuedPodInfo, label: str) -> bool:
+        """Let a pod wait for an event."""
+        if self._queues.unschedulable.put(key, record):
             self._incoming.inc("unschedulable", label)
+        return False
 
-    def _requeue(self, key: str, record: QueuedPodInfo, strategy: Strategy, label: str) -> bool:
-        """Put a pod where the strategy says. True when it can be popped sooner or later without an event."""
+    def requeue(self, key: str, record: QueuedPodInfo, strategy: Strategy, label: str) -> bool:
+        """Put a pod where the strategy says."""
         if strategy is Strategy.SKIP:
-            self._park(key, record, label)
-            return False
-        if strategy is Strategy.AFTER_BACKOFF and self._backoff.backing_off(record, self._clock.now()):
-            return self._to_backoff(key, record, label)
-        return self._to_active(key, record, label, from_backoff=False)
+            return self.park(key, record, label)
+        if strategy is Strategy.AFTER_BACKOFF and self._queues.backoff.backing_off(record, self._clock.now()):
+            return self.to_backoff(key, record, label)
+        return self.to_active(key, record, label)
 
-    def _move(
-        self,
-        pairs: Iterable[tuple[str, QueuedPodInfo]],
-        plan: EventPlan,
-        old: Any,
-        new: Any,
-        pre_check: PreCheck | None,
-    ) -> None:
-        moved = False
-        for key, record in pairs:
-            if pre_check is not None and not pre_check(record.pod_info.pod):
-                continue
-            if record.gating_plugin and record.gating_plugin not in plan.plugins:
-                continue
-            strategy = self._hints.strategy(record, plan, old, new)
-            if strategy is Strategy.SKIP:
-                continue
-            self._unschedulable.remove(key)
-            moved |= self._requeue(key, record, strategy, plan.label)
-        if moved:
-            self._wake()
-
-    def _activate(self, key: str) -> bool:
-        record = self._unschedulable.get(key)
+    def activate(self, key: str) -> bool:
+        """Move a waiting pod to the active queue at once; False when it is gated or does not wait."""
+        record = self._queues.unschedulable.get(key)
         if record is not None:
-            return self._to_active(key, record, _FORCE_ACTIVATE, from_backoff=False)
-        record = self._backoff.remove(key)
-        if record is None:
-            return False
-        self._backoff_gauge.value = len(self._backoff)
-        return self._to_active(key, record, _FORCE_ACTIVATE, from_backoff=True)
+            return self.to_active(key, record, _FORCE_ACTIVATE)
+        record = self._queues.backoff.remove(key)
+        return record is not None and self.to_active(key, record, _FORCE_ACTIVATE, from_backoff=True)
 
-    def _mark_in_flight(self, record: QueuedPodInfo) -> bool:
-        record.attempts += 1
-        if record.unschedulable_plugins or record.pending_plugins:
-            self._uncount_rejectors(record)
-        if not self._in_flight.add(record.uid, record):
-            _log.error(
-                "Discarding the popped pod: the same pod is tracked in multiple places in the scheduler: %s", record.key
-            )
-            return False
-        self._scheduling_cycle += 1
-        return True
+    def complete_backoff(self) -> bool:
+        """Move pods whose backoff is over to the active queue; False when there were none."""
+        completed = self._queues.backoff.pop_completed(self._clock.now())
+        for record in completed:
+            self.to_active(record.key, record, BACKOFF_COMPLETE, from_backoff=True)
+        return bool(completed)
 
-    def _count_rejectors(self, record: QueuedPodInfo, by: int) -> None:
+    def count_rejectors(self, record: QueuedPodInfo, by: int) -> None:
+        """Count a pod (1), or no longer (-1), under each plugin that rejected it."""
         profile = record.pod_info.pod.spec.scheduler_name
         for plugin in record.unschedulable_plugins | record.pending_plugins:
             self._rejected_by.labels(plugin, profile).value += by
-
-    def _uncount_rejectors(self, record: QueuedPodInfo) -> None:
-        self._count_rejectors(record, -1)
-
-    def _set_gauges(self) -> None:
-        self._active_gauge.value = len(self._active)
-        self._backoff_gauge.value = len(self._backoff)
-
-    def _wake(self) -> None:
-        """Let waiters look again. They run after the current operation, so they see all its moves."""
-        if self._waiters:
-            waiters, self._waiters = self._waiters, []
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)

@@ -1,7 +1,7 @@
 """Which pods are expected on which node before they are bound there.
 
 Source: spec "Scheduling queue" section 12. The queue adds pods that enter it, the failure handler adds what
-PostFilter decided, the cycle deletes a pod when it is assumed. The scheduling cycle asks
+PostFilter decided, the cycle deletes a pod when it is assumed. The scheduling cycle calls
 :meth:`Nominator.nominated_pods_for_node` for every node it filters.
 """
 
@@ -62,7 +62,7 @@ class Nominator:
         else:
             node = pod.status.nominated_node_name
         if not node:
-            return  # upstream files an overriding empty name under node "", where nobody looks
+            return  # upstream files an overriding empty name under node "", which is never read
         if self._lister is not None:
             live = self._lister(pod.namespace, pod.name)
             if live is None or live.spec.node_name:

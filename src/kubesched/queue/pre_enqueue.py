@@ -1,4 +1,4 @@
-"""May a pod be tried at all? PreEnqueue plugins decide, on the way into the active or the backoff queue.
+"""The PreEnqueue plugins: which pods may enter the active or the backoff queue.
 
 Source: spec "Scheduling queue" section 6.1. Called by the scheduling queue.
 """
@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kubesched.framework.clock import Clock
+from kubesched.api.times import Clock
 from kubesched.framework.events import ClusterEvent
 from kubesched.framework.metrics import PLUGIN_METRICS_SAMPLE, HistogramValue, SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo

@@ -42,7 +42,7 @@ class UnschedulablePods:
 
     ``known_schedulers`` are the profiles with queueing hints: pods of others, like pods that no plugin
     rejected, are helped by any event. A pod is counted as gated or unschedulable by what it was when it was
-    last put here, which keeps the gauges right whatever a caller says.
+    last put here, which keeps the gauges right whatever a caller changed.
     """
 
     __slots__ = ("_always", "_by_rejector", "_entries", "_gated", "_known", "_sequence", "_timeouts", "_waiting")
@@ -58,7 +58,7 @@ class UnschedulablePods:
         self._sequence = 0
 
     def put(self, key: str, record: QueuedPodInfo) -> bool:
-        """Add a pod, or file it anew after its record changed. True when the key is new."""
+        """Add a pod, or file it again after its record changed. True when the key is new."""
         parked = self._entries.get(key)
         new = parked is None
         gated = record.gated

@@ -1,7 +1,7 @@
-"""What may be asked of the scheduling queue without changing it.
+"""What may be read of the scheduling queue without changing it.
 
-Base of :class:`~kubesched.queue.scheduling_queue.SchedulingQueue`, which owns and moves what is shown here.
-For the debugger, explanations, invariants and tests.
+For the debugger, explanations, invariants and tests: the ``views`` of a
+:class:`~kubesched.queue.scheduling_queue.SchedulingQueue`.
 """
 
 from __future__ import annotations
@@ -9,57 +9,55 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubesched.api.types import Pod
-from kubesched.framework.metrics import Gauge, GaugeValue
-from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.metrics import Gauge
 from kubesched.framework.queued import QueuedPodInfo
 
-from .backoff import BackoffQueue
-from .heap import KeyedHeap
 from .in_flight import InFlight
 from .nominator import Nominator
-from .unschedulable import UnschedulablePods
+from .sub_queues import SubQueues
 
 __all__ = ["QueueViews"]
 
 
 class QueueViews:
-    """The sub-queues, read only."""
+    """The sub-queues and the pods in flight, read only."""
 
-    _active: KeyedHeap[QueuedPodInfo]
-    _backoff: BackoffQueue
-    _unschedulable: UnschedulablePods
-    _in_flight: InFlight
-    nominator: Nominator
-    _active_gauge: GaugeValue
-    _backoff_gauge: GaugeValue
-    _rejected_by: Gauge
+    __slots__ = ("_in_flight", "_nominator", "_queues", "_rejected_by")
+
+    def __init__(self, queues: SubQueues, in_flight: InFlight, nominator: Nominator, rejected_by: Gauge) -> None:
+        """``rejected_by`` is the metric of pods by rejector plugin and profile, for :meth:`check`."""
+        self._queues = queues
+        self._in_flight = in_flight
+        self._nominator = nominator
+        self._rejected_by = rejected_by
 
     def pending_pods(self) -> tuple[list[Pod], str]:
         """All queued pods (active, backoff, unschedulable) and a summary; pods in flight do not count."""
+        queues = self._queues
         summary = (
-            f"activeQ:{len(self._active)}; backoffQ:{len(self._backoff)}; unschedulablePods:{len(self._unschedulable)}"
+            f"activeQ:{len(queues.active)}; backoffQ:{len(queues.backoff)}; "
+            f"unschedulablePods:{len(queues.unschedulable)}"
         )
         return self.pods_in_active() + self.pods_in_backoff() + self.unschedulable_pods(), summary
 
     def get_pod(self, name: str, namespace: str) -> QueuedPodInfo | None:
         """The queued pod of that name, None when it is not queued."""
-        key = f"{namespace}/{name}" if namespace else name
-        return self._backoff.get(key) or self._unschedulable.get(key) or self._active.get(key)
+        return self._queues.get(f"{namespace}/{name}" if namespace else name)
 
     def in_flight_pods(self) -> list[Pod]:
         """Pods being scheduled, in the order they were popped."""
         return _pods(self._in_flight.records())
 
     def pods_in_active(self) -> list[Pod]:
-        return _pods(self._active.items())
+        return _pods(self._queues.active.items())
 
     def pods_in_backoff(self) -> list[Pod]:
         """Rejected pods that back off, then those whose attempt failed by an error."""
-        return _pods(self._backoff.items())
+        return _pods(self._queues.backoff.items())
 
     def unschedulable_pods(self) -> list[Pod]:
         """Pods that wait for an event, gated ones too, in the order they came."""
-        return _pods(self._unschedulable.records())
+        return _pods(self._queues.unschedulable.records())
 
     def is_queued(self, pod: Pod) -> bool:
         """Whether a pod of that name waits in the active, backoff or unschedulable queue."""
@@ -79,9 +77,9 @@ class QueueViews:
         """
         key = pod.key
         for place, record in (
-            ("Active", self._active.get(key)),
-            ("Backoff", self._backoff.get(key)),
-            ("Unschedulable", self._unschedulable.get(key)),
+            ("Active", self._queues.active.get(key)),
+            ("Backoff", self._queues.backoff.get(key)),
+            ("Unschedulable", self._queues.unschedulable.get(key)),
         ):
             if record is not None and record.uid == pod.uid:
                 return "Gated" if record.gated else place
@@ -92,14 +90,13 @@ class QueueViews:
 
         Looks at every pod; the answer lists what is wrong and is empty when all is well.
         """
-        problems = self._active.check("activeQ") + self._backoff.check() + self._unschedulable.check()
-        problems += self._in_flight.check() + self.nominator.check()
+        problems = self._queues.check() + self._in_flight.check() + self._nominator.check()
         rejected: dict[tuple[str, ...], int] = {}
         seen: dict[str, str] = {}
         for place, records in (
-            ("Active", self._active.items()),
-            ("Backoff", self._backoff.items()),
-            ("Unschedulable", self._unschedulable.records()),
+            ("Active", self._queues.active.items()),
+            ("Backoff", self._queues.backoff.items()),
+            ("Unschedulable", self._queues.unschedulable.records()),
         ):
             for record in records:
                 key = record.key
@@ -114,13 +111,7 @@ class QueueViews:
         counted = {labels: child.value for labels, child in self._rejected_by.children.items() if child.value}
         if counted != rejected:
             problems.append(f"unschedulable_pods: should be {rejected}, is {counted}")
-        if (self._active_gauge.value, self._backoff_gauge.value) != (len(self._active), len(self._backoff)):
-            problems.append("pending_pods: active or backoff is wrong")
         return problems
-
-    def _queued_pod_info(self, key: str) -> PodInfo | None:
-        record = self._active.get(key) or self._unschedulable.get(key) or self._backoff.get(key)
-        return None if record is None else record.pod_info
 
 
 def _pods(records: Iterable[QueuedPodInfo]) -> list[Pod]:

@@ -1,6 +1,6 @@
-"""What the scheduler believes, compared with what the API server says, and written into the log.
+"""The state of cache and queue, compared with the API server's, and written into the log.
 
-For an operator who wonders: ``kill -USR2`` (``SIGINT`` on Windows). The command line installs the signal;
+For operators: ``kill -USR2`` (``SIGINT`` on Windows). The command line installs the signal;
 tests and tools call the methods.
 
 Source: spec "Scheduler cache and event handlers" section 18 (upstream ``CacheDebugger``).
@@ -18,7 +18,7 @@ from kubesched.api.types import Pod
 from kubesched.cache import Cache
 from kubesched.cache.check import check_cache, compare_with_server
 from kubesched.framework.nodeinfo import NodeInfo
-from kubesched.queue import SchedulingQueue
+from kubesched.queue import Nominator, QueueViews
 
 from .port import Informer
 
@@ -31,11 +31,12 @@ _SIGNAL: Final = getattr(signal, "SIGUSR2", getattr(signal, "SIGINT", None))
 
 
 class CacheDebugger:
-    """Comparer and dumper of cache and queue. Looks at everything: meant for people, not for every cycle."""
+    """Comparer and dumper of cache and queue. Looks at everything: run on demand, not in every cycle."""
 
-    def __init__(self, cache: Cache, queue: SchedulingQueue, nodes: Informer, pods: Informer) -> None:
+    def __init__(self, cache: Cache, queue: QueueViews, nominator: Nominator, nodes: Informer, pods: Informer) -> None:
         self._cache = cache
         self._queue = queue
+        self._nominator = nominator
         self._nodes = nodes
         self._pods = pods
 
@@ -85,7 +86,7 @@ class CacheDebugger:
             f"Scheduled Pods(number: {len(pods)}):",
             *pods,
         ]
-        nominated = self._queue.nominator.nominated_pods_for_node(info.name)
+        nominated = self._nominator.nominated_pods_for_node(info.name)
         if nominated:
             lines.append(f"Nominated Pods(number: {len(nominated)}):")
             lines += [_pod_line(entry.pod) for entry in nominated]

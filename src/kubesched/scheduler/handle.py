@@ -7,19 +7,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.cache import Snapshot
 from kubesched.config import DEFAULT_GATES, FeatureGates
-from kubesched.framework.clock import Clock
 from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.waiting import PodsInPreBind, WaitingPods
+from kubesched.framework.waiting import WaitingPods
 
 __all__ = ["Backends", "ProfileHandle"]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Backends:
-    """What all profiles share. The queue's parts are filled in once it exists, since it is built from plugins."""
+    """What all profiles share.
+
+    Attributes:
+        clock, random, snapshot, client, gates, waiting_pods: see :class:`~kubesched.framework.interface.Handle`.
+        activate: moves pods (by ``namespace/name``) to the active queue.
+        nominated_pods: the pods nominated to a node.
+        informed: the objects of a watched kind by key.
+        informed_in: the objects of a kind (plural) in a namespace.
+    """
 
     clock: Clock
     random: random.Random
@@ -27,7 +35,6 @@ class Backends:
     client: Any = None
     gates: FeatureGates = DEFAULT_GATES
     waiting_pods: WaitingPods = field(default_factory=WaitingPods)
-    pods_in_pre_bind: PodsInPreBind = field(default_factory=PodsInPreBind)
     activate: Callable[[Mapping[str, Pod]], None] = lambda pods: None
     nominated_pods: Callable[[str], list[PodInfo]] = lambda node_name: []
     informed: Callable[[str], Mapping[str, Any]] = lambda kind: {}

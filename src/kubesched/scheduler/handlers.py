@@ -1,7 +1,7 @@
-"""What the cluster says, told to cache and queue.
+"""Watch events brought into cache and queue.
 
-The cache always hears first, so that a pod woken by an event already sees its effect; only for a node that
-goes away it is the queue. Objects that cannot be read (a malformed quantity) are logged and left out;
+The cache is always updated first, so that a pod moved by an event already sees its effect; only for a node that
+goes away the queue is first. Objects that cannot be read (a malformed quantity) are logged and left out;
 nothing else is disturbed.
 
 Source: spec "Scheduler cache and event handlers" sections 13 to 15.
@@ -10,12 +10,14 @@ Source: spec "Scheduler cache and event handlers" sections 13 to 15.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from kubesched.api.quantity import QuantityError
+from kubesched.api.times import Clock
 from kubesched.api.tombstone import DeletedFinalStateUnknown, final_state
 from kubesched.api.types import Namespace, Node, Pod
-from kubesched.cache import CacheError
+from kubesched.cache import Cache, CacheError
 from kubesched.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -30,10 +32,12 @@ from kubesched.framework.events import (
     node_events,
     pod_events,
 )
+from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.waiting import WaitingPods
+from kubesched.queue import SchedulingQueue
 
-if TYPE_CHECKING:
-    from .scheduler import Scheduler
+from .port import Recorder
 
 __all__ = ["NamespaceHandler", "NodeHandler", "PodHandler", "ResourceHandler"]
 
@@ -41,11 +45,12 @@ _log = logging.getLogger("kubesched.scheduler")
 
 
 class _Handler:
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._cache = scheduler.cache
-        self._queue = scheduler.queue
-        self._clock = scheduler.clock
-        self._durations = scheduler.metrics.event_handling_duration_seconds
+    """What handlers have in common: events move pods in the queue, and their handling is timed."""
+
+    def __init__(self, queue: SchedulingQueue, clock: Clock, metrics: SchedulerMetrics) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._durations = metrics.event_handling_duration_seconds
 
     def _observe(self, event: ClusterEvent, start: float) -> None:
         self._durations.observe(self._clock.now() - start, event.label)
@@ -55,22 +60,36 @@ class _Handler:
 
 
 class PodHandler(_Handler):
-    """Pods with a node go to the cache, pods of ours without one to the queue."""
+    """Pods with a node go to the cache, pods of ours without one to the queue.
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        super().__init__(scheduler)
-        self._profiles = scheduler.frameworks.keys()
-        self._recorders = scheduler.port.recorder
-        self._waiting = scheduler.backends.waiting_pods
+    Ours are those whose schedulerName is in ``recorders``. An object whose handling failed is delivered again, so
+    an earlier call may have done part of the work: what is known already is updated instead of added.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        waiting: WaitingPods,
+        recorders: Mapping[str, Recorder],
+        clock: Clock,
+        metrics: SchedulerMetrics,
+    ) -> None:
+        super().__init__(queue, clock, metrics)
+        self._cache = cache
+        self._waiting = waiting
+        self._recorders = recorders
 
     def _ours(self, pod: Pod) -> bool:
-        return pod.spec.scheduler_name in self._profiles
+        return pod.spec.scheduler_name in self._recorders
 
     # -- dispatch (section 14.1) -----------------------------------------------------------------------
 
     def on_add(self, obj: Pod, is_initial: bool) -> None:
         if obj.spec.node_name:
-            self._add_assigned(obj)
+            self._place(obj)
+            if not is_initial and self._ours(obj) and self._is_queued(obj):
+                self._delete_from_queue(obj, binding=True)
         elif self._ours(obj):
             self._add_unscheduled(obj)
 
@@ -82,7 +101,7 @@ class PodHandler(_Handler):
         elif old.spec.node_name:
             self._update_assigned(old, new)
         elif new.spec.node_name:
-            self._add_assigned(new)
+            self._place(new)
             if self._ours(old):
                 self._delete_from_queue(old, binding=True)
         elif self._ours(old):
@@ -94,11 +113,21 @@ class PodHandler(_Handler):
         if pod.spec.node_name or stale:
             self._delete_assigned(pod)
         # A pod can be here unbound though its last state is bound: that update was never seen.
-        queued = self._queue.where(pod) not in ("", "InFlight")
-        if self._ours(pod) and (stale or not pod.spec.node_name or queued):
+        if self._ours(pod) and (stale or not pod.spec.node_name or self._is_queued(pod)):
             self._delete_from_queue(pod, binding=False)
 
+    def _is_queued(self, pod: Pod) -> bool:
+        return self._queue.views.where(pod) not in ("", "InFlight")
+
     # -- pods on nodes (section 14.2) ------------------------------------------------------------------
+
+    def _place(self, pod: Pod) -> None:
+        """A pod is on a node, and was not before or is not known to have been."""
+        known = self._cache.get_pod(pod.uid)
+        if known is None or self._cache.is_assumed(pod.uid):
+            self._add_assigned(pod)
+        else:
+            self._update_assigned(known.pod, pod)
 
     def _add_assigned(self, pod: Pod) -> None:
         start = self._clock.now()
@@ -116,10 +145,13 @@ class PodHandler(_Handler):
             self._add_assigned(new)
             return
         start = self._clock.now()
-        old = known.pod  # the given version may have been unreadable, and the cache kept the one before
+        # The given version may have been unreadable, and the cache kept the one before; unless it is the new one that
+        # the cache has, from an earlier call for it that failed later on.
+        if known.pod.metadata.resource_version != new.metadata.resource_version:
+            old = known.pod
         try:
-            self._cache.update_pod(old, PodInfo.derive(new, known))
-            events = pod_events(known.pod, new)
+            self._cache.update_pod(known.pod, PodInfo.derive(new, known))
+            events = pod_events(old, new)
         except (CacheError, QuantityError) as error:
             _log.error("cannot update pod %s in the cache: %s", new.key, error)
             events = [ASSIGNED_POD_UPDATE]
@@ -143,8 +175,13 @@ class PodHandler(_Handler):
 
     def _add_unscheduled(self, pod: Pod) -> None:
         start = self._clock.now()
+        if self._cache.is_assumed(pod.uid):
+            return
         try:
-            self._queue.add(pod)
+            if self._queue.views.where(pod):
+                self._queue.update(None, pod)
+            else:
+                self._queue.add(pod)
         except QuantityError as error:
             self._unreadable(pod, error)
         self._observe(UNSCHEDULED_POD_ADD, start)
@@ -163,7 +200,7 @@ class PodHandler(_Handler):
             self._unreadable(new, error)
         nominated = old.status.nominated_node_name
         if nominated and nominated != new.status.nominated_node_name:
-            self._room_was_given_up(old)
+            self._nomination_ended(old)
         self._observe(UNSCHEDULED_POD_UPDATE, start)
 
     def _delete_from_queue(self, pod: Pod, *, binding: bool) -> None:
@@ -173,20 +210,20 @@ class PodHandler(_Handler):
             if self._cache.is_assumed(pod.uid):
                 self._assumed_pod_deleted(pod)
             elif pod.status.nominated_node_name:
-                self._room_was_given_up(pod)
+                self._nomination_ended(pod)
         self._observe(UNSCHEDULED_POD_DELETE, start)
 
     def _unreadable(self, pod: Pod, error: QuantityError) -> None:
-        """A pod that no API server should have let in: say so where its owner looks; the queue stays as it was."""
+        """A pod that no API server should have accepted: an event reports it to its owner; the queue stays as it was."""
         _log.error("cannot queue pod %s: %s", pod.key, error)
         note = f"the pod cannot be scheduled as it is: {error}"
-        self._recorders(pod.spec.scheduler_name).record(pod, "Warning", "FailedScheduling", "Scheduling", note)
+        self._recorders[pod.spec.scheduler_name].record(pod, "Warning", "FailedScheduling", "Scheduling", note)
 
-    def _room_was_given_up(self, pod: Pod) -> None:
+    def _nomination_ended(self, pod: Pod) -> None:
         """A nomination ended: pods that had to respect it may try again.
 
-        Not the pod itself: it never was in its own way, and would be tried over and over without a pause by a
-        rejection after each nomination (upstream does that).
+        Not the pod itself: its own nomination never kept it out, and a rejection after each nomination would have it tried again
+        without a pause (upstream does that).
         """
         priority, uid = pod.priority, pod.uid
         self._queue.move_all_to_active_or_backoff_queue(
@@ -198,7 +235,7 @@ class PodHandler(_Handler):
         assumed = self._cache.get_pod(pod.uid)
         if assumed is None:
             return
-        # A waiting pod's binding cycle cleans up; another binding will fail by itself, and forgets in vain.
+        # A waiting pod's binding cycle cleans up; another binding will fail by itself, and has nothing left to forget.
         if not self._waiting.reject(pod.uid):
             try:
                 self._cache.forget_pod(assumed.pod)
@@ -208,7 +245,11 @@ class PodHandler(_Handler):
 
 
 class NodeHandler(_Handler):
-    """Nodes go to the cache; what changed about them may help pending pods (section 13)."""
+    """Nodes go to the cache; their changes may help pending pods (section 13)."""
+
+    def __init__(self, cache: Cache, queue: SchedulingQueue, clock: Clock, metrics: SchedulerMetrics) -> None:
+        super().__init__(queue, clock, metrics)
+        self._cache = cache
 
     def on_add(self, obj: Node, is_initial: bool) -> None:
         start = self._clock.now()
@@ -223,6 +264,8 @@ class NodeHandler(_Handler):
         if known is None:
             self.on_add(new, False)
             return
+        if known.metadata.resource_version == new.metadata.resource_version:
+            known = old  # an earlier call for this version failed after this
         start = self._clock.now()
         if not self._set(new):
             return
@@ -244,16 +287,16 @@ class NodeHandler(_Handler):
         try:
             self._cache.set_node(node)
         except QuantityError as error:
-            _log.error("cannot take over node %s: status.allocatable: %s", node.name, error)
+            _log.error("cannot ingest node %s: status.allocatable: %s", node.name, error)
             return False
         return True
 
 
 class NamespaceHandler:
-    """Namespaces go to the cache: their labels are what the rules between pods look at. No pod is woken by them."""
+    """Namespaces go to the cache: their labels are what the rules between pods look at. They move no pod."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._cache = scheduler.cache
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
 
     def on_add(self, obj: Namespace, is_initial: bool) -> None:
         self._cache.set_namespace(obj)
@@ -269,8 +312,10 @@ class NamespaceHandler:
 class ResourceHandler(_Handler):
     """Any other kind that a plugin registered for (section 15)."""
 
-    def __init__(self, scheduler: Scheduler, resource: str, actions: ActionType) -> None:
-        super().__init__(scheduler)
+    def __init__(
+        self, resource: str, actions: ActionType, queue: SchedulingQueue, clock: Clock, metrics: SchedulerMetrics
+    ) -> None:
+        super().__init__(queue, clock, metrics)
         self._actions = actions
         self._add = ClusterEvent(resource, ActionType.ADD)
         self._update = ClusterEvent(resource, ActionType.UPDATE)
@@ -278,17 +323,17 @@ class ResourceHandler(_Handler):
 
     def on_add(self, obj: Any, is_initial: bool) -> None:
         if self._actions & ActionType.ADD:
-            self._tell(self._add, None, obj)
+            self._handle(self._add, None, obj)
 
     def on_update(self, old: Any, new: Any) -> None:
         if self._actions & ActionType.UPDATE:
-            self._tell(self._update, old, new)
+            self._handle(self._update, old, new)
 
     def on_delete(self, obj: Any) -> None:
         if self._actions & ActionType.DELETE:
-            self._tell(self._delete, final_state(obj), None)
+            self._handle(self._delete, final_state(obj), None)
 
-    def _tell(self, event: ClusterEvent, old: Any, new: Any) -> None:
+    def _handle(self, event: ClusterEvent, old: Any, new: Any) -> None:
         start = self._clock.now()
         self._move(event, old, new)
         self._observe(event, start)

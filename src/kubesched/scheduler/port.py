@@ -15,7 +15,7 @@ __all__ = ["Informer", "InformerHandler", "Port", "Recorder"]
 
 
 class InformerHandler(Protocol):
-    """Hears of changes; called in the event loop, one object after the other."""
+    """Receives changes; called in the event loop, one object after the other."""
 
     def on_add(self, obj: Any, is_initial: bool) -> None: ...
     def on_update(self, old: Any, new: Any) -> None: ...
@@ -24,6 +24,11 @@ class InformerHandler(Protocol):
 
 class Informer(Protocol):
     """A local copy of one kind of object, kept current."""
+
+    @property
+    def behind(self) -> int:
+        """How many objects some handler failed on; they are delivered again."""
+        ...
 
     def add_handler(self, handler: InformerHandler) -> None: ...
     def get(self, namespace: str, name: str) -> Any: ...

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from kubesched.config import (
     IN_TREE,
     ConfigError,
@@ -14,8 +16,19 @@ from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
 
 from .handle import Backends, ProfileHandle
+from .port import Recorder
+from .search import Search
 
-__all__ = ["build_frameworks"]
+__all__ = ["Profile", "build_frameworks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What schedules the pods of one schedulerName: its plugins, its search, and who records its events."""
+
+    framework: Framework
+    search: Search
+    recorder: Recorder
 
 
 def build_frameworks(

@@ -1,7 +1,7 @@
 """The scheduler assembled: configuration and an API port in, a running scheduler out.
 
-:class:`Scheduler` owns the parts and their lives; what they do is in :mod:`.cycle` (one pod, start to
-finish), :mod:`.handlers` (what the cluster says) and :mod:`.search` (the decision).
+:class:`Scheduler` owns the parts and their lives; what they do is in :mod:`.cycle` and :mod:`.binding` (one pod,
+start to finish), :mod:`.handlers` (watch events) and :mod:`.search` (the decision).
 """
 
 from __future__ import annotations
@@ -9,29 +9,36 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubesched.api.kinds import KINDS, NAMESPACES, NODES, PODS, Kind
+from kubesched.api.kinds import NAMESPACES, NODES, PODS
+from kubesched.api.tasks import Supervisor
+from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.cache import Cache
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
-from kubesched.framework.clock import Clock
 from kubesched.framework.enqueue import queueing_hints, watched_actions
-from kubesched.framework.events import ActionType, EventResource
+from kubesched.framework.events import ActionType
 from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.framework.queued import QueuedPodInfo
+from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.registry import Registry
+from kubesched.framework.waiting import PodsInPreBind, WaitingPods
 from kubesched.queue import SchedulingQueue
 
+from .attempt import AttemptMetrics
+from .binding import BindingCycles
 from .cycle import Cycle
 from .debugger import CacheDebugger
+from .failure import FailureHandler
 from .full_scan import Rotation
 from .handle import Backends
 from .handlers import NamespaceHandler, NodeHandler, PodHandler, ResourceHandler
-from .port import Informer, Port
-from .profiles import build_frameworks
+from .informers import Informers, kind_of_event, kinds_informed
+from .port import Port
+from .profiles import Profile, build_frameworks
 from .search import Search
+from .status_writer import StatusWriter
 
 __all__ = ["Scheduler"]
 
@@ -43,20 +50,6 @@ POD_FIELD_SELECTOR: Final = "status.phase!=Succeeded,status.phase!=Failed"
 #: How many pods are decided, and for how long (seconds), before other tasks (watches, bindings) get the loop.
 _PODS_PER_TURN: Final = 16
 _TURN_SECONDS: Final = 0.001
-
-#: Event resources beyond pods and nodes, by the kind of object they are about.
-_EVENT_KINDS: Final[dict[str, str]] = {
-    EventResource.PERSISTENT_VOLUME: "PersistentVolume",
-    EventResource.PERSISTENT_VOLUME_CLAIM: "PersistentVolumeClaim",
-    EventResource.CSI_NODE: "CSINode",
-    EventResource.CSI_DRIVER: "CSIDriver",
-    EventResource.VOLUME_ATTACHMENT: "VolumeAttachment",
-    EventResource.CSI_STORAGE_CAPACITY: "CSIStorageCapacity",
-    EventResource.STORAGE_CLASS: "StorageClass",
-    EventResource.RESOURCE_CLAIM: "ResourceClaim",
-    EventResource.RESOURCE_SLICE: "ResourceSlice",
-    EventResource.DEVICE_CLASS: "DeviceClass",
-}
 
 
 class Scheduler:
@@ -73,33 +66,47 @@ class Scheduler:
         gates: FeatureGates = DEFAULT_GATES,
         metrics: SchedulerMetrics | None = None,
         max_in_unschedulable: float = 300.0,
+        wrap_search: Callable[[Search], Search] = lambda search: search,
     ) -> None:
         """Build everything; nothing runs yet. Must be called in a running event loop.
+
+        ``wrap_search`` puts something around the search of each profile, such as a stopwatch.
 
         Raises:
             ConfigError: when a profile cannot be built.
             PluginError: when a plugin cannot list its events.
         """
+        metrics = metrics if metrics is not None else SchedulerMetrics(gates.values)
         self.config = config
         self.clock = clock
-        self.metrics = metrics if metrics is not None else SchedulerMetrics(gates.values)
-        self.cache = Cache()
-        self._port = port
-        self._random = rng
-        self._tasks: list[asyncio.Task[None]] = []
+        self.metrics = metrics
+        self.port = port
+        #: The parent of informers, queue flushes, bindings and status patches.
+        self.tasks = Supervisor("scheduler")
         self._stopping = False
-        self._informers: dict[str, Informer] = {}
-        #: Those of kinds that plugins look up by namespace.
-        self._indexed: dict[str, Informer] = {}
+        # What plugins and the cycle share.
+        self.cache = Cache()
+        self.waiting_pods = WaitingPods()
+        self.pods_in_pre_bind = PodsInPreBind()
+        self.informers = Informers(port)
+        self._pods = self.informers.of(PODS, POD_FIELD_SELECTOR)
         snapshot = self.cache.snapshot()
-        backends = Backends(clock, random.Random(rng.getrandbits(64)), snapshot, client=port, gates=gates)
-        self.frameworks = build_frameworks(config, registry, backends, self.metrics)
-        self.backends = backends
+        backends = Backends(
+            clock,
+            random.Random(rng.getrandbits(64)),
+            snapshot,
+            client=port,
+            gates=gates,
+            waiting_pods=self.waiting_pods,
+            activate=self._activate,
+            nominated_pods=self._nominated_pods,
+            informed=self.informers.objects,
+            informed_in=self.informers.objects_in,
+        )
+        # Plugins, and what is built from them: the queue and a search per profile.
+        self.frameworks = build_frameworks(config, registry, backends, metrics)
         hints = {name: queueing_hints(framework.event_plugins()) for name, framework in self.frameworks.items()}
         first = next(iter(self.frameworks.values()))
-        self._pods = self._informer(PODS, POD_FIELD_SELECTOR)
-        rotation = Rotation()
-        self.searches: dict[str, Search] = {}
         self.queue = SchedulingQueue(
             clock=clock,
             sort_key=getattr(first.queue_sort, "sort_key", None),
@@ -110,12 +117,14 @@ class Scheduler:
             initial_backoff=float(config.pod_initial_backoff_seconds),
             max_backoff=float(config.pod_max_backoff_seconds),
             max_in_unschedulable=max_in_unschedulable,
-            metrics=self.metrics,
+            metrics=metrics,
             random=random.Random(rng.getrandbits(64)),
         )
+        rotation = Rotation()
+        self.searches: dict[str, Search] = {}
         for name, framework in self.frameworks.items():
             own = framework.percentage_of_nodes_to_score
-            self.searches[name] = Search(
+            search = Search(
                 framework,
                 snapshot,
                 self.queue.nominator,
@@ -123,15 +132,51 @@ class Scheduler:
                 rotation,
                 percentage=config.percentage_of_nodes_to_score if own is None else own,
             )
-        backends.activate = self.queue.activate
-        backends.nominated_pods = self.queue.nominator.nominated_pods_for_node
-        backends.informed = self._informed
-        backends.informed_in = self._informed_in
-        self.cycle = Cycle(self, random.Random(rng.getrandbits(64)))
-        self._watch(hints)
+            self.searches[name] = wrap_search(search)
+        profiles = {
+            name: Profile(framework, self.searches[name], port.recorder(name))
+            for name, framework in self.frameworks.items()
+        }
+        # One attempt: the cycle, the binding, and failures of both.
+        self.statuses = StatusWriter(port, self.live_pod, self.tasks)
+        attempts = AttemptMetrics(metrics, clock)
+        failures = FailureHandler(self.queue, self.cache, self.statuses, attempts, self.live_pod)
+        self.bindings = BindingCycles(
+            self.queue,
+            failures,
+            self.statuses,
+            self.waiting_pods,
+            self.pods_in_pre_bind,
+            attempts,
+            metrics,
+            clock,
+            self.tasks,
+            publish_node=gates.enabled("NominatedNodeNameForExpectation"),
+        )
+        self.cycle = Cycle(
+            self.queue,
+            self.cache,
+            profiles,
+            self.bindings,
+            failures,
+            metrics,
+            clock,
+            random.Random(rng.getrandbits(64)),
+        )
+        self._watch(hints, profiles)
         #: Compares what is cached with what the informers list, and dumps it, into the log.
-        self.debugger = CacheDebugger(self.cache, self.queue, self._informers["nodes"], self._pods)
-        self.metrics.before_collect(self._measure_cache)
+        self.debugger = CacheDebugger(
+            self.cache, self.queue.views, self.queue.nominator, self.informers["nodes"], self._pods
+        )
+        metrics.before_collect(self._measure_cache)
+
+    # Plugins call these in cycles, when there is a queue; it is built from them.
+
+    def _activate(self, pods: Mapping[str, Pod]) -> None:
+        self.queue.activate(pods)
+
+    def _nominated_pods(self, node_name: str) -> list[PodInfo]:
+        return self.queue.nominator.nominated_pods_for_node(node_name)
 
     def _measure_cache(self) -> None:
         """Cache sizes, measured when metrics are read (imaginary and ghost nodes count, as upstream)."""
@@ -142,37 +187,20 @@ class Scheduler:
 
     # -- informers -------------------------------------------------------------------------------------
 
-    def _informer(self, kind: Kind, field_selector: str = "") -> Informer:
-        informer = self._informers[kind.plural] = self._port.informer(kind, field_selector)
-        return informer
-
-    def _watch(self, hints: Mapping[str, Mapping[Any, Any]]) -> None:
+    def _watch(self, hints: Mapping[str, Mapping[Any, Any]], profiles: Mapping[str, Profile]) -> None:
         """Informers for pods, nodes, namespaces, and every kind that some plugin registered events for."""
-        pod_handler = PodHandler(self)
-        self._pods.add_handler(pod_handler)
-        self._informer(NODES).add_handler(NodeHandler(self))
-        self._informer(NAMESPACES).add_handler(NamespaceHandler(self))
-        watched = watched_actions(event for events in hints.values() for event in events)
-        by_name = {kind.kind: kind for kind in KINDS if kind.group != "events.k8s.io"}
-        for resource, actions in watched.items():
-            kind_name = _EVENT_KINDS.get(resource)
-            if kind_name is not None and actions != ActionType.NONE:
-                self._informer(by_name[kind_name]).add_handler(ResourceHandler(self, resource, actions))
+        cache, queue, clock, metrics, informers = self.cache, self.queue, self.clock, self.metrics, self.informers
+        recorders = {name: profile.recorder for name, profile in profiles.items()}
+        self._pods.add_handler(PodHandler(cache, queue, self.waiting_pods, recorders, clock, metrics))
+        informers.of(NODES).add_handler(NodeHandler(cache, queue, clock, metrics))
+        informers.of(NAMESPACES).add_handler(NamespaceHandler(cache))
+        for resource, actions in watched_actions(event for events in hints.values() for event in events).items():
+            kind = kind_of_event(resource)
+            if kind is not None and actions != ActionType.NONE:
+                informers.of(kind).add_handler(ResourceHandler(resource, actions, queue, clock, metrics))
         plugins = (plugin for framework in self.frameworks.values() for plugin in framework.plugins.values())
-        for plural in dict.fromkeys(kind for plugin in plugins for kind in getattr(plugin, "informs", ())):
-            if plural not in self._informers:
-                self._informer(next(kind for kind in by_name.values() if kind.plural == plural))
-            informer = self._informers[plural]
-            informer.add_index(_BY_NAMESPACE, _namespace_of)
-            self._indexed[plural] = informer
-
-    def _informed(self, plural: str) -> Mapping[str, Any]:
-        informer = self._informers.get(plural)
-        return {} if informer is None else _InformerView(informer)
-
-    def _informed_in(self, plural: str, namespace: str) -> Sequence[Any]:
-        informer = self._indexed.get(plural)
-        return () if informer is None else informer.by_index(_BY_NAMESPACE, namespace)
+        for kind in dict.fromkeys(kind for plugin in plugins for kind in kinds_informed(plugin)):
+            informers.index_by_namespace(kind)
 
     def live_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod as the API server last showed it, or None."""
@@ -182,15 +210,28 @@ class Scheduler:
     # -- life ------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the informers and wait until everything they listed has been handled."""
-        for plural, informer in self._informers.items():
-            self._spawn(informer.run(), f"informer-{plural}")
-        for informer in self._informers.values():
-            await informer.wait_synced()
-        self._spawn(self.queue.run(), "queue-flush")
+        """Start the informers and wait until everything they listed has been handled.
+
+        Raises:
+            TaskCrashedError: when an informer ended.
+        """
+        with self.tasks.guard():
+            for plural, informer in self.informers.items():
+                self.tasks.spawn(informer.run(), f"informer-{plural}")
+            for informer in self.informers.values():
+                await informer.wait_synced()
+            self.tasks.spawn(self.queue.run(), "queue-flush")
 
     async def run(self) -> None:
-        """Schedule pods until :meth:`stop`; what is queued then stays undecided."""
+        """Schedule pods until :meth:`stop`; what is queued then stays undecided.
+
+        Raises:
+            TaskCrashedError: when a task of the scheduler's ended that should not have.
+        """
+        with self.tasks.guard():
+            await self._schedule()
+
+    async def _schedule(self) -> None:
         loop, pop_nowait = asyncio.get_running_loop(), self.queue.pop_nowait
         while not self._stopping:
             queued = pop_nowait() or await self.queue.wait_pop()
@@ -198,22 +239,10 @@ class Scheduler:
                 return
             ends, left = loop.time() + _TURN_SECONDS, _PODS_PER_TURN
             while queued is not None:
-                self._schedule_one(queued)
+                self.cycle.schedule_one(queued)
                 left -= 1
                 queued = pop_nowait() if left and loop.time() < ends else None
             await asyncio.sleep(0)
-
-    def _schedule_one(self, queued: QueuedPodInfo) -> None:
-        """One cycle. A defect of ours fails the pod's attempt, as a plugin's would; the loop goes on."""
-        try:
-            self.cycle.schedule_one(queued)
-        except Exception as error:
-            _log.exception("scheduling pod %s failed unexpectedly", queued.key)
-            try:
-                self.cycle.give_up(queued, error)
-            except Exception:
-                _log.exception("pod %s cannot be given back; it is tried again when it changes", queued.key)
-                self.queue.done(queued.uid)
 
     async def stop(self) -> None:
         """Close the queue, let bindings finish, stop the informers, close the plugins. Again: nothing happens.
@@ -223,67 +252,34 @@ class Scheduler:
         if self._stopping:
             return
         self._stopping = True
+        self.tasks.begin_stop()
         self.queue.close()
-        for informer in self._informers.values():
+        for informer in self.informers.values():
             informer.stop()
-        await self.cycle.finish()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for framework in self.frameworks.values():
-            for problem in framework.close():
-                _log.error("%s", problem)
-
-    def _spawn(self, work: Any, name: str) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)
-        task.set_name(name)
-        task.add_done_callback(_log_failure)
-        self._tasks.append(task)
+        try:
+            await self.bindings.finish()
+            await self.statuses.finish()
+            await self.tasks.stop()
+        finally:
+            for framework in self.frameworks.values():
+                for problem in framework.close():
+                    _log.error("%s", problem)
 
     @property
-    def port(self) -> Port:
-        return self._port
+    def busy(self) -> bool:
+        """Bindings or status patches are under way."""
+        return self.bindings.busy or self.statuses.busy
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is queued for an attempt, in flight, or being written: only unschedulable pods may be left."""
+        """Nothing is queued for an attempt, in flight, being written, or to be delivered to a handler again.
+
+        Only unschedulable pods may be left.
+        """
         return (
-            not self.cycle.busy
-            and not self.queue.pods_in_active()
-            and not self.queue.pods_in_backoff()
-            and not self.queue.in_flight_pods()
+            not self.busy
+            and not self.queue.views.pods_in_active()
+            and not self.queue.views.pods_in_backoff()
+            and not self.queue.views.in_flight_pods()
+            and not any(informer.behind for informer in self.informers.values())
         )
-
-
-#: The index over informers that plugins look into.
-_BY_NAMESPACE: Final = "namespace"
-
-
-def _namespace_of(obj: Any) -> Sequence[str]:
-    if isinstance(obj, dict):
-        return (obj["metadata"].get("namespace", ""),)
-    return (obj.metadata.namespace,)
-
-
-class _InformerView(Mapping[str, Any]):
-    """An informer's objects as a read-only mapping."""
-
-    def __init__(self, informer: Informer) -> None:
-        self._informer = informer
-
-    def __getitem__(self, key: str) -> Any:
-        obj = self._informer.get_by_key(key)
-        if obj is None:
-            raise KeyError(key)
-        return obj
-
-    def __iter__(self) -> Any:
-        return iter(self._informer.keys())
-
-    def __len__(self) -> int:
-        return len(self._informer.keys())
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _log.error("task %s failed", task.get_name(), exc_info=task.exception())

@@ -1,4 +1,4 @@
-"""Pod status patches, written beside the scheduling cycle: one at a time per pod, the newest wins.
+"""Pod status patches, written alongside the scheduling cycle: one at a time per pod, the newest wins.
 
 A failing pod gets a condition; it must not hold up the next cycle. A patch that waits behind another one of
 the same pod absorbs later ones, so a pod that fails fast causes few writes.
@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kubesched.api.tasks import Supervisor
 from kubesched.api.types import Pod, PodCondition
 from kubesched.api.wire import ApiError
 
@@ -31,8 +32,9 @@ class _Patch:
 class StatusWriter:
     """UID to the patch waiting and the task writing."""
 
-    def __init__(self, port: Port, live_pod: Callable[[str, str], Pod | None]) -> None:
+    def __init__(self, port: Port, live_pod: Callable[[str, str], Pod | None], supervisor: Supervisor) -> None:
         self._port = port
+        self._supervisor = supervisor
         self._live_pod = live_pod
         self._waiting: dict[str, _Patch] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -52,7 +54,7 @@ class StatusWriter:
                 nominated_node_name = waiting.nominated_node_name
         self._waiting[uid] = _Patch(pod, condition, nominated_node_name)
         if uid not in self._tasks:
-            self._tasks[uid] = asyncio.get_running_loop().create_task(self._run(uid), name=f"status {pod.key}")
+            self._tasks[uid] = self._supervisor.spawn(self._run(uid), f"status {pod.key}", lasting=False)
 
     async def nominate(self, pod: Pod, node_name: str) -> None:
         """Publish the chosen node before work on it begins, after what is still to be written; a failure is only logged."""
@@ -80,7 +82,7 @@ class StatusWriter:
         pod = patch.pod
         live = self._live_pod(pod.namespace, pod.name)
         if live is not None and live.uid != pod.uid:
-            return  # another pod of that name: this one is history
+            return  # another pod of that name: this one is gone
         try:
             await self._port.patch_pod_status(
                 pod, condition=patch.condition, nominated_node_name=patch.nominated_node_name

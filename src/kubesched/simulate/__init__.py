@@ -1,7 +1,7 @@
 """The scheduler as a simulator: manifests in, where every pod goes and why some do not out.
 
 :func:`simulate` is the library's way in (``await`` it on a virtual-time loop), :func:`run_simulation` the same
-as one call. The command line uses both; :mod:`.conformance` and :mod:`.perf` live beside them.
+as one call. The command line uses both; :mod:`.conformance` replays recorded decisions.
 """
 
 from .result import Result

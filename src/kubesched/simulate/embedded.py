@@ -6,24 +6,24 @@ benchmark, the demonstration and the tests. It runs in real time or in virtual t
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from kubesched.api.kinds import NODES, PODS
+from kubesched.api.tasks import Supervisor
+from kubesched.api.times import Clock
 from kubesched.api.types import Node, Pod
 from kubesched.cache.check import check_cache, compare_with_server
 from kubesched.client.port import ApiPort
 from kubesched.cluster.controllers import ControllerManager
-from kubesched.cluster.faults import Faults
-from kubesched.cluster.hollow import HollowKubelets
-from kubesched.cluster.inprocess import InProcessClient
-from kubesched.cluster.store import Store
+from kubesched.cluster.kubelets import HollowKubelets
+from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
-from kubesched.framework.clock import Clock
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.scheduler import Scheduler
+from kubesched.scheduler.search import Search
 
 __all__ = ["Embedded"]
 
@@ -52,6 +52,7 @@ class Embedded:
         believe_priority: bool = False,
         controllers: bool = False,
         kubelet_options: Mapping[str, Any] | None = None,
+        wrap_search: Callable[[Search], Search] = lambda search: search,
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
@@ -60,7 +61,9 @@ class Embedded:
         benchmark.
 
         ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too; ``kubelet_options`` are
-        passed on to :class:`~kubesched.cluster.hollow.HollowKubelets`.
+        passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`.
+
+        ``wrap_search`` is passed on to :class:`~kubesched.scheduler.scheduler.Scheduler`.
 
         Raises:
             ConfigError: when a profile cannot be built.
@@ -77,7 +80,13 @@ class Embedded:
             event_queue_size=event_queue_size,
         )
         self.scheduler = Scheduler(
-            config, registry, self.port, clock=clock, rng=random.Random(rng.getrandbits(64)), gates=gates
+            config,
+            registry,
+            self.port,
+            clock=clock,
+            rng=random.Random(rng.getrandbits(64)),
+            gates=gates,
+            wrap_search=wrap_search,
         )
         self.kubelets = (
             HollowKubelets(self.client, clock, rng=random.Random(rng.getrandbits(64)), **(kubelet_options or {}))
@@ -87,30 +96,55 @@ class Embedded:
         self.controllers = (
             ControllerManager(self.client, clock, random.Random(rng.getrandbits(64))) if controllers else None
         )
-        self._tasks: list[asyncio.Task[Any]] = []
+        #: The parent of everything that runs here; tasks of others may be added.
+        self.tasks = Supervisor("embedded cluster")
 
     async def start(self, *, scheduler: bool = True) -> None:
-        """Start everything (without the scheduler if told so); returns when it has seen what is in the store."""
-        self._spawn(self.port.events.run(), "events")
-        if self.kubelets is not None:
-            self._spawn(self.kubelets.run(), "kubelets")
-        if self.controllers is not None:
-            self._spawn(self.controllers.run(), "controllers")
-        if scheduler:
-            await self.scheduler.start()
-            self._spawn(self.scheduler.run(), "scheduler")
+        """Start everything (without the scheduler if told so); returns when it has seen what is in the store.
+
+        What waits for the cluster from here on belongs into ``with tasks.guard()``: a crash of any part ends it.
+
+        Raises:
+            TaskCrashedError: when a part ended while it started.
+        """
+        self.tasks.catch_callbacks()
+        with self.tasks.guard():
+            self.tasks.spawn(self.port.events.run(), "events")
+            if self.kubelets is not None:
+                self.tasks.spawn(self.kubelets.run(), "kubelets")
+            if self.controllers is not None:
+                self.tasks.spawn(self.controllers.run(), "controllers")
+            if scheduler:
+                await self.scheduler.start()
+                self.tasks.spawn(self.scheduler.run(), "scheduler")
 
     async def stop(self) -> None:
-        """Stop everything and wait for it."""
-        await self.scheduler.stop()
-        await self.port.events.drain()
-        self.port.events.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Stop everything and wait for it.
 
-    def _spawn(self, work: Coroutine[Any, Any, Any], name: str) -> None:
-        self._tasks.append(asyncio.get_running_loop().create_task(work, name=name))
+        Raises:
+            TaskCrashedError: when a part had crashed and no guard has raised that yet.
+        """
+        self.tasks.begin_stop()
+        try:
+            await self.scheduler.stop()
+            await self.port.events.drain()
+            self.port.events.stop()
+        finally:
+            await self.tasks.stop()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """A block in which everything runs; a crash of any part ends it.
+
+        Raises:
+            TaskCrashedError: when a part crashed.
+        """
+        try:
+            await self.start()
+            with self.tasks.guard():
+                yield
+        finally:
+            await self.stop()
 
     # -- looking ---------------------------------------------------------------------------------------
 
@@ -131,14 +165,14 @@ class Embedded:
     def check(self) -> list[str]:
         """What is wrong, when nothing is moving: cache against itself, against the store, and the queue."""
         scheduler = self.scheduler
-        queued, _ = scheduler.queue.pending_pods()
+        queued, _ = scheduler.queue.views.pending_pods()
         visible = [
             pod
             for pod in self.pods()
             if pod.status.phase not in ("Succeeded", "Failed")
             and (pod.spec.node_name or pod.spec.scheduler_name in scheduler.frameworks)
         ]
-        problems = check_cache(scheduler.cache) + scheduler.queue.check()
+        problems = check_cache(scheduler.cache) + scheduler.queue.views.check()
         return problems + compare_with_server(scheduler.cache, self.nodes(), visible, queued)
 
 

@@ -20,11 +20,17 @@ from kubesched.api.selectors import required_node_affinity
 from kubesched.api.taints import first_untolerated
 from kubesched.api.types import Node, Pod
 from kubesched.api.wire import ApiError
+from kubesched.cluster.files import (
+    Manifest,
+    ManifestError,
+    Manifests,
+    expand_workloads,
+    load_manifests,
+    parse_manifests,
+)
 from kubesched.cluster.http.fieldcheck import unknown_in_manifest
-from kubesched.cluster.manifests import Manifest, ManifestError, Manifests, load_manifests, parse_manifests
-from kubesched.cluster.nodes import make_nodes
+from kubesched.cluster.kubelets import make_nodes
 from kubesched.cluster.store import Store
-from kubesched.cluster.workloads import expand_workloads
 
 from .result import Refusal
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
 import msgspec
-import yaml
+
+from kubesched.api.yamltext import to_yaml
 
 from .hints import format_amount
 from .result import NodeUse, Pending, Placement, Reason, Refusal, ResourceUse, Result
@@ -42,10 +43,7 @@ def render_json(result: Result) -> str:
 
 def render_yaml(result: Result) -> str:
     """The result as YAML, keys in the order of the schema."""
-    text: str = yaml.dump(
-        msgspec.to_builtins(result), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=2**20
-    )
-    return text
+    return to_yaml(msgspec.to_builtins(result), sort_keys=False)
 
 
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:

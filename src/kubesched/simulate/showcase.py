@@ -15,10 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api.kinds import NODES
-from kubesched.cluster.manifests import Manifest, load_manifests
-from kubesched.cluster.nodes import make_nodes, node_template
+from kubesched.api.times import RealClock
+from kubesched.cluster.files import Manifest, load_manifests
+from kubesched.cluster.kubelets import make_nodes, node_template
 from kubesched.config import KubeSchedulerConfiguration
-from kubesched.framework.clock import RealClock
 from kubesched.framework.registry import Registry
 
 from .data import data_folder
@@ -110,6 +110,7 @@ async def schedule(
     Raises:
         ConfigError: when a profile cannot be built.
         ManifestError: when an object is refused.
+        TaskCrashedError: when a part of the cluster crashed.
     """
     bound: dict[str, float] = {}
 
@@ -124,8 +125,7 @@ async def schedule(
     store_objects(embedded.store, intake.objects)
     total = sum(1 for pod in embedded.pods() if not pod.spec.scheduling_gates)
     start, cpu = time.perf_counter(), time.process_time()
-    await embedded.start()
-    try:
+    async with embedded.running():
         seen = -1
         while not (embedded.scheduler.is_idle and seen == len(bound)):
             seen = len(bound)
@@ -133,8 +133,6 @@ async def schedule(
         cpu = time.process_time() - cpu
         end = max(bound.values(), default=time.perf_counter())
         return _outcome(embedded, len(bound), end - start, cpu)
-    finally:
-        await embedded.stop()
 
 
 def _outcome(embedded: Embedded, bound: int, seconds: float, cpu: float) -> Outcome:

@@ -15,7 +15,7 @@ from kubesched.api.kinds import PODS
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.api.requests import PODS as POD_COUNT
 from kubesched.api.types import Pod
-from kubesched.cluster.manifests import Manifest
+from kubesched.cluster.files import Manifest
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, default_config
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.registry import Registry
@@ -64,6 +64,7 @@ async def simulate(
     Raises:
         ManifestError: when a manifest cannot be used, or an object other than a pod is refused.
         ConfigError: when a profile cannot be built.
+        TaskCrashedError: when a part of the simulated cluster crashed.
     """
     loop = asyncio.get_running_loop()
     intake = gather(manifests, nodes=nodes, node_template=node_template, zones=zones)
@@ -79,16 +80,13 @@ async def simulate(
     # What runs already is there when the scheduler starts; pods to be placed then come in the order of the manifests.
     new = [item for item in intake.objects if _is_new(item)]
     refused = store_objects(embedded.store, [item for item in intake.objects if not _is_new(item)])
-    await embedded.start()
-    try:
+    async with embedded.running():
         refused += store_objects(embedded.store, new)
         pods = embedded.pods()
         before = {pod.uid for pod in pods}
         run.total = sum(1 for pod in pods if not pod.spec.node_name)
         stopped = await run.until_settled(embedded, until)
         return _result(embedded, run, seed, stopped, before, refused, intake.warnings)
-    finally:
-        await embedded.stop()
 
 
 def run_simulation(manifests: Source, *, registry: Registry, **options: Any) -> Result:
@@ -165,8 +163,8 @@ class _Run:
         """Pods go round between backoff and failure, and no pod is going to end and change that."""
         kubelets = embedded.kubelets
         quiet = kubelets is None or kubelets.next_timer() is None
-        waiting = any(True for _ in embedded.scheduler.backends.waiting_pods)
-        if not quiet or waiting or embedded.scheduler.cycle.busy:
+        waiting = any(True for _ in embedded.scheduler.waiting_pods)
+        if not quiet or waiting or embedded.scheduler.busy:
             self._last_bound = now
         return now - self._last_bound > _FRUITLESS
 

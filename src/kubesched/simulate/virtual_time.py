@@ -262,7 +262,8 @@ async def _to_the_end(main: Coroutine[Any, Any, T]) -> T:
         left = sorted((task for task in asyncio.all_tasks() if task is not asyncio.current_task()), key=hash)
         for task in left:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        if left:
+            await asyncio.wait(left)
         for task in left:
             error = None if task.cancelled() else task.exception()
             if error is not None:

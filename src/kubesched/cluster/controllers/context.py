@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from ...api.equality import same_json
 from ...api.kinds import PODS, Kind
+from ...api.times import Clock, timestamp
 from ...api.types import ObjectMeta, OwnerReference
-from ...api.wire import Item, Transport
-from ..event_recorder import EventRecorder
-from ..times import Clock, timestamp
+from ...api.wire import MERGE_PATCH, Item, Transport
+from ..store import EventRecorder
 from .watch_cache import WatchCache
 
 __all__ = ["BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]
 
 Data = dict[str, Any]
 
-MERGE_PATCH: Final = "application/merge-patch+json"
 #: Index of objects by the UID of their controller, of pods by node and of pods by namespace.
 BY_OWNER: Final = "owner"
 BY_NODE: Final = "node"
@@ -99,7 +99,7 @@ class Context:
         """The cache of a kind; asked for before the manager runs, it is kept from then on."""
         cache = self.caches.get(kind)
         if cache is None:
-            cache = self.caches[kind] = WatchCache(self.client, kind, self.note_problem)
+            cache = self.caches[kind] = WatchCache(self.client, kind, self.note_problem, self.rng)
         return cache
 
     def owned_cache(self, kind: Kind) -> WatchCache:
@@ -158,7 +158,7 @@ class Context:
     async def write_status(self, item: Item, data: Data, status: Data) -> Item:
         """Replace the status, if it is another one; 409 as :meth:`update`."""
         status = {key: value for key, value in status.items() if value is not None}
-        if status == (data.get("status") or {}):
+        if same_json(status, data.get("status") or {}):
             return item
         return await self.update(item, {**data, "status": status}, subresource="status")
 

@@ -14,7 +14,7 @@ from ...api.selectors import RequiredNodeAffinity, required_node_affinity
 from ...api.taints import NO_EXECUTE, do_not_schedule, first_untolerated
 from ...api.types import Node, PodSpec, Taint
 from ...api.wire import ApiError, Item
-from ..event_recorder import NORMAL, WARNING
+from ..store import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
 from .kinds import DAEMON_SETS

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
+from ...api.equality import same_json
 from ...api.kinds import PODS, Kind
+from ...api.times import parse_time
 from ...api.wire import ApiError, Item
-from ..event_recorder import NORMAL
-from ..times import parse_time
+from ..store import NORMAL
 from .base import Controller
 from .context import BY_OWNER, Context, Data, controller_of
 from .kinds import DEPLOYMENTS, REPLICA_SETS
@@ -90,7 +91,7 @@ class Deployments(Controller):
             (Member.of(owned) for owned in self._sets.indexed(BY_OWNER, item.uid)), key=lambda member: member.order
         )
         bare = _bare_template(data["spec"].get("template"))
-        new = next((member for member in members if _bare_template(member.spec.get("template")) == bare), None)
+        new = next((member for member in members if same_json(_bare_template(member.spec.get("template")), bare)), None)
         old = [member for member in members if member is not new]
         if rollout.paused:
             await self._scale(item, rollout, [*old, *([new] if new else [])])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from ...api.selectors import parse_int64
 from ...api.types import Pod
 from ...api.wire import Item
 from .context import Data
@@ -18,13 +19,14 @@ _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _TRACKING: Final = "batch.kubernetes.io/job-tracking"
 
 
-def parse_indexes(text: str) -> set[int]:
-    """``1,3-5`` as {1, 3, 4, 5}; parts that cannot be read are left out."""
+def parse_indexes(text: str, completions: int) -> set[int]:
+    """``1,3-5`` as {1, 3, 4, 5}; parts that cannot be read and indexes from ``completions`` on are left out."""
     result: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
-        if first.isdigit() and (not last or last.isdigit()):
-            result.update(range(int(first), int(last or first) + 1))
+        begin, end = parse_int64(first), parse_int64(last or first)
+        if begin is not None and end is not None and begin >= 0:
+            result.update(range(begin, min(end + 1, completions)))
     return result
 
 
@@ -43,13 +45,14 @@ def format_indexes(indexes: Iterable[int]) -> str:
 
 def completed_indexes(data: Data) -> set[int]:
     """The indexes that a job's status lists as completed."""
-    return parse_indexes((data.get("status") or {}).get("completedIndexes") or "")
+    completions = int((data.get("spec") or {}).get("completions") or 0)
+    return parse_indexes((data.get("status") or {}).get("completedIndexes") or "", completions)
 
 
 def index_of(pod: Pod) -> int | None:
     """The completion index of a pod."""
     text = pod.metadata.annotations.get(_INDEX) or pod.metadata.labels.get(_INDEX) or ""
-    return int(text) if text.isdigit() else None
+    return parse_int64(text) if text.isdigit() else None
 
 
 class Count:

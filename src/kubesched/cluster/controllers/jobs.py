@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ...api.times import parse_time
 from ...api.wire import ApiError, Item
-from ..event_recorder import NORMAL, WARNING
-from ..times import parse_time
+from ..store import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
 from .job_status import Count, completed_indexes, format_indexes

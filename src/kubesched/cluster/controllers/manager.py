@@ -1,7 +1,7 @@
 """All controllers of a cluster in one place: started, stopped and asked together.
 
     manager = ControllerManager(client, clock, rng)
-    task = asyncio.create_task(manager.run())
+    tasks.spawn(manager.run(), "controllers")
 
 Runs on any transport, in real or virtual time. Caller: simulations, tests and the command line.
 """
@@ -9,13 +9,15 @@ Runs on any transport, in real or virtual time. Caller: simulations, tests and t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Final
 
+from ...api.tasks import EndedFirstError, Supervisor, unless
+from ...api.times import Clock
 from ...api.wire import Transport
-from ..times import Clock
 from .base import Controller
 from .budgets import Budgets
 from .context import Context, ControllerSettings
@@ -94,15 +96,16 @@ class ControllerManager:
 
     async def run(self) -> None:
         """Work until :meth:`stop` or cancellation. Controllers start when every cache has been filled."""
-        tasks = [self._spawn(cache.run(), f"cache-{kind}") for kind, cache in self.context.caches.items()]
         try:
-            await self._unless_stopped(self.wait_synced())
-            tasks += [self._spawn(one.run(), f"controller-{one.name}") for one in self.controllers]
-            await self._stopped.wait()
+            async with Supervisor("controllers") as tasks:
+                for kind, cache in self.context.caches.items():
+                    tasks.spawn(cache.run(), f"cache-{kind}")
+                with suppress(EndedFirstError):
+                    await unless(self._stopped, self.wait_synced(), "controllers-sync")
+                    for one in self.controllers:
+                        tasks.spawn(one.run(), f"controller-{one.name}")
+                    await self._stopped.wait()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             for controller in self.controllers:
                 controller.queue.close()
 
@@ -114,18 +117,6 @@ class ControllerManager:
         """Return when every cache has seen the whole cluster once."""
         for cache in self.context.caches.values():
             await cache.synced.wait()
-
-    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
-        waiting = [self._spawn(work, "controllers-sync"), self._spawn(self._stopped.wait(), "controllers-stop")]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
-
-    @staticmethod
-    def _spawn(work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        return asyncio.get_running_loop().create_task(work, name=name)
 
     # -- looking ---------------------------------------------------------------------------------------
 

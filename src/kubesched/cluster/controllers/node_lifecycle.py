@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from ...api.kinds import NODES
+from ...api.times import parse_time
 from ...api.types import Node
-from ...api.wire import ApiError, Item
-from ..event_recorder import NORMAL, WARNING
-from ..times import parse_time
+from ...api.wire import STRATEGIC_PATCH, ApiError, Item
+from ..store import NORMAL, WARNING
 from .base import Controller
 from .context import BY_NODE, Context
 from .kinds import LEASES
@@ -148,7 +148,7 @@ class NodeLifecycle(Controller):
             item,
             {"status": {"conditions": patch}},
             subresource="status",
-            patch_type="application/strategic-merge-patch+json",
+            patch_type=STRATEGIC_PATCH,
         )
 
     # -- taints ----------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class NodeLifecycle(Controller):
                     pod,
                     {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}},
                     subresource="status",
-                    patch_type="application/strategic-merge-patch+json",
+                    patch_type=STRATEGIC_PATCH,
                 )
             except ApiError as error:
                 if error.code not in (404, 409):

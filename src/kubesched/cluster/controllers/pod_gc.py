@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...api.kinds import NODES, PODS
-from ...api.wire import ApiError, Item
+from ...api.wire import STRATEGIC_PATCH, ApiError, Item
 from .base import Controller
 from .context import BY_NODE, Context
 from .pods import is_finished
@@ -107,7 +107,7 @@ class PodGarbage(Controller):
                 pod,
                 {"metadata": {"uid": pod.uid}, "status": status},
                 subresource="status",
-                patch_type="application/strategic-merge-patch+json",
+                patch_type=STRATEGIC_PATCH,
             )
         except ApiError as error:
             if error.code not in (404, 409):

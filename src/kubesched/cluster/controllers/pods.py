@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
+from ...api.selectors import parse_int64
+from ...api.times import parse_time
 from ...api.types import Pod, PodCondition
 from ...api.wire import Item
-from ..times import parse_time
 
 __all__ = [
     "available_in",
@@ -124,9 +125,10 @@ def resolve_count(value: Any, total: int, *, up: bool) -> int:
     """A number, or a percentage of ``total`` rounded up or down. What cannot be read counts as 0."""
     if isinstance(value, str):
         text = value.strip()
-        if not (text.endswith("%") and text[:-1].isdigit()):
-            return int(text) if text.isdigit() else 0
-        hundredths = int(text[:-1]) * total
+        number = parse_int64(text.removesuffix("%")) or 0
+        if number < 0 or not text.endswith("%"):
+            return max(0, number)
+        hundredths = number * total
         return -(-hundredths // 100) if up else hundredths // 100
     return int(value or 0)
 

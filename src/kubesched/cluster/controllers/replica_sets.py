@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
+from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
 from .base import WorkloadController
 from .context import BY_OWNER, Context, Data
@@ -33,7 +34,7 @@ def deletion_order(pods: list[Item], neighbours: Counter[str]) -> Callable[[Item
             bool(pod.spec.node_name),
             _PHASES.get(pod.status.phase, 0),
             is_ready(pod),
-            int(cost) if cost.lstrip("-").isdigit() else 0,
+            parse_int64(cost) or 0,
             -neighbours[pod.spec.node_name] if pod.spec.node_name else 0,
             -(since or 0.0),
             _newest_first(pod.metadata.creation_timestamp or ""),

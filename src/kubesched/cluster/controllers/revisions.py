@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ...api.equality import same_json
 from ...api.wire import Item
 from .context import BY_OWNER, Context, Data
 from .kinds import REVISIONS
@@ -48,7 +49,7 @@ class Revisions:
         known = self.of(owner)
         number = known[-1].data().get("revision", 0) if known else 0
         for item in reversed(known):
-            if _clean(revision_template(item)) == _clean(template):
+            if same_json(_clean(revision_template(item)), _clean(template)):
                 if item is not known[-1]:
                     return await self._context.patch(item, {"revision": number + 1})
                 return item

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...api.selectors import parse_int64
 from ...api.wire import Item
 from .pods import resolve_count
 
@@ -67,8 +68,7 @@ class Member:
 
     @property
     def revision(self) -> int:
-        text = self.annotation("deployment.kubernetes.io/revision")
-        return int(text) if text.isdigit() else 0
+        return max(0, parse_int64(self.annotation("deployment.kubernetes.io/revision")) or 0)
 
     @property
     def order(self) -> tuple[str, str]:

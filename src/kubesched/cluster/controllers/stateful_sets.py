@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...api.kinds import PODS
+from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
-from ..event_recorder import NORMAL, WARNING
+from ..store import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
 from .kinds import CLAIMS, STATEFUL_SETS
@@ -25,7 +26,7 @@ _RECREATING: Final = {True: (WARNING, "RecreatingFailedPod"), False: (NORMAL, "R
 
 def _ordinal(owner: Item, pod: Item) -> int | None:
     text = pod.name.removeprefix(f"{owner.name}-")
-    return int(text) if text.isdigit() else None
+    return parse_int64(text) if text.isdigit() else None
 
 
 class StatefulSets(WorkloadController):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from ...api.kinds import NODES, PODS
 from ...api.taints import NO_EXECUTE, tolerates
+from ...api.times import parse_time
 from ...api.types import Node, Pod, Taint
-from ...api.wire import ApiError, Item
-from ..event_recorder import NORMAL
-from ..times import parse_time
+from ...api.wire import STRATEGIC_PATCH, ApiError, Item
+from ..store import NORMAL
 from .base import Controller
 from .context import BY_NODE, Context
 
@@ -103,7 +103,7 @@ class TaintEviction(Controller):
                 item,
                 {"metadata": {"uid": item.uid}, "status": {"conditions": [condition]}},
                 subresource="status",
-                patch_type="application/strategic-merge-patch+json",
+                patch_type=STRATEGIC_PATCH,
             )
         except ApiError as error:
             if error.code not in (404, 409):

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ...api.kinds import NODES
 from ...api.wire import ApiError, Item
-from ..event_recorder import NORMAL, WARNING
+from ..store import NORMAL, WARNING
 from .base import Controller
 from .context import Context, Data
 from .kinds import CLAIMS, STORAGE_CLASSES, VOLUMES

@@ -1,4 +1,4 @@
-"""A local copy of one kind of object, kept current by list and watch, with indexes and handlers.
+"""A local copy of one kind of object, kept current by a reflector, with indexes and handlers.
 
 All controllers of a manager share one cache per kind. A controller's own writes are noted at once, so it never
 acts on a world that lacks what it just did. Caller: :mod:`.context`; works on any transport.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Final
 
 from ...api.kinds import Kind
-from ...api.wire import ApiError, Item, Transport
+from ...api.wire import Item, Transport
+from ...client.reflector import BREATH, Reflector
 
 __all__ = ["Handler", "WatchCache"]
 
@@ -21,7 +23,6 @@ Handler = Callable[[Item | None, Item | None], None]
 
 _log = logging.getLogger("kubesched.controllers")
 
-_RETRY_SECONDS: Final = 1.0
 #: What reading data of other types than expected raises.
 _UNREADABLE: Final = (TypeError, ValueError, AttributeError, LookupError)
 _NONE: Final[dict[str, Item]] = {}
@@ -30,14 +31,22 @@ _NONE: Final[dict[str, Item]] = {}
 class WatchCache:
     """The objects of one kind by key (``namespace/name``), in the order in which they came.
 
-    ``selector`` is a field selector. Versions are compared as numbers: a late copy never replaces a newer one.
+    Versions are compared as numbers: a late copy never replaces a newer one. ``problem`` is notified of what went
+    wrong and is tried again; ``rng`` is for the jitter of those tries.
     """
 
-    def __init__(self, client: Transport, kind: Kind, problem: Callable[[str], None], selector: str = "") -> None:
+    def __init__(self, client: Transport, kind: Kind, problem: Callable[[str], None], rng: Random) -> None:
         self.kind = kind
-        self._client = client
         self._problem = problem
-        self._selector = selector
+        self._reflector = Reflector(
+            client,
+            kind,
+            self,
+            rng=rng,
+            page_size=0,
+            watch_timeout=None,
+            on_error=lambda error: problem(f"watching {kind}: {error}"),
+        )
         self._objects: dict[str, Item] = {}
         self._handlers: list[Handler] = []
         self._indexers: dict[str, Callable[[Item], Iterable[str]]] = {}
@@ -140,46 +149,33 @@ class WatchCache:
                 if not filed:
                     del index[value]
 
-    # -- watching --------------------------------------------------------------------------------------
+    # -- what the reflector delivers -------------------------------------------------------------------
 
     async def run(self) -> None:
-        """List, then watch, until cancelled; start over when the version has expired or anything else fails."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                page = await self._client.list(self.kind, field_selector=self._selector)
-                self._replace(page.items, int(page.resource_version or 0))
-                self.synced.set()
-                while True:
-                    stream: AsyncIterator[Any] = self._client.watch(
-                        self.kind, resource_version=str(self._seen), field_selector=self._selector
-                    )
-                    begun, batches = loop.time(), 0
-                    async for batch in stream:
-                        batches += 1
-                        for event in batch:
-                            self._event(event.type, event.item)
-                    if not batches and loop.time() == begun:
-                        await asyncio.sleep(_RETRY_SECONDS)
-            except (ApiError, OSError) as error:
-                self._problem(f"watching {self.kind}: {error}")
-                if not (isinstance(error, ApiError) and error.code == 410):
-                    await asyncio.sleep(_RETRY_SECONDS)
+        """List, then watch, until cancelled."""
+        await self._reflector.run()
 
-    def _event(self, type_: str, item: Item) -> None:
-        self._seen = max(self._seen, item.resource_version)
-        if type_ == "DELETED":
-            known = self._objects.get(item.key)
-            if known is not None and known.uid == item.uid:
-                self._remove(item)
-        elif type_ != "BOOKMARK":
-            self._store(item)
-
-    def _replace(self, items: list[Item], version: int) -> None:
+    async def replace(self, items: list[Item], version: int) -> None:
+        """A complete list: what is not in it has gone, unless it came after ``version``."""
         self._seen = max(self._seen, version)
         listed = {item.key: item.uid for item in items}
         for known in list(self._objects.values()):
             if listed.get(known.key) != known.uid and known.resource_version <= version:
                 self._remove(known)
-        for item in items:
+        for number, item in enumerate(items, 1):
             self._store(item)
+            if number % BREATH == 0:
+                await asyncio.sleep(0)
+        self.synced.set()
+
+    def upsert(self, item: Item) -> None:
+        """An object was added or modified."""
+        self._seen = max(self._seen, item.resource_version)
+        self._store(item)
+
+    def remove(self, item: Item) -> None:
+        """An object was deleted."""
+        self._seen = max(self._seen, item.resource_version)
+        known = self._objects.get(item.key)
+        if known is not None and known.uid == item.uid:
+            self._remove(item)

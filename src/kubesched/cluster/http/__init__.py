@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .certificates import CertificateFiles, make_certificates
     from .kubeconfig import write_kubeconfig
+    from .origins import Origins, is_loopback
     from .server import HttpServer
 
-__all__ = ["CertificateFiles", "HttpServer", "make_certificates", "write_kubeconfig"]
+__all__ = ["CertificateFiles", "HttpServer", "Origins", "is_loopback", "make_certificates", "write_kubeconfig"]
 
 _HOMES = {
     "CertificateFiles": "certificates",
     "HttpServer": "server",
+    "Origins": "origins",
+    "is_loopback": "origins",
     "make_certificates": "certificates",
     "write_kubeconfig": "kubeconfig",
 }

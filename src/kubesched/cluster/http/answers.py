@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-import yaml
 from aiohttp import web
 
 from ...api.wire import ApiError
-from ..objects import encode
+from ...api.yamltext import to_yaml
+from ..schema import encode
 from .negotiation import JSON, YAML, Accepted
 
 __all__ = ["json_answer", "refusal", "success", "text_answer"]
@@ -29,18 +29,6 @@ def wants_pretty(query_value: str | None, user_agent: str) -> bool:
     return user_agent.startswith(_PRETTY_AGENTS)
 
 
-class _Dumper(yaml.CSafeDumper):
-    """Block style without aliases: the same label map twice is written twice."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def to_yaml(raw: bytes) -> bytes:
-    text: str = yaml.dump(msgspec.json.decode(raw), Dumper=_Dumper, sort_keys=True, allow_unicode=True)
-    return text.encode("utf-8", "surrogatepass")
-
-
 def json_answer(
     raw: bytes,
     status: int = 200,
@@ -53,7 +41,7 @@ def json_answer(
     """An answer of JSON bytes, in the form the client wants."""
     content_type = JSON
     if form is not None and form.media_type == YAML:
-        raw, content_type = to_yaml(raw), YAML
+        raw, content_type = to_yaml(msgspec.json.decode(raw)).encode("utf-8", "surrogatepass"), YAML
     elif pretty:
         raw = msgspec.json.format(raw, indent=2) + b"\n"
     response = web.Response(body=raw, status=status, headers=_BASE)

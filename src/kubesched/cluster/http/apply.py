@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ...api.equality import same_json
 from ...api.wire import ApiError, Item
 from ..store import Store
 from .catalog import Resource
@@ -197,7 +198,7 @@ def _settle_conflicts(others: list[_Owner], wanted: set[Path], live: Any, merged
         changed = {
             path
             for path in wanted & owner.fields
-            if path[-1].startswith("f:") and value_at(live, path) != value_at(merged, path)
+            if path[-1].startswith("f:") and not same_json(value_at(live, path), value_at(merged, path))
         }
         if force:
             owner.fields = owner.fields - changed
@@ -260,7 +261,7 @@ def tracked_update(
     shape = Shape(resource)
     new_part, old_part = _owned_part(data), _owned_part(before)
     present = leaves(new_part, shape)
-    changed = {path for path in present if value_at(old_part, path) != value_at(new_part, path)}
+    changed = {path for path in present if not same_json(value_at(old_part, path), value_at(new_part, path))}
     changed = {path for path in changed if path[-1].startswith("f:") or value_at(old_part, path) is MISSING}
     key = (manager, "Update", subresource)
     mine = next((one for one in owners if one.key == key), None)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...api.kinds import KINDS, NAMESPACES, Kind, kind_by_plural
+from ...api.wire import MERGE_PATCH
 from ..store import Store
 from .crds import Defined, defined_resources, establish, was_established
 
@@ -215,7 +216,7 @@ class Catalog:
                         item.namespace,
                         item.name,
                         {"metadata": {"finalizers": None}},
-                        patch_type="application/merge-patch+json",
+                        patch_type=MERGE_PATCH,
                     )
             if (item.namespace, item.name) in self._store.table(kind).objects:
                 self._store.delete(kind, item.namespace, item.name, grace_period_seconds=0)

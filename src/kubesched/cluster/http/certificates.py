@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ..times import Clock
+from ...api.times import Clock
 
 __all__ = ["CertificateFiles", "make_certificates"]
 

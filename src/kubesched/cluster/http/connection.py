@@ -1,4 +1,4 @@
-"""One connection: what is said to a client whose request cannot even be read.
+"""One connection: the answer to a request that cannot even be read, and the time limit for the head of a request.
 
 aiohttp answers those itself, in plain text and with a traceback in the log. Here they get a ``Status`` like every other
 refusal, and the log keeps quiet: what clients send is no defect of ours. Caller: :mod:`.server`.
@@ -6,8 +6,10 @@ refusal, and the log keeps quiet: what clients send is no defect of ours. Caller
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from aiohttp import web
@@ -22,6 +24,8 @@ __all__ = ["Connections"]
 
 logger = logging.getLogger("kubesched.cluster")
 
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
 #: What clients do wrong, or their networks.
 _THEIRS: Final = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 #: A request line that is one but for its method, as the parser's message shows it.
@@ -29,13 +33,40 @@ _UNKNOWN_METHOD: Final = re.compile(r"""b['"][!#$%&'*+.^_`|~0-9A-Za-z-]+ [^ ]+ H
 
 
 class Connections(web.Server):
-    """A server whose connections are ours."""
+    """A server whose connections are ours. A request has ``head_seconds`` for its first line and its headers."""
+
+    def __init__(self, handler: Handler, *, head_seconds: float, **options: Any) -> None:
+        super().__init__(handler, **options)
+        self._head_seconds = head_seconds
 
     def __call__(self) -> RequestHandler:
-        return _Connection(self, loop=self._loop, **self._kwargs)
+        return _Connection(self, self._head_seconds, loop=self._loop, **self._kwargs)
 
 
 class _Connection(RequestHandler):
+    def __init__(self, server: web.Server, head_seconds: float, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._head_seconds = head_seconds
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came in. When they do not complete the head of a request, the rest must come within the limit."""
+        super().data_received(data)
+        waiter = self._waiter
+        if self._request_count and (waiter is None or waiter.done()):
+            self._stop_timer()
+        elif self._head_timer is None:
+            self._head_timer = self._loop.call_later(self._head_seconds, self.force_close)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _stop_timer(self) -> None:
+        timer, self._head_timer = self._head_timer, None
+        if timer is not None:
+            timer.cancel()
+
     def handle_error(
         self,
         request: web.BaseRequest,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...api.kinds import Kind
-from ...api.wire import ApiError
-from ..objects import Stored
+from ...api.wire import MERGE_PATCH, ApiError
+from ..schema import Stored
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -161,7 +161,7 @@ def establish(store: Store, kind: Kind, item: Stored) -> None:
         "",
         item.name,
         {"status": status},
-        patch_type="application/merge-patch+json",
+        patch_type=MERGE_PATCH,
         subresource="status",
     )
 

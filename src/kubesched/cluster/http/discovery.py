@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ..objects import encode
+from ..schema import encode
 from .catalog import REVIEWS, Catalog, Resource, Subresource
 from .negotiation import Accepted
 
 __all__ = ["Discovery", "version_rank"]
 
-_VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
+_VERSION: Final = re.compile(r"v([0-9]{1,18})(?:(alpha|beta)([0-9]{1,18}))?")
 _STAGES: Final = {None: 2, "beta": 1, "alpha": 0}
 
 

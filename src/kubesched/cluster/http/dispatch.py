@@ -15,7 +15,7 @@ from aiohttp import web
 
 from ...api.kinds import PODS
 from ...api.wire import ApiError
-from ..objects import encode
+from ..schema import encode
 from ..store import Store
 from . import reading, writing
 from .answers import json_answer, text_answer, wants_pretty
@@ -191,13 +191,13 @@ class Dispatcher:
         if method == "GET":
             if target.watch or query.flag("watch"):
                 return await self.watches.serve(call)
-            return reading.list_objects(self.store, call)
+            return await reading.list_objects(self.store, call)
         if target.watch or (kind.namespaced and not target.namespaced):
             raise wrong_method()
         if method == "POST":
             return writing.create(self.store, call, await read())
         if method == "DELETE" and "deletecollection" in resource.verbs:
-            return writing.delete_collection(self.store, call, await read())
+            return await writing.delete_collection(self.store, call, await read())
         raise wrong_method()
 
     async def _subresource(self, call: Call, read: ReadBody) -> web.Response:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from ..times import parse_time
+from ...api.times import parse_time
 
 __all__ = ["age", "human_duration"]
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from ...api.kinds import Kind
 from ...api.wire import ApiError
+from ..schema import Type, root_type, types
 from .catalog import Resource
-from .schema import Type, root_type, types
 
 __all__ = ["check_fields", "unknown_in_manifest"]
 

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
+from ...api.equality import contains_json, same_json
 from ...api.wire import ApiError
-from ..strategic import merge_key
+from ..schema import merge_key
 from .catalog import Resource
 
 __all__ = [
@@ -168,7 +169,7 @@ def merge(live: Any, applied: Any, shape: Shape, names: Names = ()) -> Any:
         if keys is None:
             return applied
         if not keys:
-            return [*live, *(item for item in applied if item not in live)]
+            return [*live, *(item for item in applied if not contains_json(live, item))]
         places: dict[str, int] = {}
         result_list = list(live)
         for index, item in enumerate(live):
@@ -202,7 +203,7 @@ def _find(items: Any, element: str) -> int:
         return -1
     for index, item in enumerate(items):
         if element.startswith("v:"):
-            if item == wanted:
+            if same_json(item, wanted):
                 return index
         elif _has_keys(item, wanted):
             return index
@@ -214,7 +215,7 @@ def _has_keys(item: Any, wanted: Any) -> bool:
     return (
         isinstance(item, dict)
         and isinstance(wanted, dict)
-        and all(item.get(key, _KEY_DEFAULTS.get(key)) == value for key, value in wanted.items())
+        and all(same_json(item.get(key, _KEY_DEFAULTS.get(key)), value) for key, value in wanted.items())
     )
 
 

@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
+from ...api.selectors import parse_int64
+
 __all__ = ["dotted", "find"]
 
 _STEP: Final = re.compile(
@@ -55,8 +57,8 @@ def _take(item: Any, step: re.Match[str]) -> list[Any]:
         name = name.replace("\\.", ".")
         return [item[name]] if isinstance(item, dict) and name in item else []
     if step["index"] is not None:
-        index = int(step["index"])
-        return [item[index]] if isinstance(item, list) and index < len(item) else []
+        index = parse_int64(step["index"])
+        return [item[index]] if isinstance(item, list) and index is not None and index < len(item) else []
     if step["star"] is not None:
         return list(item.values()) if isinstance(item, dict) else list(item) if isinstance(item, list) else []
     wanted = step["value"] if step["value"] is not None else step["other"]

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ...api.yamltext import to_yaml
 
 __all__ = ["write_kubeconfig"]
 
@@ -44,6 +44,6 @@ def write_kubeconfig(
     place.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        yaml.safe_dump(config, file, sort_keys=False)
+        file.write(to_yaml(config, sort_keys=False))
     place.chmod(0o600)
     return place

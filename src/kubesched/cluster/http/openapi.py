@@ -9,11 +9,10 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ..objects import encode
-from ..store import STRATEGIC_PATCH
+from ...api.wire import STRATEGIC_PATCH
+from ..schema import Field, Type, descriptions, encode, patch_markers, root_type, types
 from .catalog import Catalog, Resource
 from .openapi_protobuf import encode_document
-from .schema import Field, Type, descriptions, patch_markers, root_type, types
 
 __all__ = ["OpenApi"]
 

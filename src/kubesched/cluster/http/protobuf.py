@@ -15,8 +15,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
+from ...api.jsontext import parse_json
 from ...api.wire import ApiError
-from .schema import Field, root_type, types
+from ..schema import Field, root_type, types
 
 __all__ = ["PROTOBUF", "decode_protobuf"]
 
@@ -27,48 +28,22 @@ _QUANTITIES: Final = frozenset(
     {"limits", "requests", "capacity", "allocatable", "overhead", "hard", "used", "default", "defaultRequest"}
     | {"min", "max", "maxLimitRequestRatio", "allocatedResources", "sizeLimit", "divisor"}
 )
+#: Free form: JSON inside bytes.
+_RAW_JSON: Final = frozenset({"fieldsV1", "parameters"})
 _MICRO: Final = frozenset({"eventTime", "acquireTime", "renewTime", "lastObservedTime"})
 _BYTES: Final = frozenset({("Secret", "data"), ("ConfigMap", "binaryData")})
-#: Optional numbers and switches whose zero says something; elsewhere zero is how Go writes "not set".
-_KEEP_ZERO: Final = frozenset(
-    {
-        "replicas",
-        "gracePeriodSeconds",
-        "terminationGracePeriodSeconds",
-        "runAsUser",
-        "runAsGroup",
-        "fsGroup",
-        "parallelism",
-        "completions",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-        "activeDeadlineSeconds",
-        "suspend",
-        "automountServiceAccountToken",
-        "hostUsers",
-        "enableServiceLinks",
-        "tolerationSeconds",
-        "orphanDependents",
-        "revisionHistoryLimit",
-        "successfulJobsHistoryLimit",
-        "failedJobsHistoryLimit",
-        "leaseTransitions",
-        "runAsNonRoot",
-        "allowPrivilegeEscalation",
-        "priority",
-    }
-)
-_KEEP_EMPTY_TEXT: Final = frozenset({"storageClassName", "holderIdentity"})
-#: Members Go always writes, even when nothing is in them.
-_DROP_EMPTY: Final = frozenset({"status", "resources", "strategy", "updateStrategy", "metadata", "spec", "source"})
 
 
 @dataclass(slots=True)
 class _Message:
-    """Members by number; ``inline`` are the messages whose members are the outer object's."""
+    """Members by number; ``inline`` are the messages whose members are the outer object's.
+
+    ``optional`` are the members that are pointers in Go: they are written when set, whatever their value.
+    """
 
     name: str
     members: dict[int, tuple[str, Field]] = field(default_factory=dict)
+    optional: set[int] = field(default_factory=set)
     inline: dict[int, str] = field(default_factory=dict)
 
 
@@ -97,6 +72,9 @@ def _messages() -> dict[str, _Message]:
         for item in items:
             member, _, number = item.partition("=")
             number, _, type_ = number.partition(":")
+            if number.endswith("*"):
+                number = number[:-1]
+                message.optional.add(int(number))
             if member.startswith(">"):
                 message.inline[int(number)] = member
             else:
@@ -137,7 +115,8 @@ def decode_protobuf(raw: bytes) -> dict[str, Any]:
     except _UnknownError as unknown:
         refused = f"{unknown} is not known here in protobuf; send application/json"
         raise ApiError(415, "UnsupportedMediaType", refused) from None
-    except (_MalformedError, UnicodeDecodeError, IndexError, ValueError, OverflowError) as error:
+    except (_MalformedError, UnicodeDecodeError, IndexError, ValueError, OverflowError, OSError) as error:
+        # OSError: a time that the C library cannot express.
         raise ApiError.bad_request(f"the protobuf body cannot be read: {error}") from None
     return {"kind": kind, "apiVersion": api_version, **data}
 
@@ -209,7 +188,8 @@ def _message(raw: bytes, name: str, depth: int) -> dict[str, Any]:
             data.setdefault(member, []).append(_value(value, name, member, kind.type, depth))
         else:
             item = _value(value, name, member, kind.type, depth)
-            if not _is_unset(member, item):
+            # Members that must be there are written in JSON, too, when they are zero.
+            if number in message.optional or kind.required or not _is_unset(item):
                 data[member] = item
     return data
 
@@ -218,15 +198,9 @@ def _inlined(raw: bytes, name: str, depth: int) -> dict[str, Any]:
     return _message(raw, name if name in _messages() else name[1:], depth + 1)
 
 
-def _is_unset(member: str, value: Any) -> bool:
-    """Whether a member is Go's way of saying nothing."""
-    if value is None:
-        return True
-    if value == "":
-        return member not in _KEEP_EMPTY_TEXT
-    if isinstance(value, int) and not value:
-        return member not in _KEEP_ZERO
-    return value == {} and member in _DROP_EMPTY
+def _is_unset(value: Any) -> bool:
+    """Whether a member without a pointer says nothing: Go always writes those, empty ones too."""
+    return value is None or value is False or value in ("", 0, {})
 
 
 def _map_entry(raw: bytes, owner: str, member: str, kind: Field, depth: int) -> tuple[str, Any]:
@@ -256,7 +230,7 @@ def _value(value: int | bytes, owner: str, member: str, type_: str, depth: int) 
     if type_ == "time":
         return _time(raw, micro=member in _MICRO)
     if type_ == "any":
-        return _int_or_string(raw, owner, member)
+        return _raw_json(raw) if member in _RAW_JSON else _int_or_string(raw, owner, member)
     return _message(raw, type_, depth + 1)
 
 
@@ -276,6 +250,12 @@ def _time(raw: bytes, *, micro: bool) -> str | None:
     if micro:
         return moment.replace(microsecond=nanos // 1000 % 1_000_000).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _raw_json(raw: bytes) -> Any:
+    """A message whose only member is the text of any JSON value; None when it is empty."""
+    text = next((_bytes(value) for number, value in _fields(raw) if number == 1), b"")
+    return parse_json(text).data if text else None
 
 
 def _int_or_string(raw: bytes, owner: str, member: str) -> int | str:

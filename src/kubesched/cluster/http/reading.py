@@ -5,15 +5,17 @@ Caller: :mod:`.dispatch`. Watches are in :mod:`.watching`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aiohttp import web
 
+from ...api.turns import Steps, finish, in_turns
 from ...api.wire import Item, ListPage
-from ..objects import encode
+from ..schema import encode
 from ..store import Store
 from .calls import Call
-from .tables import TableMaker, metadata_only
+from .tables import BATCH, TableMaker, metadata_only
 
 __all__ = ["answer_object", "get_object", "list_objects"]
 
@@ -35,17 +37,18 @@ def shape_object(store: Store, call: Call, item: Item) -> bytes:
         return call.resource.outward(item.raw)
     if form.transform == "Table":
         maker = TableMaker(call.resource, form.version, call.query.text("includeObject"))
-        return maker.table([item], store.clock.now(), {"resourceVersion": str(item.resource_version)})
+        return finish(maker.table([item], store.clock.now(), {"resourceVersion": str(item.resource_version)}))
     return metadata_only(item.raw, form.version)
 
 
-def list_objects(store: Store, call: Call) -> web.Response:
-    """A page of objects."""
+async def list_objects(store: Store, call: Call) -> web.Response:
+    """A page of objects. A long one lets others have their turn; it shows one moment all the same."""
     call.query.check_list(watch=False)
-    return call.answer(shape_list(store, call, read_page(store, call)))
+    page = await in_turns(read_page(store, call))
+    return call.answer(await in_turns(shape_list(store, call, page)))
 
 
-def read_page(store: Store, call: Call) -> ListPage:
+def read_page(store: Store, call: Call) -> Steps[ListPage]:
     """The page a list request asks for; a name in the path is a field selector here."""
     query, target = call.query, call.target
     version, match = query.text("resourceVersion"), query.text("resourceVersionMatch")
@@ -56,7 +59,7 @@ def read_page(store: Store, call: Call) -> ListPage:
         limit = 0  # as from upstream's watch cache, which does not page
     elif version and limit and not match:
         match = "Exact"  # upstream's older rule: a limited list at a version means that very version
-    return store.list(
+    return store.listing(
         call.resource.kind,
         target.namespace,
         label_selector=query.text("labelSelector"),
@@ -68,7 +71,7 @@ def read_page(store: Store, call: Call) -> ListPage:
     )
 
 
-def shape_list(store: Store, call: Call, page: ListPage) -> bytes:
+def shape_list(store: Store, call: Call, page: ListPage) -> Steps[bytes]:
     """A page as a list, a table, or bare metadata."""
     resource, form = call.resource, call.form
     metadata: dict[str, Any] = {"resourceVersion": page.resource_version}
@@ -78,16 +81,26 @@ def shape_list(store: Store, call: Call, page: ListPage) -> bytes:
         metadata["remainingItemCount"] = page.remaining
     if form.transform == "Table":
         maker = TableMaker(resource, form.version, call.query.text("includeObject"))
-        return maker.table(page.items, store.clock.now(), metadata)
+        return (yield from maker.table(page.items, store.clock.now(), metadata))
+    parts: list[bytes] = []
     if form.transform:
         version = form.version or "v1"
-        parts = [metadata_only(item.raw, version) for item in page.items]
+        for batch in _batches(page.items):
+            parts += [metadata_only(item.raw, version) for item in batch]
+            yield
         return _joined("PartialObjectMetadataList", f"meta.k8s.io/{version}", metadata, parts)
     if resource.is_converted:
-        parts = [resource.outward(item.raw) for item in page.items]
+        for batch in _batches(page.items):
+            parts += [resource.outward(item.raw) for item in batch]
+            yield
     else:
         parts = [item.raw for item in page.items]
     return _joined(f"{resource.kind.kind}List", resource.api_version, metadata, parts)
+
+
+def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), BATCH):
+        yield items[start : start + BATCH]
 
 
 def _joined(kind: str, api_version: str, metadata: dict[str, Any], parts: list[bytes]) -> bytes:

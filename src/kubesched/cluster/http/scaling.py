@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...api.wire import ApiError, Item
-from ..objects import encode
-from ..store import MERGE_PATCH, Store
+from ...api.wire import MERGE_PATCH, ApiError, Item
+from ..schema import encode
+from ..store import Store
 from .apply import is_tracked, tracked_update
 from .catalog import Resource
 from .cells import selector_text

@@ -1,6 +1,6 @@
 """The embedded cluster's API server: sockets, TLS, tokens, limits, and the life of it all.
 
-    request ──▶ token? ──▶ body within limits? ──▶ dispatch ──▶ answer, or Status of the refusal
+    request ──▶ token, or no page's? ──▶ dispatch, which reads the body ──▶ answer, or Status of the refusal
 
 Callers: the command line and tests. The store is the one the rest of the process uses: writes made over HTTP are
 seen by in-process watches at once, and the other way round.
@@ -27,16 +27,21 @@ from aiohttp.web_protocol import RequestHandler
 from ...api.wire import ApiError
 from ..store import Store
 from .answers import refusal, wants_pretty
-from .bodies import MAX_BODY
 from .connection import Connections
 from .dispatch import Dispatcher
+from .intake import Intake
 from .negotiation import Accepted
+from .origins import Origins, is_loopback
 
 __all__ = ["HttpServer"]
 
 logger = logging.getLogger("kubesched.cluster")
 
 _LINE_SIZE: Final = 64 * 1024
+#: For so long (seconds) the rest of a body that was refused is read and dropped, so that its sender sees the answer.
+_LINGER: Final = 2.0
+#: What is still under way when the server stops gets so long (seconds).
+_SHUTDOWN: Final = 5.0
 _PRETTY: Final = re.compile(r"(?:^|&)pretty=([^&]*)")
 _OPEN_PATHS: Final = ("/healthz", "/livez", "/readyz", "/version")
 
@@ -45,13 +50,17 @@ class HttpServer:
     """Serves a store over HTTP.
 
     ``port`` 0 takes a free one; ``url`` says which once started. With ``token`` every request but health and version
-    needs ``Authorization: Bearer TOKEN``. With ``tls_cert`` and ``tls_key`` (PEM files) it speaks HTTPS.
+    needs ``Authorization: Bearer TOKEN``. Without one, requests that a web page may have made are refused (see
+    :mod:`.origins`; ``allowed_hosts`` are further names of this server), and ``host`` must be a loopback address unless
+    ``insecure_without_token``. With ``tls_cert`` and ``tls_key`` (PEM files) it speaks HTTPS.
     ``max_watches`` streams may be open, and bodies of ``max_body_bytes_in_flight`` in all be under way, before
-    clients are told 429. ``rng`` spreads the ends of watches without a timeout.
+    clients get 429. A request has ``head_seconds`` for its head, then ``body_seconds`` for its body. ``rng`` spreads the
+    ends of watches without a timeout.
 
     Raises:
         OSError: from ``start``, when the address is taken.
-        ValueError: for a certificate without a key, or a key without a certificate.
+        ValueError: for a certificate without a key, or a key without a certificate; for an address that others can
+            reach without a token; for an allowed host that is no host name.
     """
 
     def __init__(
@@ -61,19 +70,26 @@ class HttpServer:
         host: str = "127.0.0.1",
         port: int = 0,
         token: str | None = None,
+        allowed_hosts: Sequence[str] = (),
+        insecure_without_token: bool = False,
         tls_cert: str | Path | None = None,
         tls_key: str | Path | None = None,
         rng: Random | None = None,
         max_watches: int = 5_000,
         max_body_bytes_in_flight: int = 64 * 1024 * 1024,
+        head_seconds: float = 32.0,
+        body_seconds: float = 60.0,
         bookmark_seconds: float = 30.0,
     ) -> None:
         if (tls_cert is None) is not (tls_key is None):
             raise ValueError("a TLS certificate needs its key: give both tls_cert and tls_key, or neither")
+        if token is None and not insecure_without_token and not is_loopback(host):
+            raise ValueError(f"others can reach {host}: give a token, or insecure_without_token")
         self.store = store
         self._host = host
         self._port = port
-        self._token = token
+        self._token = None if token is None else token.encode()
+        self._origins = Origins(host, allowed_hosts) if token is None else None
         self._tls = (Path(tls_cert), Path(tls_key)) if tls_cert is not None and tls_key is not None else None
         self._dispatcher = Dispatcher(
             store,
@@ -83,7 +99,8 @@ class HttpServer:
             bookmark_seconds=bookmark_seconds,
             address=lambda: f"{self._host}:{self._port}",
         )
-        self._free_bytes = max_body_bytes_in_flight
+        self._intake = Intake(allowance=max_body_bytes_in_flight, seconds=body_seconds)
+        self._head_seconds = head_seconds
         self._runner: web.ServerRunner | None = None
 
     @property
@@ -96,6 +113,11 @@ class HttpServer:
     def open_watches(self) -> int:
         """How many watches are being served."""
         return len(self._dispatcher.watches)
+
+    @property
+    def open_bodies(self) -> int:
+        """How many requests have sent a part of their body only."""
+        return self._intake.waiting
 
     # -- life --------------------------------------------------------------------------------------------
 
@@ -115,8 +137,10 @@ class HttpServer:
             max_line_size=_LINE_SIZE,
             max_field_size=_LINE_SIZE,
             keepalive_timeout=90.0,
+            lingering_time=_LINGER,
+            head_seconds=self._head_seconds,
         )
-        self._runner = web.ServerRunner(server)
+        self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port, ssl_context=context, backlog=1024)
         try:
@@ -156,7 +180,7 @@ class HttpServer:
         path, _, query = _raw_path(request)
         try:
             self._authenticate(request, path)
-            return await self._dispatcher.answer(request, path, query, lambda: self._read(request))
+            return await self._dispatcher.answer(request, path, query, lambda: self._intake.read(request))
         except ApiError as error:
             return refusal(error, form=_form_of(request), pretty=_pretty(request, query))
         except web.HTTPException as error:
@@ -170,45 +194,24 @@ class HttpServer:
             return refusal(ApiError(500, "InternalError", text))
 
     def _authenticate(self, request: web.BaseRequest, path: str) -> None:
+        if self._origins is not None:
+            self._origins.check(request)
         if self._token is None or path.startswith(_OPEN_PATHS):
             return
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
+        # Bytes that are no UTF-8 come as surrogates.
+        raw = given.strip().encode("utf-8", "surrogateescape")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(raw, self._token):
             raise ApiError(401, "Unauthorized", "Unauthorized")
-
-    async def _read(self, request: web.BaseRequest) -> bytes:
-        """The body, within the limits for one and for all.
-
-        Raises:
-            ApiError: 413 for a body that is too large, 429 when too much is being read already.
-        """
-        if not request.can_read_body:
-            return b""
-        expected = request.content_length
-        if expected is not None and expected > MAX_BODY:
-            raise _too_large()
-        reserved = MAX_BODY if expected is None else expected
-        if reserved > self._free_bytes:
-            text = "too many request bodies are being read; try again later"
-            raise ApiError(429, "TooManyRequests", text, {"retryAfterSeconds": 1})
-        self._free_bytes -= reserved
-        try:
-            return await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            raise _too_large() from None
-        except web.RequestPayloadError as error:
-            # Chunks or a compression that do not hold what they say.
-            what = str(error).rpartition("message:")[2].strip().split("\n", 1)[0] or "it ends too early"
-            raise ApiError.bad_request(f"the body of the request cannot be read: {what[:200]}") from None
-        finally:
-            self._free_bytes += reserved
 
 
 def _raw_path(request: web.BaseRequest) -> tuple[str, str, str]:
-    """Path and query as they came, without an origin in front."""
+    """Path and query as they came, without an origin in front; bytes that are no UTF-8 are replaced, as in %FF."""
     text = request.raw_path
     if not text.startswith("/"):
         text = request.rel_url.raw_path_qs
+    if not text.isascii():
+        text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return text.partition("?")
 
 
@@ -224,11 +227,6 @@ def _pretty(request: web.BaseRequest, query: str) -> bool:
     return wants_pretty(found[1] if found else None, request.headers.get("User-Agent", ""))
 
 
-def _too_large() -> ApiError:
-    text = f"Request entity too large: limit is {MAX_BODY}"
-    return ApiError(413, "RequestEntityTooLarge", text)
-
-
 def _make_request(
     message: RawRequestMessage,
     payload: StreamReader,
@@ -237,4 +235,4 @@ def _make_request(
     task: asyncio.Task[None],
 ) -> web.BaseRequest:
     loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
+    return web.BaseRequest(message, payload, protocol, writer, task, loop)

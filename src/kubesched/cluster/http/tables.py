@@ -11,15 +11,19 @@ from typing import Any, Final
 
 import msgspec
 
+from ...api.turns import Steps
 from ...api.wire import ApiError, Item
-from ..objects import encode
+from ..schema import encode
 from .catalog import Resource
 from .columns import COLUMNS, GENERIC, Column, Layout
 from .crds import Column as DefinedColumn
 from .durations import age
 from .jsonpath import find
 
-__all__ = ["TableMaker", "metadata_only"]
+__all__ = ["BATCH", "TableMaker", "metadata_only"]
+
+#: Objects shown in one step of a long list.
+BATCH: Final = 256
 
 _DESCRIPTIONS: Final = {
     "Name": "The object's name, unique in its namespace.",
@@ -80,11 +84,15 @@ class TableMaker:
         columns = resource.defined.columns if resource.defined is not None else ()
         self._layout = _defined_layout(columns) if columns else COLUMNS.get(resource.kind.group_resource, GENERIC)
 
-    def table(self, items: Sequence[Item], now: float, metadata: dict[str, Any], *, headers: bool = True) -> bytes:
+    def table(
+        self, items: Sequence[Item], now: float, metadata: dict[str, Any], *, headers: bool = True
+    ) -> Steps[bytes]:
         """A table of objects; ``metadata`` is the list's."""
         include = self._include
         rows = []
-        for item in items:
+        for number, item in enumerate(items):
+            if number % BATCH == BATCH - 1:
+                yield
             raw = item.raw
             if include == "Metadata":
                 shown: msgspec.Raw | None = msgspec.Raw(metadata_only(raw, self._version))

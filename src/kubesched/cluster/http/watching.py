@@ -15,10 +15,10 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from ...api.turns import finish
 from ...api.wire import ApiError, Item, WatchEvent
-from ..objects import encode
-from ..store import Store
-from ..table import Watch
+from ..schema import encode
+from ..store import Store, Watch
 from .calls import Call
 from .negotiation import YAML
 from .tables import TableMaker, metadata_only
@@ -169,12 +169,9 @@ class _Shaper:
         if self._tables is not None:
             if type_ == "BOOKMARK":
                 return self._tables.bookmark(item)
-            table = self._tables.table(
-                [item],
-                self._store.clock.now(),
-                {"resourceVersion": str(item.resource_version)},
-                headers=self._headers,
-            )
+            metadata = {"resourceVersion": str(item.resource_version)}
+            now = self._store.clock.now()
+            table = finish(self._tables.table([item], now, metadata, headers=self._headers))
             self._headers = False  # the columns are told once
             return table
         if self._form.transform:

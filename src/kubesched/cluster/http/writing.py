@@ -6,14 +6,15 @@ Caller: :mod:`.dispatch`, with the body already read.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 from aiohttp import web
 
-from ...api.wire import ApiError, Item
-from ..patches import apply_json_patch, apply_merge_patch
-from ..store import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Store
-from ..strategic import apply_strategic_patch
+from ...api.turns import in_turns
+from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item
+from ..schema import apply_json_patch, apply_merge_patch, apply_strategic_patch
+from ..store import Store
 from .answers import success
 from .apply import apply_object, is_tracked, tracked_update
 from .bodies import Body, decode_body, media_type, unsupported
@@ -22,6 +23,7 @@ from .crds import check_definition
 from .fieldcheck import check_fields
 from .reading import answer_object, read_page, shape_list
 from .scaling import scale_of, write_scale
+from .tables import BATCH
 
 __all__ = ["create", "delete", "delete_collection", "patch", "update"]
 
@@ -176,7 +178,7 @@ def patch(store: Store, call: Call, raw: bytes) -> web.Response:
     if resource.defined is None:
         accepted.append(STRATEGIC_PATCH)
     if patch_type not in accepted:
-        raise unsupported(content_type, tuple(accepted))
+        raise unsupported(tuple(accepted))
     if patch_type == APPLY_PATCH:
         return _apply(store, call, raw, dry_run=dry_run)
     if query.has("force"):
@@ -274,7 +276,7 @@ def _apply(store: Store, call: Call, raw: bytes, *, dry_run: bool) -> web.Respon
         raise _patch_options("fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
     force, validation = query.flag("force"), query.field_validation(options)
     if target.subresource not in ("", "status"):
-        raise unsupported(APPLY_PATCH, (JSON_PATCH, MERGE_PATCH))
+        raise unsupported((JSON_PATCH, MERGE_PATCH))
     body = decode_body(raw, "application/yaml")
     call.warnings += check_fields(resource, body.data, body.duplicates, validation)
     if not target.subresource:
@@ -358,12 +360,14 @@ def delete(store: Store, call: Call, raw: bytes) -> web.Response:
     return call.answer(success({key: value for key, value in details.items() if value}))
 
 
-def delete_collection(store: Store, call: Call, raw: bytes) -> web.Response:
-    """DELETE of a collection: everything its selectors choose."""
+async def delete_collection(store: Store, call: Call, raw: bytes) -> web.Response:
+    """DELETE of a collection: everything its selectors choose. Others have their turn between batches."""
     call.query.check_list(watch=False)
     options = _DeleteOptions(call, raw)
-    page = read_page(store, call)
-    for item in page.items:
+    page = await in_turns(read_page(store, call))
+    for number, item in enumerate(page.items, 1):
+        if number % BATCH == 0:
+            await asyncio.sleep(0)
         try:
             store.delete(
                 call.resource.kind,
@@ -378,4 +382,4 @@ def delete_collection(store: Store, call: Call, raw: bytes) -> web.Response:
         except ApiError as error:
             if error.code != 404:
                 raise
-    return call.answer(shape_list(store, call, page))
+    return call.answer(await in_turns(shape_list(store, call, page)))

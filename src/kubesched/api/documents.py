@@ -1,0 +1,76 @@
+"""What a YAML or JSON text is once it has been read, and the mistake it may hold. Made by :mod:`.yamltext`, :mod:`.jsontext`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+__all__ = ["MAX_DEPTH", "TOO_DEEP", "Document", "Duplicate", "TextError"]
+
+#: Levels of lists and mappings within each other.
+MAX_DEPTH: Final = 200
+TOO_DEEP: Final = f"nested more than {MAX_DEPTH} levels deep"
+
+
+class TextError(ValueError):
+    """A text that cannot be read.
+
+    ``problem`` says why, in upstream's words where there are any; ``line`` counts from 1, 0 when it is not known;
+    ``details`` explain further. ``document`` is the number of the document in a YAML stream, from 1, and 0 for JSON.
+    ``format`` is YAML or JSON for text that is not in that format, empty for text that breaks another rule.
+    """
+
+    def __init__(self, problem: str, line: int = 0, *details: str, document: int = 1, format: str = "") -> None:  # noqa: A002
+        self.problem = problem
+        self.line = line
+        self.details = details
+        self.document = document
+        self.format = format
+        super().__init__(f"line {line}: {problem}" if line else problem)
+
+    def in_file(self, source: str) -> str:
+        """The message for a person: file, document, line and problem."""
+        places = [f"document {self.document}"] if self.document else []
+        places += [f"line {self.line}"] if self.line else []
+        what = f"not valid {self.format}: {self.problem}" if self.format else self.problem
+        return ": ".join([source, *([", ".join(places)] if places else []), what])
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A key given twice in one mapping: its line (0 for JSON), and its path, such as ``spec.containers[0].name``."""
+
+    line: int
+    key: str
+    path: str
+
+
+@dataclass(slots=True)
+class Document:
+    """A document's plain data, its duplicate keys, and where its values were written."""
+
+    data: Any = None
+    duplicates: list[Duplicate] = field(default_factory=list)
+    number: int = 1
+    #: Lines where the document and its value begin; 0 for JSON.
+    start: int = 0
+    line: int = 0
+    #: Lines of the members of each mapping and list, by the container's ``id``; ``data`` keeps the containers alive.
+    lines: dict[int, dict[Any, int]] = field(default_factory=dict)
+
+    def line_of(self, *path: str | int) -> int:
+        """The line of the deepest value of ``path`` that exists, from 1; 0 for JSON."""
+        line, value = self.line, self.data
+        for part in path:
+            found = self.lines.get(id(value), {}).get(part)
+            if found is None:
+                break
+            line, value = found, value[part]
+        return line
+
+    def refuse_duplicates(self) -> None:
+        """Raises:
+        TextError: when a key was given twice.
+        """
+        for found in self.duplicates:
+            raise TextError(f"key {found.key!r} is given twice; keep one of them", found.line, document=self.number)

@@ -1,0 +1,86 @@
+"""The clock, and timestamps and durations as the API writes them.
+
+Time and randomness are passed in, never read at module level: that makes a simulation repeatable. Timers (sleeping,
+backoff, rate limits) come from the running event loop, so that everything works in virtual time.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+from functools import lru_cache
+from math import modf
+from typing import Final, Protocol
+
+__all__ = ["Clock", "RealClock", "micro_time", "parse_duration", "parse_time", "timestamp"]
+
+
+class Clock(Protocol):
+    """Where the time comes from."""
+
+    def now(self) -> float:
+        """Seconds since the epoch. Used for timestamps, backoff and durations alike."""
+        ...
+
+
+class RealClock:
+    """The wall clock."""
+
+    def now(self) -> float:
+        return time.time()
+
+
+@lru_cache(maxsize=256)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def timestamp(seconds: float) -> str:
+    """A ``Time``: UTC, whole seconds."""
+    return f"{_second(int(seconds))}Z"
+
+
+def micro_time(seconds: float) -> str:
+    """A ``MicroTime``: UTC, six decimals (leases, events)."""
+    part, whole = modf(seconds)
+    carry, micros = divmod(round(part * 1e6), 1_000_000)
+    return f"{_second(int(whole) + carry)}.{micros:06d}Z"
+
+
+def parse_time(text: str) -> float:
+    """Seconds since the epoch of an RFC 3339 text.
+
+    Raises:
+        ValueError: when the text is not a timestamp with a zone.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone; write it as 2026-01-02T03:04:05Z")
+    return moment.timestamp()
+
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a duration such as ``1m30s``, ``250ms``, ``-1h`` or ``0``.
+
+    Raises:
+        ValueError: when the text is not a duration, saying what would be right.
+    """
+    rest, sign = text.strip(), 1.0
+    if rest[:1] in ("-", "+"):
+        sign, rest = (-1.0 if rest[0] == "-" else 1.0), rest[1:]
+    if rest == "0":
+        return 0.0
+    total, position = 0.0, 0
+    for match in _DURATION.finditer(rest):
+        if match.start() != position:
+            break
+        total += float(match[1]) * _UNITS[match[2]]
+        position = match.end()
+    if not rest or position != len(rest):
+        raise ValueError(f"{text!r} is not a duration; write numbers with units, such as 30s, 1m30s, 250ms or 2h")
+    return sign * total

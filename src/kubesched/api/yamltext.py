@@ -1,0 +1,407 @@
+"""YAML and JSON text to plain data and back, by one set of rules for every file and request.
+
+The rules are those of upstream's reader: ``1e3`` is a number, a date is a string, ``12:30`` is a string, ``yes`` is
+true; keys become text; no value contains itself. At most :data:`MAX_DEPTH` levels, and aliases may repeat at most
+:data:`MAX_ALIASED` values. Duplicate keys are reported with line and path: a configuration and a request name them in
+upstream's words, other files are refused (:meth:`Document.refuse_duplicates`).
+
+The parser's events are read instead of PyYAML's ready-made objects: that gives line numbers and limits without
+recursion. Callers: whatever reads a file or a request body.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+from .documents import MAX_DEPTH, TOO_DEEP, Document, Duplicate, TextError
+from .jsontext import parse_json
+
+__all__ = [
+    "MAX_DEPTH",
+    "Document",
+    "Duplicate",
+    "TextError",
+    "as_text",
+    "json_number",
+    "parse_documents",
+    "parse_json",
+    "parse_single",
+    "read_documents",
+    "read_single",
+    "resolve_plain",
+    "to_yaml",
+]
+
+#: How many values the aliases of a document may stand for: what a "billion laughs" file would become.
+MAX_ALIASED: Final = 200_000
+_TAG: Final = "tag:yaml.org,2002:"
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_WORDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+}
+_INTEGER: Final = re.compile(
+    r"[-+]?(?:0b(?P<bin>[01]+)|0x(?P<hex>[0-9a-fA-F]+)|0o?(?P<oct>[0-7]+)|(?P<dec>0|[1-9][0-9]*))\Z"
+)
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_BASES: Final = {"bin": 2, "hex": 16, "oct": 8, "dec": 10}
+_NUMERIC_START: Final = frozenset("+-.0123456789")
+
+
+def resolve_plain(text: str) -> Any:
+    """What an unquoted scalar means: None, bool, int, float or the text itself.
+
+    Integers beyond 64 bits become floats, as in upstream's reader.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in _NUMERIC_START:
+        return text
+    digits = text.replace("_", "")
+    match = _INTEGER.match(digits)
+    if match:
+        base = next(name for name in _BASES if match[name])
+        sign = -1 if digits.startswith("-") else 1
+        if len(digits) > 4 + math.log(sys.float_info.max, _BASES[base]):
+            return sign * math.inf
+        number = sign * int(match[base], _BASES[base])
+        return number if -(2**63) <= number < 2**64 else _as_float(number)
+    if _FLOAT.match(digits):
+        return float(digits)
+    return text
+
+
+def _as_float(number: int) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def json_number(number: float) -> str:
+    """A number as JSON text: whole floats below 1e21 print like integers."""
+    if isinstance(number, float) and number.is_integer() and abs(number) < 1e21:
+        return str(int(number))
+    return repr(number)
+
+
+# -- YAML --------------------------------------------------------------------------------------------------
+
+_NO_KEY: Final = object()
+_MERGE: Final = object()
+_OPEN: Final = object()
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A list or a mapping being read."""
+
+    value: Any
+    anchor: str | None
+    nodes_before: int
+    line: int
+    #: Levels of collections within each other, this one included.
+    height: int = 1
+    lines: dict[Any, int] = field(default_factory=dict)
+    key: Any = _NO_KEY
+    merged: list[Any] = field(default_factory=list)
+
+
+def _copied(value: Any) -> Any:
+    """Lists and mappings of its own for every alias: whoever changes one place does not change the other."""
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return value
+
+
+class _Builder:
+    """Builds plain data from parser events; one instance per document."""
+
+    def __init__(self, number: int) -> None:
+        self.document = Document(number=number)
+        self.stack: list[_Frame] = []
+        #: Value, number of nodes, height.
+        self.anchors: dict[str, tuple[Any, int, int]] = {}
+        self.nodes = 0
+        self.aliased = 0
+
+    def feed(self, event: Any) -> None:
+        """Take the next of the parser's events (a :class:`yaml.Event`)."""
+        kind = type(event)
+        line = event.start_mark.line + 1
+        if kind is yaml.ScalarEvent:
+            self.nodes += 1
+            value = self._scalar(event, line)
+            if event.anchor:
+                self.anchors[event.anchor] = (value, 1, 0)
+            self._add(value, line)
+        elif kind is yaml.SequenceStartEvent or kind is yaml.MappingStartEvent:
+            self._start(event, line)
+        elif kind is yaml.SequenceEndEvent or kind is yaml.MappingEndEvent:
+            self._end(line)
+        elif kind is yaml.AliasEvent:
+            self._add(self._alias(event.anchor or "", line), line)
+
+    def _fail(self, problem: str, line: int, *details: str) -> TextError:
+        return TextError(problem, line, *details, document=self.document.number)
+
+    def _alias(self, anchor: str, line: int) -> Any:
+        if anchor not in self.anchors:
+            raise self._fail(f"unknown anchor '{anchor}' referenced", line)
+        value, nodes, height = self.anchors[anchor]
+        if value is _OPEN:
+            raise self._fail(f"anchor '{anchor}' value contains itself", line)
+        self.nodes += nodes
+        self.aliased += nodes
+        if self.aliased > MAX_ALIASED:
+            raise self._fail("document contains excessive aliasing", line)
+        if len(self.stack) + height > MAX_DEPTH:
+            raise self._fail(TOO_DEEP, line)
+        if self.stack:
+            self.stack[-1].height = max(self.stack[-1].height, height + 1)
+        return _copied(value)
+
+    def _start(self, event: yaml.CollectionStartEvent, line: int) -> None:
+        is_map = isinstance(event, yaml.MappingStartEvent)
+        kind = "map" if is_map else "seq"
+        if event.tag not in (None, "!", _TAG + kind):
+            raise self._fail(f"tag {event.tag!r} is not supported here", line)
+        if len(self.stack) >= MAX_DEPTH:
+            raise self._fail(TOO_DEEP, line)
+        if self.stack and isinstance(self.stack[-1].value, dict) and self.stack[-1].key is _NO_KEY:
+            raise self._fail(f"invalid map key: a {'map' if is_map else 'list'} cannot be a key", line)
+        self.nodes += 1
+        if event.anchor:
+            self.anchors[event.anchor] = (_OPEN, 0, 0)
+        self.stack.append(_Frame({} if is_map else [], event.anchor, self.nodes - 1, line))
+
+    def _end(self, line: int) -> None:
+        frame = self.stack.pop()
+        for merged in frame.merged:
+            for key, value in merged.items():
+                frame.value.setdefault(key, value)
+        self.document.lines[id(frame.value)] = frame.lines
+        if frame.anchor:
+            self.anchors[frame.anchor] = (frame.value, self.nodes - frame.nodes_before, frame.height)
+        if self.stack:
+            self.stack[-1].height = max(self.stack[-1].height, frame.height + 1)
+        self._add(frame.value, frame.line)
+
+    def _add(self, value: Any, line: int) -> None:
+        """Put a finished value where it belongs: into its list, as a key, as a key's value, or as the document."""
+        if not self.stack:
+            self.document.data, self.document.line = value, line
+            return
+        frame = self.stack[-1]
+        if isinstance(frame.value, list):
+            frame.lines[len(frame.value)] = line
+            frame.value.append(value)
+        elif frame.key is _NO_KEY:
+            frame.key = value if value is _MERGE else self._key(value, frame, line)
+        else:
+            if frame.key is _MERGE:
+                frame.merged += self._merge_sources(value, line)
+            else:
+                frame.lines[frame.key] = line
+                frame.value[frame.key] = value
+            frame.key = _NO_KEY
+
+    def _key(self, value: Any, frame: _Frame, line: int) -> str:
+        if isinstance(value, bool):
+            value = "true" if value else "false"
+        elif isinstance(value, (int, float)):
+            value = json_number(value)
+        if not isinstance(value, str):
+            raise self._fail("invalid map key: write a name before the colon", line)
+        if value in frame.value:
+            self.document.duplicates.append(Duplicate(line, value, self._path(value)))
+        return value
+
+    def _path(self, last: str) -> str:
+        text = ""
+        for frame in self.stack[:-1]:
+            text += f"[{len(frame.value)}]" if isinstance(frame.value, list) else f".{frame.key}"
+        return f"{text}.{last}".removeprefix(".")
+
+    def _merge_sources(self, value: Any, line: int) -> list[Any]:
+        sources = value if isinstance(value, list) else [value]
+        if not all(isinstance(source, dict) for source in sources):
+            raise self._fail("map merge requires map or sequence of maps as the value", line)
+        return sources
+
+    def _scalar(self, event: yaml.ScalarEvent, line: int) -> Any:
+        text: str = event.value
+        tag: str | None = event.tag
+        if tag is None:
+            if not event.implicit[0]:
+                return text
+            is_key = self.stack and self.stack[-1].key is _NO_KEY and isinstance(self.stack[-1].value, dict)
+            if is_key and text == "<<":
+                return _MERGE
+            value = resolve_plain(text)
+        elif tag in ("!", _TAG + "str", _TAG + "timestamp"):
+            return text
+        else:
+            value = self._tagged(text, tag, line)
+        if isinstance(value, float) and not math.isfinite(value):
+            name = "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")
+            detail = f"line {line}: {text[:40]} is out of range"
+            raise TextError(f"json: unsupported value: {name}", line, detail, document=self.document.number)
+        return value
+
+    def _tagged(self, text: str, tag: str, line: int) -> Any:
+        types: dict[str, tuple[type, ...]] = {
+            "int": (int,),
+            "float": (int, float),
+            "bool": (bool,),
+            "null": (type(None),),
+        }
+        wanted = types.get(tag.removeprefix(_TAG))
+        if wanted is None:
+            raise self._fail(f"tag {tag!r} is not supported here", line)
+        value = resolve_plain(text)
+        if not isinstance(value, wanted):
+            raise self._fail(f"cannot read {text[:40]!r} as {tag.removeprefix(_TAG)}", line)
+        return value
+
+
+def as_text(raw: str | bytes) -> str:
+    """The characters of a text in UTF-8 or UTF-16, without a byte order mark.
+
+    Raises:
+        TextError: naming the first byte that is neither.
+    """
+    if isinstance(raw, str):
+        return raw.removeprefix("\ufeff")
+    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        name = encoding.removesuffix("-sig").upper()
+        raise TextError(f"invalid {name} text at byte {error.start}") from None
+
+
+def _events(text: str) -> Iterator[Any]:
+    """The parser's events. Raises TextError; the number of its document is for the caller to set."""
+    try:
+        yield from yaml.parse(text, Loader=_LOADER)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        details = [f"{error.context} from line {error.context_mark.line + 1}"] if error.context_mark else []
+        line = mark.line + 1 if mark else 0
+        raise TextError(error.problem or "not readable", line, *details, format="YAML") from None
+    except yaml.reader.ReaderError as error:
+        raise TextError("control characters are not allowed", 0, str(error).splitlines()[0], format="YAML") from None
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise TextError(f"not readable: {error}", format="YAML") from None
+
+
+def parse_documents(raw: str | bytes) -> Iterator[Document]:
+    """The documents of a YAML stream, empty ones included. Keys brought in by ``<<`` yield to the mapping's own.
+
+    Raises:
+        TextError: where the text is not YAML, nested too deep, or blown up by aliases.
+    """
+    builder = _Builder(1)
+    try:
+        for event in _events(as_text(raw)):
+            if type(event) is yaml.DocumentStartEvent:
+                mark: Any = event.start_mark
+                builder.document.start = builder.document.line = mark.line + 1
+            elif type(event) is yaml.DocumentEndEvent:
+                yield builder.document
+                builder = _Builder(builder.document.number + 1)
+            else:
+                builder.feed(event)
+    except TextError as error:
+        error.document = builder.document.number
+        raise
+
+
+def parse_single(raw: str | bytes, what: str = "text") -> Document:
+    """The only document of a YAML text, ``what`` in messages; empty documents behind it are ignored.
+
+    Raises:
+        TextError: as :func:`parse_documents`, and when there is a second document.
+    """
+    first: Document | None = None
+    for document in parse_documents(raw):
+        if first is None:
+            first = document
+        elif document.data is not None:
+            problem = f"a second document starts here; the {what} is a single document"
+            raise TextError(problem, document.start, document=document.number)
+    return first or Document()
+
+
+# -- files -------------------------------------------------------------------------------------------------
+
+
+def read_documents(raw: str | bytes, name: str) -> Iterator[Document]:
+    """The documents of a file: JSON when its ``name`` says so, else YAML. A duplicate key is refused.
+
+    Raises:
+        TextError: see :func:`parse_documents` and :func:`parse_json`.
+    """
+    if name.endswith(".json"):
+        documents = iter([parse_json(raw.encode() if isinstance(raw, str) else raw)])
+    else:
+        documents = parse_documents(raw)
+    for document in documents:
+        document.refuse_duplicates()
+        yield document
+
+
+def read_single(raw: str | bytes, what: str) -> Any:
+    """The plain data of a YAML or JSON text that is a single document, ``what`` in messages. A duplicate key is refused.
+
+    Raises:
+        TextError: see :func:`parse_single`.
+    """
+    document = parse_single(raw, what)
+    document.refuse_duplicates()
+    return document.data
+
+
+# -- writing -----------------------------------------------------------------------------------------------
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Writes every value in full: no anchors, and quotes wherever our own reader would see no string."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None
+    if not text.replace("\n", "").isprintable() or not isinstance(resolve_plain(text), str) or text == "<<":
+        style = '"'
+    elif "\n" in text:
+        style = "|"
+    return dumper.represent_scalar(_TAG + "str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def to_yaml(data: Any, *, sort_keys: bool = True) -> str:
+    """Plain data as YAML the way upstream writes it: sorted keys, two spaces, dashes at the parent's column."""
+    text: str = yaml.dump(
+        data, Dumper=_Dumper, default_flow_style=False, sort_keys=sort_keys, allow_unicode=True, width=1 << 30
+    )
+    return text

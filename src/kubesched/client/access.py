@@ -1,0 +1,288 @@
+"""How to reach an API server and prove who we are: from a kubeconfig, from inside a cluster, or by an address.
+
+Reading kubeconfigs (several files, contexts, inline data, exec plugins, OIDC, proxies) is left to the loader of
+kubernetes_asyncio, which is imported only when it is needed. Callers: the command line, on the way to
+:class:`.http.HttpTransport`.
+
+    kubeconfig given          -> that file, its current context or the one named
+    only a server address     -> that address, nothing else
+    neither, inside a cluster -> the service account; its token is read again every minute
+    neither, outside          -> AccessError
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+import yaml
+
+__all__ = ["AccessError", "ClusterAccess", "Credentials", "default_kubeconfig", "load_access", "load_kubeconfig"]
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+#: Seconds after which a token file is read again.
+TOKEN_SECONDS: Final = 60.0
+
+_NOTHING: Final = (
+    "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
+)
+
+
+class AccessError(ValueError):
+    """Access that cannot be used; the message names the file and what is wrong. It holds no secrets."""
+
+
+class Credentials(Protocol):
+    """Where the Authorization header of requests comes from."""
+
+    async def header(self) -> str | None:
+        """The header's value now, None without one.
+
+        Raises:
+            AccessError: when it cannot be had.
+        """
+        ...
+
+    def rejected(self) -> None:
+        """The server answered 401: the next header has to be a new one, if there is a way to have one."""
+        ...
+
+
+class _Fixed:
+    """A token (or basic authentication) that never changes."""
+
+    def __init__(self, header: str | None) -> None:
+        self._header = header
+
+    async def header(self) -> str | None:
+        return self._header
+
+    def rejected(self) -> None:
+        """There is no other one."""
+
+
+class TokenFile:
+    """A token in a file that somebody else keeps fresh, as the kubelet does for service accounts."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._header: str | None = None
+        self._read = float("-inf")
+
+    async def header(self) -> str | None:
+        now = asyncio.get_running_loop().time()
+        if now - self._read > TOKEN_SECONDS:
+            try:
+                token = self._path.read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                if self._header is None:
+                    raise AccessError(f"{self._path}: the token cannot be read: {_reason(error)}") from None
+            else:
+                self._header = f"Bearer {token}"
+                self._read = now
+        return self._header
+
+    def rejected(self) -> None:
+        self._read = float("-inf")
+
+
+class _Loaded:
+    """Credentials that the loader refreshes: exec plugins and OIDC."""
+
+    def __init__(self, loader: Any, source: str) -> None:
+        self._loader = loader
+        self._source = source
+        self._lock = asyncio.Lock()
+        self._stale = False
+
+    async def header(self) -> str | None:
+        async with self._lock:
+            if self._stale:
+                self._loader.__dict__.pop("exec_plugin_expiry", None)
+                self._stale = False
+            elif "exec_plugin_expiry" not in self._loader.__dict__ and "token" in self._loader.__dict__:
+                return str(self._loader.token)  # it does not expire until it is refused
+            try:
+                await self._loader._load_authentication()
+            except Exception as error:
+                raise AccessError(f"{self._source}: {_without_output(error)}") from None
+            return str(self._loader.token) if "token" in self._loader.__dict__ else None
+
+    def rejected(self) -> None:
+        self._stale = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """Where a cluster is and how to be let in. ``ssl`` is None for plain HTTP; ``proxy`` is a URL or empty.
+
+    ``server_name`` is the name that the server's certificate has to have, when it is not the address's.
+    """
+
+    url: str
+    namespace: str = "default"
+    credentials: Credentials = field(default_factory=lambda: _Fixed(None))
+    ssl: ssl.SSLContext | None = None
+    proxy: str = ""
+    server_name: str = ""
+
+
+def default_kubeconfig() -> str:
+    """``$KUBECONFIG``, which may name several files, else ``~/.kube/config``."""
+    return os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+
+
+async def load_access(
+    kubeconfig: str = "", master: str = "", *, environ: Mapping[str, str] | None = None
+) -> ClusterAccess:
+    """What a scheduler's flags ``--kubeconfig`` and ``--master`` mean (spec configuration section 7).
+
+    Raises:
+        AccessError: when there is no way to a server.
+    """
+    if kubeconfig:
+        return await load_kubeconfig(kubeconfig, server=master)
+    if master:
+        return ClusterAccess(_url(master, "--master"), ssl=_context(None, None, None, verify=True, url=master))
+    return _in_cluster(os.environ if environ is None else environ)
+
+
+async def load_kubeconfig(path: str | Path | None = None, context: str = "", *, server: str = "") -> ClusterAccess:
+    """The access a kubeconfig describes; without ``path`` the default one. ``server`` overrides its address.
+
+    Raises:
+        AccessError: for a file that cannot be read, and for parts that are missing or not supported.
+    """
+    # Only here: it costs a third of a second and 40 MB.
+    from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger  # noqa: PLC0415
+
+    source = os.fspath(path) if path else default_kubeconfig()
+    places = _files(source)
+    # The loader logs what an exec plugin wrote to stderr, which may be a secret; every failure is reported here.
+    logging.getLogger("kubernetes_asyncio.config").setLevel(logging.CRITICAL)
+    try:
+        config = KubeConfigMerger(source).config
+        if config is None or not isinstance(config.value, dict):
+            raise AccessError("is no kubeconfig")
+        loader = KubeConfigLoader(config, active_context=context or None, config_base_path=None)
+        settings = _Settings()
+        await loader.load_and_set(settings)
+    except Exception as error:
+        raise AccessError(f"{source}: {_without_output(error)}") from None
+    url = _url(server or settings.host, source)
+    return ClusterAccess(
+        url,
+        str((loader.current_context or {}).get("context", {}).get("namespace") or "default"),
+        _credentials(loader, settings, source, places),
+        _tls(settings, source, url),
+        settings.proxy or "",
+        settings.tls_server_name or "",
+    )
+
+
+def _files(source: str) -> list[Path]:
+    places = [Path(part).expanduser() for part in source.split(os.pathsep) if part]
+    if not any(place.is_file() for place in places):
+        raise AccessError(f"stat {source}: no such file or directory")
+    return places
+
+
+class _Settings:
+    """What the loader fills in: the attributes of its client's configuration that matter here."""
+
+    def __init__(self) -> None:
+        self.api_key: dict[str, str] = {}
+        self.host = ""
+        self.ssl_ca_cert: str | None = None
+        self.cert_file: str | None = None
+        self.key_file: str | None = None
+        self.verify_ssl = True
+        self.tls_server_name: str | None = None
+        self.proxy: str | None = None
+
+
+def _credentials(loader: Any, settings: _Settings, source: str, places: list[Path]) -> Credentials:
+    user = loader._user.value if loader._user is not None else {}
+    if isinstance(user, dict) and user.get("tokenFile") and not user.get("token") and "exec" not in user:
+        base = Path(loader._user.path).parent if loader._user.path else places[0].parent
+        return TokenFile(base / str(user["tokenFile"]))
+    if isinstance(user, dict) and ("exec" in user or "auth-provider" in user):
+        return _Loaded(loader, source)
+    return _Fixed(settings.api_key.get("BearerToken"))
+
+
+def _tls(settings: _Settings, source: str, url: str) -> ssl.SSLContext | None:
+    try:
+        return _context(
+            settings.ssl_ca_cert, settings.cert_file, settings.key_file, verify=settings.verify_ssl, url=url
+        )
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise AccessError(f"{source}: a certificate cannot be used: {_reason(error)}") from None
+
+
+def _context(ca: str | None, cert: str | None, key: str | None, *, verify: bool, url: str) -> ssl.SSLContext | None:
+    if not url.startswith("https://"):
+        return None
+    context = ssl.create_default_context(cafile=ca)
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if cert and key:
+        context.load_cert_chain(cert, key)
+    return context
+
+
+def _in_cluster(environ: Mapping[str, str]) -> ClusterAccess:
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise AccessError(_NOTHING)
+    authority, token = SERVICE_ACCOUNT / "ca.crt", SERVICE_ACCOUNT / "token"
+    url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    for file in (authority, token):
+        if not file.is_file():
+            raise AccessError(f"open {file}: no such file or directory")
+    try:
+        context = ssl.create_default_context(cafile=str(authority))
+        namespace = (
+            (SERVICE_ACCOUNT / "namespace").read_text().strip() if (SERVICE_ACCOUNT / "namespace").is_file() else ""
+        )
+    except (ssl.SSLError, OSError) as error:
+        raise AccessError(f"{authority}: a certificate cannot be used: {_reason(error)}") from None
+    return ClusterAccess(url, namespace or "default", TokenFile(token), context)
+
+
+def _url(address: str, source: str) -> str:
+    """The address with a scheme. A bare host gets http, as upstream does for --master."""
+    if not address:
+        raise AccessError(f"{source}: the cluster has no server address")
+    url = address if "://" in address else f"http://{address}"
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise AccessError(f"{source}: {address!r} is no server address: it must be http:// or https:// and a host")
+    return url.rstrip("/")
+
+
+def _reason(error: BaseException) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
+def _without_output(error: Exception) -> str:
+    """The loader's message in a line. What an exec plugin printed is left out: it may be a secret."""
+    if isinstance(error, yaml.YAMLError):
+        mark = getattr(error, "problem_mark", None)
+        return f"is no YAML{f': line {mark.line + 1}, column {mark.column + 1}' if mark is not None else ''}"
+    if isinstance(error, AssertionError | AttributeError | TypeError | KeyError):
+        return "is no kubeconfig: a part is missing or has the wrong form"
+    text = str(error)
+    if text.startswith("exec: process returned"):
+        return text.partition(".")[0]
+    if text.startswith("exec: failed to decode"):
+        return "exec: the plugin printed no ExecCredential"
+    return text.splitlines()[0][:300]

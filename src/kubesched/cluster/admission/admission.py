@@ -1,0 +1,297 @@
+"""What the API server adds to an object before it is stored, and what it refuses on policy.
+
+Defaults only where scheduling can see them; priority and runtime class admission; the default storage class.
+Pods of one template share one defaulted spec: the bytes of a spec are looked up in a memo, so that only the
+first pod of a kind is decoded, defaulted and validated.
+
+Caller: ``store.create`` and ``store.update``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from ...api.kinds import PODS, Kind, kind_by_plural
+from ...api.quantity import QuantityError, parse_quantity
+from ...api.wire import ApiError
+from ..schema import check_type, encode
+from .lookup import ObjectTable
+from .pod_validation import check_pod_spec, decode_pod_spec
+from .validation import Causes, forbidden
+
+__all__ = ["Admission", "PreparedSpec", "PriorityClass", "default_pod_spec"]
+
+_MEMO_SIZE: Final = 4096
+_GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
+HIGHEST_USER_PRIORITY: Final = 1_000_000_000
+
+
+def _known(group: str, plural: str) -> Kind:
+    kind = kind_by_plural(group, plural)
+    assert kind is not None, f"{plural} must be in the table of kinds"
+    return kind
+
+
+PRIORITY_CLASSES: Final = _known("scheduling.k8s.io", "priorityclasses")
+RUNTIME_CLASSES: Final = _known("node.k8s.io", "runtimeclasses")
+STORAGE_CLASSES: Final = _known("storage.k8s.io", "storageclasses")
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass:
+    """What admission needs of a PriorityClass."""
+
+    name: str
+    value: int
+    preemption_policy: str
+    global_default: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSpec:
+    """A pod spec that has been defaulted and found valid, and the status a new pod with it begins with."""
+
+    spec: msgspec.Raw
+    status: msgspec.Raw
+    grace_period_seconds: int
+
+
+class Admission:
+    """Admission of one store. ``table_of`` gives the table of a kind.
+
+    ``default_tolerations`` adds the 300 s tolerations for nodes that are not ready or unreachable. Without
+    ``priority_admission`` a pod's own ``spec.priority`` is believed, as in upstream's benchmark.
+    """
+
+    def __init__(
+        self,
+        table_of: Callable[[Kind], ObjectTable],
+        *,
+        default_tolerations: bool = True,
+        priority_admission: bool = True,
+    ) -> None:
+        self._priority_classes = table_of(PRIORITY_CLASSES)
+        self._runtime_classes = table_of(RUNTIME_CLASSES)
+        self._storage_classes = table_of(STORAGE_CLASSES)
+        self._default_tolerations = default_tolerations
+        self._priority_admission = priority_admission
+        self._memo: dict[bytes, PreparedSpec] = {}
+        self._memo_of = (-1, -1)
+        self._priorities: dict[str, PriorityClass] = {}
+        self._priorities_of = -1
+
+    # -- pods ------------------------------------------------------------------------------------------
+
+    def pod_spec(self, raw: bytes, name: str, *, restored: bool = False) -> PreparedSpec:
+        """The spec a new pod is stored with. ``restored`` trusts the priority an imported pod brings.
+
+        Raises:
+            ApiError: 400 for wrong types, 403 by priority or runtime class, 422 for invalid fields.
+        """
+        state = (self._priority_classes.end, self._runtime_classes.end)
+        if state != self._memo_of or len(self._memo) > _MEMO_SIZE:
+            self._memo.clear()
+            self._memo_of = state
+        known = None if restored else self._memo.get(raw)
+        if known is not None:
+            return known
+        spec = msgspec.json.decode(raw)
+        decode_pod_spec(spec)
+        check_type("PodSpec", raw, PODS, "spec")
+        default_pod_spec(spec)
+        self._runtime_class(spec, name)
+        if spec.get("priority") is None or (self._priority_admission and not restored):
+            self._priority(spec, name)
+        self.default_tolerations(spec)
+        causes = Causes()
+        check_pod_spec(decode_pod_spec(spec), causes)
+        causes.raise_if_any(PODS, name)
+        prepared = PreparedSpec(
+            msgspec.Raw(encode(spec)), msgspec.Raw(encode(_first_status(spec))), spec["terminationGracePeriodSeconds"]
+        )
+        if not restored:
+            self._memo[raw] = prepared
+        return prepared
+
+    def priorities(self) -> Mapping[str, PriorityClass]:
+        """The PriorityClasses by name."""
+        if self._priorities_of != self._priority_classes.end:
+            self._priorities_of = self._priority_classes.end
+            self._priorities = {}
+            for item in self._priority_classes.items():
+                data = item.data()
+                self._priorities[item.name] = PriorityClass(
+                    item.name,
+                    data.get("value") or 0,
+                    data.get("preemptionPolicy") or "PreemptLowerPriority",
+                    bool(data.get("globalDefault")),
+                )
+        return self._priorities
+
+    def global_default(self) -> PriorityClass | None:
+        """The class of pods that name none: of several, the one with the lowest value, as upstream."""
+        defaults = [item for item in self.priorities().values() if item.global_default]
+        return min(defaults, key=lambda item: item.value) if defaults else None
+
+    def _priority(self, spec: dict[str, Any], name: str) -> None:
+        class_name = spec.get("priorityClassName")
+        if class_name:
+            found = self.priorities().get(class_name)
+            if found is None:
+                raise forbidden(PODS, name, f"no PriorityClass with name {class_name} was found")
+        else:
+            spec.pop("priorityClassName", None)
+            found = self.global_default()
+        value, policy = (found.value, found.preemption_policy) if found else (0, "PreemptLowerPriority")
+        if found is not None:
+            spec["priorityClassName"] = found.name
+        given = spec.get("priority")
+        if given is not None and given != value:
+            raise forbidden(
+                PODS,
+                name,
+                f"the integer value of priority ({given}) must not be provided in pod spec; "
+                f"priority admission controller computed {value} from the given PriorityClass name",
+            )
+        given_policy = spec.get("preemptionPolicy")
+        if given_policy is not None and given_policy != policy:
+            raise forbidden(
+                PODS,
+                name,
+                f"the string value of PreemptionPolicy ({given_policy}) must not be provided in pod spec; "
+                f"priority admission controller computed {policy} from the given PriorityClass name",
+            )
+        spec["priority"] = value
+        spec["preemptionPolicy"] = policy
+
+    def _runtime_class(self, spec: dict[str, Any], name: str) -> None:
+        """Overhead, node selector and tolerations that a RuntimeClass brings to its pods."""
+        class_name = spec.get("runtimeClassName")
+        if not class_name:
+            return
+        item = self._runtime_classes.objects.get(("", class_name))
+        if item is None:
+            raise forbidden(PODS, name, f'pod rejected: RuntimeClass "{class_name}" not found')
+        data = item.data()
+        overhead = (data.get("overhead") or {}).get("podFixed")
+        if overhead:
+            if spec.get("overhead") not in (None, overhead):
+                why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+                raise forbidden(PODS, name, why)
+            spec["overhead"] = overhead
+        scheduling = data.get("scheduling") or {}
+        selector = dict(spec.get("nodeSelector") or {})
+        for key, value in (scheduling.get("nodeSelector") or {}).items():
+            if selector.setdefault(key, value) != value:
+                raise forbidden(
+                    PODS, name, f"conflict: node selector {key} of RuntimeClass {class_name} and pod differ"
+                )
+        if selector:
+            spec["nodeSelector"] = selector
+        tolerations = list(spec.get("tolerations") or [])
+        tolerations += [item for item in scheduling.get("tolerations") or [] if item not in tolerations]
+        if tolerations:
+            spec["tolerations"] = tolerations
+
+    def default_tolerations(self, spec: dict[str, Any]) -> None:
+        """Add the tolerations every pod gets, in place; also when a pod is replaced by its manifest."""
+        if self._default_tolerations:
+            _add_default_tolerations(spec)
+
+    # -- other kinds -----------------------------------------------------------------------------------
+
+    def default_storage_class(self) -> str:
+        """The newest StorageClass marked as default, or nothing."""
+        marked = []
+        for item in self._storage_classes.items():
+            metadata = item.section("metadata")
+            if (metadata.get("annotations") or {}).get("storageclass.kubernetes.io/is-default-class") == "true":
+                marked.append((metadata["creationTimestamp"], item.name))
+        newest = max((created for created, _ in marked), default="")
+        return min((name for created, name in marked if created == newest), default="")
+
+
+# -- pod defaults ------------------------------------------------------------------------------------------
+
+
+def default_pod_spec(spec: dict[str, Any]) -> None:
+    """Fill in, in place, the pod defaults that scheduling sees. The types must have been checked."""
+    if not spec.get("nodeName"):
+        spec.pop("nodeName", None)
+    if not spec.get("schedulerName"):
+        spec["schedulerName"] = "default-scheduler"
+    if not spec.get("restartPolicy"):
+        spec["restartPolicy"] = "Always"
+    if spec.get("terminationGracePeriodSeconds") is None:
+        spec["terminationGracePeriodSeconds"] = 30
+    host_network = bool(spec.get("hostNetwork"))
+    for field in ("initContainers", "containers"):
+        for container in spec.get(field) or ():
+            for port in container.get("ports") or ():
+                if not port.get("protocol"):
+                    port["protocol"] = "TCP"
+                if host_network and not port.get("hostPort"):
+                    port["hostPort"] = port.get("containerPort", 0)
+            _requests_from_limits(container)
+    _requests_from_limits(spec)
+
+
+def _requests_from_limits(owner: dict[str, Any]) -> None:
+    limits = (owner.get("resources") or {}).get("limits")
+    if limits:
+        requests = owner["resources"].get("requests") or {}
+        for name, amount in limits.items():
+            requests.setdefault(name, amount)
+        owner["resources"]["requests"] = requests
+
+
+def _add_default_tolerations(spec: dict[str, Any]) -> None:
+    tolerations = spec.get("tolerations") or []
+    missing = [
+        key
+        for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+        if not any(
+            item.get("key") in (key, "", None) and item.get("effect") in ("NoExecute", "", None) for item in tolerations
+        )
+    ]
+    if missing:
+        spec["tolerations"] = [
+            *tolerations,
+            *({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300} for key in missing),
+        ]
+
+
+def _first_status(spec: dict[str, Any]) -> dict[str, Any]:
+    status: dict[str, Any] = {"phase": "Pending", "qosClass": _qos_class(spec)}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [
+            {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": _GATED_MESSAGE}
+        ]
+    return status
+
+
+def _qos_class(spec: dict[str, Any]) -> str:
+    """Guaranteed, Burstable or BestEffort, by cpu and memory of the pod level or of all containers."""
+    owners = [spec] if spec.get("resources") else [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    any_amount, guaranteed = False, True
+    for owner in owners:
+        resources = owner.get("resources") or {}
+        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+        for name in ("cpu", "memory"):
+            request, limit = _nanos(requests.get(name)), _nanos(limits.get(name))
+            any_amount = any_amount or bool(request or limit)
+            guaranteed = guaranteed and bool(limit) and request == limit
+    if not any_amount:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _nanos(text: Any) -> int:
+    try:
+        return parse_quantity(text).nanos if text is not None else 0
+    except QuantityError as error:
+        raise ApiError.bad_request(str(error)) from None

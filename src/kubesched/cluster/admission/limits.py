@@ -1,0 +1,172 @@
+"""LimitRange: defaults for what containers ask for, and bounds on it, per namespace.
+
+Caller: ``store`` before admission of a new pod or claim. Rules and texts: upstream ``plugin/pkg/admission/limitranger``
+(the two spaces before "No" are upstream's).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ...api.kinds import PODS, Kind, kind_by_plural
+from ...api.quantity import QuantityError, parse_quantity
+from ...api.wire import ApiError
+from ..schema import Document, encode, open_section
+from .admission import default_pod_spec
+from .amounts import show_amount
+from .lookup import ObjectTable
+from .pod_validation import decode_pod_spec
+from .validation import QUANTITY_TEXT, forbidden
+
+__all__ = ["Limits"]
+
+_MEMO_SIZE: Final = 4096
+
+
+def _kind(plural: str) -> Kind:
+    kind = kind_by_plural("", plural)
+    assert kind is not None
+    return kind
+
+
+LIMIT_RANGES: Final = _kind("limitranges")
+CLAIMS: Final = _kind("persistentvolumeclaims")
+
+Rule = dict[str, Any]
+
+
+class Limits:
+    """The limit ranges of one store."""
+
+    def __init__(self, table: ObjectTable) -> None:
+        self._table = table
+        self._of = -1
+        self._rules: dict[str, list[Rule]] = {}
+        self._memo: dict[tuple[str, bytes], bytes] = {}
+
+    def _of_namespace(self, namespace: str) -> list[Rule]:
+        if self._of != self._table.end:
+            self._of = self._table.end
+            self._memo.clear()
+            self._rules = {}
+            for item in self._table.items():
+                found = (item.section("spec") or {}).get("limits") or []
+                self._rules.setdefault(item.namespace, []).extend(rule for rule in found if isinstance(rule, dict))
+        return self._rules.get(namespace, [])
+
+    def pod_spec(self, namespace: str, raw: bytes, name: str) -> bytes:
+        """The bytes of a new pod's spec with the namespace's defaults filled in.
+
+        Raises:
+            ApiError: 403 when a bound is not kept, 400 when the spec has fields of the wrong type.
+        """
+        rules = self._of_namespace(namespace)
+        if not rules:
+            return raw
+        known = self._memo.get((namespace, raw))
+        if known is not None:
+            return known
+        spec = msgspec.json.decode(raw)
+        decode_pod_spec(spec)
+        default_pod_spec(spec)
+        containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+        for rule in rules:
+            if rule.get("type") == "Container":
+                for container in containers:
+                    _fill(container, rule)
+        problems: list[str] = []
+        for rule in rules:
+            if rule.get("type") == "Container":
+                for container in containers:
+                    resources = container.get("resources") or {}
+                    problems += _problems(rule, resources.get("requests") or {}, resources.get("limits") or {})
+            elif rule.get("type") == "Pod":
+                problems += _problems(rule, _sum(spec, "requests"), _sum(spec, "limits"))
+        if problems:
+            raise forbidden(PODS, name, _joined(problems))
+        if len(self._memo) > _MEMO_SIZE:
+            self._memo.clear()
+        result = self._memo[namespace, raw] = encode(spec)
+        return result
+
+    def check_claim(self, document: Document, name: str) -> None:
+        """Bounds on a claim's storage.
+
+        Raises:
+            ApiError: 403.
+        """
+        rules = self._of_namespace(document["metadata"].get("namespace") or "")
+        requests = ((open_section(document, "spec") or {}).get("resources") or {}).get("requests") or {}
+        problems: list[str] = []
+        for rule in rules:
+            if rule.get("type") == CLAIMS.kind:
+                problems += _problems(rule, requests, requests, "request")
+        if problems:
+            raise forbidden(CLAIMS, name, _joined(problems))
+
+
+def _fill(container: dict[str, Any], rule: Rule) -> None:
+    """Defaults of one container: limits from ``default`` (or ``max``), requests from ``defaultRequest``, else those."""
+    limits = {**(rule.get("max") or {}), **(rule.get("default") or {})}
+    requests = {**(rule.get("min") or {}), **limits, **(rule.get("defaultRequest") or {})}
+    if not limits and not requests:
+        return
+    resources = container["resources"] = dict(container.get("resources") or {})
+    for field, defaults in (("limits", limits), ("requests", requests)):
+        if defaults:
+            resources[field] = {**defaults, **(resources.get(field) or {})}
+
+
+def _sum(spec: Mapping[str, Any], field: str) -> dict[str, str]:
+    """A pod's requests or limits: its containers together, or its largest init container."""
+    total: dict[str, int] = {}
+    for container in spec.get("containers") or ():
+        for name, text in ((container.get("resources") or {}).get(field) or {}).items():
+            total[name] = total.get(name, 0) + _nanos(text)
+    for container in spec.get("initContainers") or ():
+        for name, text in ((container.get("resources") or {}).get(field) or {}).items():
+            total[name] = max(total.get(name, 0), _nanos(text))
+    return {name: f"{amount}n" for name, amount in total.items()}
+
+
+def _nanos(text: Any) -> int:
+    try:
+        return parse_quantity(text).nanos
+    except QuantityError:
+        raise ApiError.bad_request(f"{text!r}: {QUANTITY_TEXT}") from None
+
+
+def _problems(rule: Rule, requests: Mapping[str, Any], limits: Mapping[str, Any], only: str = "") -> Iterable[str]:
+    """The bounds of one rule that are not kept; ``only`` is for kinds that have requests and no limits."""
+    what = rule.get("type")
+    sides = [("request", requests)] if only else [("limit", limits), ("request", requests)]
+    for bound, word in (("min", "minimum"), ("max", "maximum")):
+        for name, text in sorted((rule.get(bound) or {}).items()):
+            edge = _nanos(text)
+            head = f"{word} {name} usage per {what} is {show_amount(name, edge)}"
+            must = "request" if bound == "min" or only else "limit"
+            given = requests if must == "request" else limits
+            if name not in given:
+                yield f"{head}.  No {must} is specified"
+                continue
+            for side, amounts in sides:
+                if name in amounts:
+                    amount = _nanos(amounts[name])
+                    if amount < edge if bound == "min" else amount > edge:
+                        yield f"{head}, but {side} is {show_amount(name, amount)}"
+                        break
+    for name, text in sorted((rule.get("maxLimitRequestRatio") or {}).items()):
+        head = f"{name} max limit to request ratio per {what} is {text}"
+        if name not in requests or name not in limits or not _nanos(requests[name]):
+            yield f"{head}, but no request is specified or request is 0"
+            continue
+        ratio = _nanos(limits[name]) / _nanos(requests[name])
+        if ratio > _nanos(text) / 10**9:
+            yield f"{head}, but provided ratio is {ratio:f}"
+
+
+def _joined(problems: list[str]) -> str:
+    return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"

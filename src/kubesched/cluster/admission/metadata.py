@@ -1,0 +1,167 @@
+"""The metadata of an object being created or changed: what the server decides and what the client may say.
+
+Caller: ``store``. Nothing here looks at spec or status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ...api.kinds import NODES, PODS, Kind
+from ...api.wire import ApiError
+from ..schema import Stored, drop_nulls, encode
+from .validation import Causes
+
+__all__ = ["GENERATION_KINDS", "STATUS_KINDS", "changed_metadata", "new_metadata"]
+
+#: Kinds whose status is written through the status subresource only.
+STATUS_KINDS: Final = frozenset(
+    {
+        "namespaces",
+        "nodes",
+        "pods",
+        "services",
+        "replicationcontrollers",
+        "resourcequotas",
+        "persistentvolumes",
+        "persistentvolumeclaims",
+        "deployments.apps",
+        "replicasets.apps",
+        "statefulsets.apps",
+        "daemonsets.apps",
+        "jobs.batch",
+        "cronjobs.batch",
+        "poddisruptionbudgets.policy",
+        "volumeattachments.storage.k8s.io",
+        "resourceclaims.resource.k8s.io",
+        "ingresses.networking.k8s.io",
+        "horizontalpodautoscalers.autoscaling",
+        "certificatesigningrequests.certificates.k8s.io",
+        "podgroups.scheduling.k8s.io",
+        "devicetaintrules.resource.k8s.io",
+        "customresourcedefinitions.apiextensions.k8s.io",
+    }
+)
+#: Kinds whose ``metadata.generation`` counts changes of the spec.
+GENERATION_KINDS: Final = frozenset(
+    {
+        "pods",
+        "replicationcontrollers",
+        "deployments.apps",
+        "replicasets.apps",
+        "statefulsets.apps",
+        "daemonsets.apps",
+        "jobs.batch",
+        "cronjobs.batch",
+        "poddisruptionbudgets.policy",
+        "resourceslices.resource.k8s.io",
+        "deviceclasses.resource.k8s.io",
+        "endpointslices.discovery.k8s.io",
+        "ingresses.networking.k8s.io",
+        "networkpolicies.networking.k8s.io",
+        "customresourcedefinitions.apiextensions.k8s.io",
+    }
+)
+
+#: What the server alone writes.
+_OURS: Final = frozenset(
+    {
+        "name",
+        "generateName",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+    }
+)
+_KEPT: Final = (
+    "generateName",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+
+
+def new_metadata(
+    kind: Kind, namespace: str, given: Mapping[str, Any], name: str, uid: str, created: str
+) -> dict[str, Any]:
+    """The metadata a new object is stored with: the client's, overruled by the server's. A private copy.
+
+    Raises:
+        ApiError: 400, when the body names another namespace than the request.
+    """
+    metadata: dict[str, Any] = {"name": name}
+    if given.get("generateName"):
+        metadata["generateName"] = given["generateName"]
+    if kind.namespaced:
+        metadata["namespace"] = namespace
+    metadata["uid"] = uid
+    metadata["resourceVersion"] = ""
+    if kind.custom or kind.group_resource in GENERATION_KINDS:
+        metadata["generation"] = 1
+    metadata["creationTimestamp"] = created
+    for key, value in given.items():
+        if key not in _OURS and value:
+            # Labels stay with the stored object for selectors; the caller may go on using its own.
+            metadata[key] = dict(value) if isinstance(value, dict) else value
+    return metadata
+
+
+def changed_metadata(
+    kind: Kind, old: Stored, old_metadata: dict[str, Any], given: dict[str, Any], subresource: str
+) -> dict[str, Any]:
+    """The metadata after an update: the client's labels, annotations, owners and finalizers; the rest stays.
+
+    Raises:
+        ApiError: 409 for a stale version or another UID, 400 for another name, 422 for new finalizers on an
+            object that is being deleted.
+    """
+    version = given.get("resourceVersion")
+    if version and version != str(old.resource_version):
+        why = "the object has been modified; please apply your changes to the latest version and try again"
+        raise ApiError.conflict(kind, old.name, why)
+    if given.get("uid") and given["uid"] != old.uid:
+        why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {old.uid}"
+        raise ApiError.conflict(kind, old.name, why)
+    if given.get("name", old.name) != old.name:
+        text = f"the name of the object ({given['name']}) does not match the name on the URL ({old.name})"
+        raise ApiError.bad_request(text)
+    if given.get("namespace", old.namespace) not in (old.namespace, ""):
+        raise ApiError.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    metadata: dict[str, Any] = {"name": old.name}
+    if old.namespace:
+        metadata["namespace"] = old.namespace
+    for key in _KEPT:
+        if key in old_metadata:
+            metadata[key] = old_metadata[key]
+    metadata.update((key, value) for key, value in given.items() if key not in _OURS and value)
+    if subresource:
+        kept = (
+            ("ownerReferences", "finalizers") if kind in (PODS, NODES) else ("ownerReferences", "finalizers", "labels")
+        )
+        for key in kept:
+            metadata.pop(key, None)
+            if key in old_metadata:
+                metadata[key] = old_metadata[key]
+    if "deletionTimestamp" in old_metadata:
+        known = old_metadata.get("finalizers") or []
+        if not isinstance(metadata.get("finalizers") or [], list):
+            raise ApiError.bad_request(f"metadata.finalizers: must be a list, got {metadata['finalizers']!r}")
+        fresh = [item for item in metadata.get("finalizers") or [] if item not in known]
+        if fresh:
+            causes = Causes()
+            shown = encode(drop_nulls(fresh)).decode()
+            why = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
+            causes.forbidden("metadata.finalizers", why)
+            causes.raise_if_any(kind, old.name)
+    return metadata

@@ -1,0 +1,66 @@
+"""What must hold when an update changes more than metadata.
+
+Caller: ``store`` for update and patch, after it has decided which sections come from whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ...api.kinds import PODS
+from ...api.wire import ApiError
+from ..schema import Document, Stored, drop_nulls, open_section
+from .admission import Admission, default_pod_spec
+from .kind_validation import check_kind, check_kind_update, fill_defaults
+from .pod_validation import check_pod_spec, check_pod_update, decode_pod_spec
+from .validation import Causes
+
+__all__ = ["checked_spec_change"]
+
+
+def checked_spec_change(
+    admission: Admission,
+    old: Stored,
+    before: Document,
+    after: Document,
+    changed: Sequence[str],
+    causes: Causes,
+    *,
+    resize: bool,
+) -> None:
+    """Default and check the changed sections of ``after``, in place.
+
+    Raises:
+        ApiError: 400 for wrong types, 403 by policy. Invalid values go into ``causes``.
+    """
+    if old.kind == PODS:
+        if "spec" in changed:
+            _pod_spec_change(admission, before, after, causes, resize=resize)
+        return
+    for section in list(after):
+        open_section(after, section)
+    fill_defaults(old.kind, after, admission)
+    check_kind(old.kind, after, causes, admission)
+    check_kind_update(old.kind, old.data(), after, causes)
+
+
+def _pod_spec_change(admission: Admission, before: Document, after: Document, causes: Causes, *, resize: bool) -> None:
+    old_spec: dict[str, Any] = msgspec.json.decode(before["spec"])
+    new_spec = open_section(after, "spec")
+    if not isinstance(new_spec, dict):
+        raise ApiError.bad_request(f"spec: must be an object, got {new_spec!r}")
+    new_spec = drop_nulls(new_spec)
+    decode_pod_spec(new_spec)
+    default_pod_spec(new_spec)
+    # A manifest applied again brings none of what admission wrote into the pod when it was created.
+    for field in ("priority", "preemptionPolicy", "priorityClassName"):
+        if field not in new_spec and field in old_spec:
+            new_spec[field] = old_spec[field]
+    if not resize:
+        admission.default_tolerations(new_spec)
+    after["spec"] = new_spec
+    check_pod_update(old_spec, new_spec, causes, resize=resize)
+    check_pod_spec(decode_pod_spec(new_spec), causes)

@@ -1,0 +1,213 @@
+"""Checks every object passes: names, labels, metadata; and the collector of field errors.
+
+Caller: ``store`` before a write. Pods continue in :mod:`.pod_validation`, other kinds in :mod:`.kind_validation`.
+Texts follow upstream (``apimachinery/pkg/util/validation``), so that people can search for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from ...api.kinds import Kind
+from ...api.quantity import Quantity, QuantityError, parse_quantity
+from ...api.selectors import is_label_value, is_qualified_name
+from ...api.wire import ApiError
+from ..schema import check_metadata_form
+
+__all__ = [
+    "QUANTITY_TEXT",
+    "Causes",
+    "check_labels",
+    "check_metadata",
+    "check_quantities",
+    "forbidden",
+    "is_dns_label",
+    "is_dns_subdomain",
+]
+
+_LABEL_PATTERN: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN_PATTERN: Final = rf"{_LABEL_PATTERN}(\.{_LABEL_PATTERN})*"
+_DNS_LABEL: Final = re.compile(_LABEL_PATTERN)
+_DNS_SUBDOMAIN: Final = re.compile(_SUBDOMAIN_PATTERN)
+_PATH_SEGMENT_GROUPS: Final = frozenset({"rbac.authorization.k8s.io"})
+_DNS_LABEL_KINDS: Final = frozenset({"namespaces", "services"})
+
+LABEL_TEXT: Final = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL_PATTERN}')"
+)
+SUBDOMAIN_TEXT: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    f"end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN_PATTERN}')"
+)
+QUALIFIED_TEXT: Final = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc'), with an optional DNS subdomain prefix and '/'"
+)
+LABEL_VALUE_TEXT: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345'), at most 63 characters"
+)
+QUANTITY_TEXT: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+def forbidden(kind: Kind, name: str, why: str) -> ApiError:
+    """403: what an admission rule says when it refuses."""
+    details = {"name": name, "group": kind.group, "kind": kind.plural}
+    return ApiError(403, "Forbidden", f'{kind.group_resource} "{name}" is forbidden: {why}', details)
+
+
+class Causes(list[tuple[str, str, str]]):
+    """Field errors as (path, reason, message), in the words of upstream's field package."""
+
+    def invalid(self, path: str, value: object, why: str) -> None:
+        self.append((path, "FieldValueInvalid", f"Invalid value: {_shown(value)}: {why}"))
+
+    def required(self, path: str, why: str = "") -> None:
+        self.append((path, "FieldValueRequired", f"Required value: {why}" if why else "Required value"))
+
+    def forbidden(self, path: str, why: str) -> None:
+        self.append((path, "FieldValueForbidden", f"Forbidden: {why}"))
+
+    def duplicate(self, path: str, value: object) -> None:
+        self.append((path, "FieldValueDuplicate", f"Duplicate value: {_shown(value)}"))
+
+    def unsupported(self, path: str, value: object, allowed: Iterable[str]) -> None:
+        texts = ", ".join(f'"{item}"' for item in allowed)
+        self.append((path, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {texts}"))
+
+    def selector(self, text: str) -> None:
+        """What a selector compiler said: it starts with the path already."""
+        path, _, message = text.partition(": ")
+        self.append((path, "FieldValueInvalid", message))
+
+    def raise_if_any(self, kind: Kind, name: str) -> None:
+        """Raise 422 Invalid when something was found."""
+        if self:
+            raise ApiError.invalid(kind, name, self)
+
+
+def _shown(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+@lru_cache(maxsize=16384)
+def is_dns_label(text: str) -> bool:
+    """At most 63 lower-case letters, digits and dashes."""
+    return len(text) <= 63 and _DNS_LABEL.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=16384)
+def is_dns_subdomain(text: str) -> bool:
+    """Dot-separated DNS labels, at most 253 characters."""
+    return len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text) is not None
+
+
+def check_name(kind: Kind, path: str, name: str, causes: Causes) -> None:
+    """Whether a name is one this kind may bear."""
+    if kind.group in _PATH_SEGMENT_GROUPS:
+        if name in (".", "..") or "/" in name or "%" in name:
+            causes.invalid(path, name, "may not be '.' or '..' nor contain '/' or '%'")
+    elif kind.group_resource in _DNS_LABEL_KINDS:
+        if not is_dns_label(name):
+            causes.invalid(path, name, LABEL_TEXT)
+    elif not is_dns_subdomain(name):
+        causes.invalid(path, name, SUBDOMAIN_TEXT)
+
+
+@lru_cache(maxsize=65536)
+def _is_label(key: str, value: str) -> bool:
+    return is_qualified_name(key) and is_label_value(value)
+
+
+def check_labels(labels: Mapping[str, Any], path: str, causes: Causes) -> None:
+    """Label keys and values."""
+    for key, value in labels.items():
+        if isinstance(value, str) and _is_label(key, value):
+            continue
+        if not is_qualified_name(key):
+            causes.invalid(path, key, QUALIFIED_TEXT)
+        if not isinstance(value, str):
+            raise ApiError.bad_request(f"{path}.{key}: a label value is a string, write it in quotes; got {value!r}")
+        if not is_label_value(value):
+            causes.invalid(path, value, LABEL_VALUE_TEXT)
+
+
+def check_metadata(kind: Kind, metadata: Mapping[str, Any], causes: Causes) -> None:
+    """Name, labels, annotations, owner references and finalizers of an object about to be written.
+
+    Raises:
+        ApiError: 400, when a field has the wrong type.
+    """
+    check_name(kind, "metadata.name", metadata["name"], causes)
+    labels = metadata.get("labels")
+    if labels:
+        check_labels(_typed(labels, dict, "metadata.labels"), "metadata.labels", causes)
+    annotations = metadata.get("annotations")
+    if annotations:
+        for key, value in _typed(annotations, dict, "metadata.annotations").items():
+            if not is_qualified_name(key.lower()):
+                causes.invalid("metadata.annotations", key, QUALIFIED_TEXT)
+            _typed(value, str, f"metadata.annotations.{key}")
+    owners = metadata.get("ownerReferences")
+    if owners:
+        _check_owners(_typed(owners, list, "metadata.ownerReferences"), causes)
+    finalizers = metadata.get("finalizers")
+    if finalizers:
+        for index, finalizer in enumerate(_typed(finalizers, list, "metadata.finalizers")):
+            path = f"metadata.finalizers[{index}]"
+            if not is_qualified_name(_typed(finalizer, str, path)):
+                causes.invalid(path, finalizer, QUALIFIED_TEXT)
+    check_metadata_form(kind, metadata)
+
+
+def _check_owners(owners: list[Any], causes: Causes) -> None:
+    controllers = 0
+    for index, owner in enumerate(owners):
+        path = f"metadata.ownerReferences[{index}]"
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not _typed(owner, dict, path).get(field):
+                causes.invalid(f"{path}.{field}", owner.get(field) or "", "must not be empty")
+        controllers += bool(owner.get("controller"))
+    if controllers > 1:
+        causes.invalid("metadata.ownerReferences", controllers, "Only one reference can have Controller set to true")
+
+
+def _typed(value: Any, type_: type[Any], path: str) -> Any:
+    if not isinstance(value, type_):
+        words: dict[object, str] = {dict: "an object", list: "a list", str: "a string"}
+        raise ApiError.bad_request(f"{path}: must be {words[type_]}, got {_shown(value)}")
+    return value
+
+
+def check_quantities(
+    kind: Kind, amounts: Mapping[str, Any] | None, path: str, causes: Causes, *, fractions: bool = True
+) -> dict[str, Quantity]:
+    """Read a resource list; negative amounts and malformed names are causes.
+
+    Raises:
+        ApiError: 400, for a text that is not a quantity: upstream fails while decoding it.
+    """
+    result: dict[str, Quantity] = {}
+    for name, text in (amounts or {}).items():
+        where = f"{path}.{name}" if "/" not in name and "." not in name else f"{path}[{name}]"
+        try:
+            amount = parse_quantity(text)
+        except QuantityError:
+            raise ApiError.bad_request(
+                f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
+                f"{where}: {QUANTITY_TEXT}; got {_shown(text)}"
+            ) from None
+        if not is_qualified_name(name):
+            causes.invalid(path, name, QUALIFIED_TEXT)
+        if amount.nanos < 0:
+            causes.invalid(where, str(text), "must be greater than or equal to 0")
+        elif not fractions and amount.nanos % 10**9:
+            causes.invalid(where, str(text), "must be an integer")
+        result[name] = amount
+    return result

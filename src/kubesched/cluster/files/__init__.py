@@ -1,0 +1,26 @@
+"""Objects from and to files: manifests, dumps of a real cluster, saved clusters."""
+
+from .dump_import import IMPORTED_KINDS, Import, import_dump, import_manifests
+from .manifests import Manifest, ManifestError, Manifests, load_manifests, parse_manifests
+from .snapshot_file import Snapshot, SnapshotError, is_saved_cluster, newest_moment, read, save, saving
+from .workloads import expand_workloads
+
+__all__ = [
+    "IMPORTED_KINDS",
+    "Import",
+    "Manifest",
+    "ManifestError",
+    "Manifests",
+    "Snapshot",
+    "SnapshotError",
+    "expand_workloads",
+    "import_dump",
+    "import_manifests",
+    "is_saved_cluster",
+    "load_manifests",
+    "newest_moment",
+    "parse_manifests",
+    "read",
+    "save",
+    "saving",
+]

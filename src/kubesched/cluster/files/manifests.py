@@ -1,0 +1,207 @@
+"""Ordinary Kubernetes manifests from files and directories, with errors that say where and what.
+
+YAML with many documents, JSON, and ``List`` objects. Nothing is defaulted here; the store does that. Caller: the
+command line and simulations; workloads are turned into pods by :mod:`.workloads`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ...api.decode import DecodeError, from_builtins
+from ...api.kinds import KINDS, Kind, kind_of
+from ...api.yamltext import Document, TextError, read_documents
+
+__all__ = ["Manifest", "ManifestError", "Manifests", "load_manifests", "parse_manifests"]
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+class ManifestError(ValueError):
+    """A manifest that cannot be used. The message names file, document, line, field and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object and where it was written."""
+
+    kind: Kind
+    data: dict[str, Any]
+    source: str
+
+    @property
+    def namespace(self) -> str:
+        """The namespace it goes to; empty for cluster-scoped kinds."""
+        if not self.kind.namespaced:
+            return ""
+        return self.data["metadata"].get("namespace") or "default"
+
+    @property
+    def name(self) -> str:
+        """Its name; empty when the server is to generate one."""
+        return self.data["metadata"].get("name") or ""
+
+
+@dataclass(slots=True)
+class Manifests:
+    """What was loaded, and what was left out and why."""
+
+    objects: list[Manifest] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+_STANDARD_INPUT: Final = Path("-")
+
+
+def load_manifests(paths: Iterable[str | Path]) -> Manifests:
+    """Read files, and the ``.yaml``, ``.yml`` and ``.json`` files below directories, in name order; ``-`` is standard input.
+
+    Objects of unknown kinds are left out with a warning.
+
+    Raises:
+        ManifestError: for a path that does not exist, text that does not parse, an object without kind or name, a
+            field of the wrong type, or the same object twice (both places are named).
+    """
+    result = Manifests()
+    places: dict[tuple[str, str, str], str] = {}
+    for path in _files(paths):
+        try:
+            text = sys.stdin.read() if path == _STANDARD_INPUT else path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ManifestError(f"{path}: cannot be read: {error}") from None
+        _add(result, places, parse_manifests(text, str(path)))
+    return result
+
+
+def _files(paths: Iterable[str | Path]) -> list[Path]:
+    files: list[Path] = []
+    for given in paths:
+        path = Path(given)
+        if path.is_dir():
+            files += sorted(item for item in path.rglob("*") if item.suffix in _SUFFIXES and item.is_file())
+        elif path.exists() or path == _STANDARD_INPUT:
+            files.append(path)
+        else:
+            raise ManifestError(f"{path}: there is no such file or directory")
+    return files
+
+
+def _add(result: Manifests, places: dict[tuple[str, str, str], str], found: Manifests) -> None:
+    result.warnings += found.warnings
+    for item in found.objects:
+        if item.name:
+            key = (item.kind.group_resource, item.namespace, item.name)
+            if key in places:
+                name = f"{item.namespace}/{item.name}" if item.namespace else item.name
+                raise ManifestError(
+                    f"{item.source}: {item.kind.kind} {name} was defined already in {places[key]}; "
+                    "give one of them another name or namespace"
+                )
+            places[key] = item.source
+        result.objects.append(item)
+
+
+def parse_manifests(text: str, source: str = "<text>") -> Manifests:
+    """Read the documents of one text; ``source`` is its name in messages.
+
+    Raises:
+        ManifestError: see :func:`load_manifests`.
+    """
+    single = Manifests()
+    try:
+        for document in read_documents(text, source):
+            if document.data is not None:
+                number = f": document {document.number}" if document.number else ""
+                _read(single, document.data, _Place(document, (), source + number))
+    except TextError as error:
+        raise ManifestError(error.in_file(source)) from None
+    result = Manifests()
+    _add(result, {}, single)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an object was written: its document, the path to it there, and both in words."""
+
+    document: Document
+    path: tuple[str | int, ...]
+    text: str
+
+    def at(self, *path: str | int) -> str:
+        """The place in words, with the line of a member or of the object where lines are known."""
+        line = self.document.line_of(*self.path, *path)
+        return f"{self.text}, line {line}" if line else self.text
+
+
+def _read(result: Manifests, data: Any, place: _Place) -> None:
+    """Check one document and add its object or objects."""
+    if not isinstance(data, dict):
+        raise ManifestError(f"{place.at()}: expected an object with apiVersion and kind, found {_noun(data)}")
+    for name in ("apiVersion", "kind"):
+        if not isinstance(data.get(name), str) or not data[name]:
+            example = "apiVersion: v1" if name == "apiVersion" else "kind: Pod"
+            raise ManifestError(f"{place.at()}: {name} is missing; write for example `{example}`")
+    if data["kind"].endswith("List") and isinstance(data.get("items"), list | None):
+        _read_list(result, data, place)
+        return
+    kind = kind_of(data["apiVersion"], data["kind"])
+    if kind is None:
+        what = f"{data['apiVersion']} {data['kind']}"
+        result.warnings.append(f"{place.at()}: left out: {what} is not known here{_hint(data)}")
+        return
+    metadata = data.get("metadata")
+    if not isinstance(metadata, dict):
+        raise ManifestError(f"{place.at()}: metadata is missing; write `metadata:` with a `name:`")
+    for name in ("name", "namespace", "generateName"):
+        if not isinstance(metadata.get(name), str | None):
+            raise ManifestError(f"{place.at('metadata', name)}: metadata.{name}: must be a string, write it in quotes")
+    if not (metadata.get("name") or metadata.get("generateName")):
+        raise ManifestError(f"{place.at('metadata')}: metadata.name is missing; give the {kind.kind} a name")
+    if kind.type is not None:
+        _check_types(kind, data, place)
+    result.objects.append(Manifest(kind, data, place.at()))
+
+
+def _read_list(result: Manifests, data: dict[str, Any], place: _Place) -> None:
+    for index, item in enumerate(data.get("items") or []):
+        if isinstance(item, dict) and data["kind"] != "List":
+            # The items of a typed list (PodList) may leave out what the list says already.
+            item.setdefault("apiVersion", data["apiVersion"])
+            item.setdefault("kind", data["kind"].removesuffix("List"))
+        _read(result, item, _Place(place.document, (*place.path, "items", index), f"{place.text}, items[{index}]"))
+
+
+_PATH_PART = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
+
+
+def _check_types(kind: Kind, data: dict[str, Any], place: _Place) -> None:
+    """Refuse fields of the wrong type, showing the line where the value stands."""
+    assert kind.type is not None
+    try:
+        from_builtins(data, kind.type)
+    except DecodeError as error:
+        message, _, path = str(error).partition(" - at `$")
+        path = path.removesuffix("`")
+        parts = [int(match[2]) if match[2] is not None else match[1] or "..." for match in _PATH_PART.finditer(path)]
+        field_path = path.lstrip(".") or "the object"
+        raise ManifestError(f"{place.at(*parts)}: {field_path}: {message[:1].lower()}{message[1:]}") from None
+
+
+def _noun(data: Any) -> str:
+    return "a list" if isinstance(data, list) else f"{data!r}"
+
+
+def _hint(data: Mapping[str, Any]) -> str:
+    """Another version of the same kind, or the nearest spelling."""
+    same = [kind for kind in KINDS if kind.kind == data["kind"]]
+    if same:
+        return f"; did you mean apiVersion {' or '.join(kind.api_version for kind in same)}?"
+    near = difflib.get_close_matches(data["kind"], [kind.kind for kind in KINDS], n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,390 @@
+"""A whole embedded cluster in a file, and back: every object with its UID, version and status, and the cluster's time.
+
+JSON lines: a header, then one object a line, by kind and key. A name that ends in ``.gz`` is compressed. The same
+state at the same time always gives the same bytes. Dumps made with kubectl are read by :mod:`.dump_import`. Caller:
+the command line, which starts a cluster's clock where :attr:`Snapshot.time` says, and simulations.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import stat
+import zlib
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from ...api.kinds import KINDS, Kind
+from ...api.selectors import parse_int64
+from ...api.times import micro_time, parse_time
+from ...api.turns import Steps, finish
+from ..admission import STATUS_KINDS
+from ..schema import Stored
+from ..store import NEW_EVENTS, Store
+from .dump_import import Import, import_dump
+
+__all__ = [
+    "Import",
+    "Snapshot",
+    "SnapshotError",
+    "import_dump",
+    "is_saved_cluster",
+    "newest_moment",
+    "read",
+    "restore",
+    "save",
+    "saving",
+]
+
+FORMAT: Final = "kubesched.io/cluster"
+VERSION: Final = 1
+_LINES_PER_STEP: Final = 512
+#: Later than this (the year 9000) a cluster's clock must not start: timestamps have four digits for the year.
+_LAST_START: Final = 221_845_392_000.0
+
+#: Fields that name a moment that was past when it was written.
+_PAST: Final = frozenset(
+    name.encode()
+    for name in (
+        "acquireTime",
+        "completionTime",
+        "creationTimestamp",
+        "eventTime",
+        "finishedAt",
+        "firstTimestamp",
+        "lastHeartbeatTime",
+        "lastObservedTime",
+        "lastProbeTime",
+        "lastScheduleTime",
+        "lastSuccessfulTime",
+        "lastTimestamp",
+        "lastTransitionTime",
+        "lastUpdateTime",
+        "renewTime",
+        "startTime",
+        "startedAt",
+        "timeAdded",
+    )
+)
+#: What stands before every timestamp of this millennium, as we write JSON.
+_MARK: Final = b'":"2'
+_SECONDS_LENGTH: Final = len("2026-01-02T03:04:05")
+
+
+class SnapshotError(ValueError):
+    """A file that is no saved cluster, or one that this version cannot read."""
+
+
+class _Header(msgspec.Struct):
+    format: str
+    version: int
+    resourceVersion: int  # noqa: N815 - as in the API
+    objects: int
+    #: The cluster's time when it was saved; files of earlier versions do not say.
+    time: str | None = None
+    #: Kinds that are not built in, as (group, version, kind, plural, namespaced, singular, short names).
+    kinds: list[tuple[str, str, str, str, bool, str, tuple[str, ...]]] = []
+    statusKinds: list[str] = []  # noqa: N815
+
+
+class _Owner(msgspec.Struct):
+    uid: str = ""
+
+
+class _Metadata(msgspec.Struct):
+    """What the store relies on."""
+
+    name: str
+    uid: str
+    resourceVersion: str  # noqa: N815
+    namespace: str = ""
+    creationTimestamp: str = ""  # noqa: N815
+    labels: dict[str, str] | None = None
+    ownerReferences: list[_Owner] | None = None  # noqa: N815
+
+
+class _Line(msgspec.Struct):
+    apiVersion: str  # noqa: N815 - the wire's name
+    kind: str
+    metadata: _Metadata | None = None
+
+
+_line = msgspec.json.Decoder(_Line).decode
+
+
+# -- saving ------------------------------------------------------------------------------------------------
+
+
+def save(store: Store, path: str | Path, *, time: float | None = None) -> int:
+    """:func:`saving` without a pause."""
+    return finish(saving(store, path, time=time))
+
+
+def saving(store: Store, path: str | Path, *, time: float | None = None) -> Steps[int]:
+    """Write everything in a store to a file; returns how many objects. All of it is as it was at the first step.
+
+    A file that is there is replaced at the end, in one step: whatever happens on the way, it is either the old one
+    or the new one. Background work (garbage collection) is finished first. ``time`` (epoch seconds) is what the
+    restored cluster's clock must not lag behind; the store's clock unless given.
+
+    Raises:
+        OSError: when the file cannot be written, or is there and no regular file.
+    """
+    store.settle()
+    tables = [(kind, table.items()) for kind, table in store.tables.items() if kind == table.kind]
+    built_in = set(KINDS)
+    header = _Header(
+        FORMAT,
+        VERSION,
+        store.resource_version,
+        sum(len(items) for _, items in tables),
+        micro_time(store.clock.now() if time is None else time),
+        [
+            (one.group, one.version, one.kind, one.plural, one.namespaced, one.singular, one.short_names)
+            for one, _ in tables
+            if one not in built_in
+        ],
+        sorted(store.status_kinds - STATUS_KINDS),
+    )
+    lines = (item.raw for _, items in tables for item in items)
+    yield from _write(Path(path), chain((msgspec.json.encode(header),), lines))
+    return header.objects
+
+
+def _write(path: Path, lines: Iterable[bytes]) -> Steps[None]:
+    path = Path(os.path.realpath(path))  # a link stays a link
+    mode = None
+    with contextlib.suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(None, "is there and is no regular file; give another name", str(path))
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            if path.suffix == ".gz":
+                # No name and no time inside: the same cluster, the same bytes.
+                with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed:
+                    yield from _write_lines(packed, lines)
+            else:
+                yield from _write_lines(file, lines)
+            file.flush()
+            os.fsync(file.fileno())  # the name must not get there before the bytes do
+        if mode is not None:
+            temporary.chmod(stat.S_IMODE(mode))
+        os.replace(temporary, path)  # noqa: PTH105 - atomic on every system
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _write_lines(file: Any, lines: Iterable[bytes]) -> Steps[None]:
+    for number, line in enumerate(lines, 1):
+        file.write(line)
+        file.write(b"\n")
+        if number % _LINES_PER_STEP == 0:
+            yield
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A saved cluster that has been read and found whole.
+
+    Attributes:
+        time: the cluster's time when it was saved, in epoch seconds. No moment that an object names as past is
+            later: a clock that starts here or later sees only the past.
+    """
+
+    items: list[Stored]
+    resource_version: int
+    time: float
+    kinds: tuple[Kind, ...]
+    status_kinds: tuple[str, ...]
+
+    def load_into(self, store: Store) -> None:
+        """Replace what is in a store. Versions and UIDs stay.
+
+        Raises:
+            RuntimeError: when somebody watches the store already.
+        """
+        for kind in self.kinds:
+            store.register(kind)
+        store.status_kinds.update(self.status_kinds)
+        store.load(self.items, self.resource_version)
+
+
+def restore(store: Store, path: str | Path) -> int:
+    """Replace what is in a store by a saved cluster; returns how many objects. Versions and UIDs stay.
+
+    The store's clock stays what it is; see :attr:`Snapshot.time`.
+
+    Raises:
+        SnapshotError: when the file is not a saved cluster, is damaged, or comes from a later version.
+        RuntimeError: when somebody watches the store already.
+        OSError: when the file cannot be read.
+    """
+    snapshot = read(path)
+    snapshot.load_into(store)
+    return len(snapshot.items)
+
+
+def read(path: str | Path) -> Snapshot:
+    """Read and check a saved cluster.
+
+    Raises:
+        SnapshotError: when the file is not a saved cluster, is damaged, or comes from a later version. The message
+            names the file, the line and the object.
+        OSError: when the file cannot be read.
+    """
+    path = Path(path)
+    lines = _read_lines(path)
+    header = _header(path, lines)
+    custom = tuple(
+        Kind(group, version, name, plural, namespaced, singular, short, custom=True)
+        for group, version, name, plural, namespaced, singular, short in header.kinds
+    )
+    kinds = {(kind.api_version, kind.kind): kind for kind in (*KINDS, *custom) if kind != NEW_EVENTS}
+    items: list[Stored] = []
+    keys: set[tuple[Kind, str, str]] = set()
+    for number, raw in enumerate(lines, 2):
+        try:
+            item = _item(raw, kinds, header.resourceVersion)
+        except SnapshotError as error:
+            raise SnapshotError(f"{path}: line {number}: {error}") from None
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise SnapshotError(f"{path}: line {number} is damaged: {error}") from None
+        key = (item.kind, item.namespace, item.name)
+        if key in keys:
+            raise SnapshotError(f"{path}: line {number} is damaged: {item.kind.kind} {item.key} comes twice")
+        keys.add(key)
+        items.append(item)
+    if len(items) != header.objects:
+        what = "is cut short" if len(items) < header.objects else "is damaged"
+        raise SnapshotError(f"{path}: {what}: {header.objects} objects were saved, {len(items)} are there")
+    return Snapshot(items, header.resourceVersion, _time(path, header, items), custom, tuple(header.statusKinds))
+
+
+def is_saved_cluster(path: str | Path) -> bool:
+    """Whether a file begins as a saved cluster does, of whatever version.
+
+    Raises:
+        OSError: when the file cannot be read.
+    """
+    lines = _read_lines(Path(path))
+    try:
+        _header(Path(path), lines, versions=False)
+    except SnapshotError:
+        return False
+    finally:
+        lines.close()
+    return True
+
+
+def _header(path: Path, lines: Iterator[bytes], *, versions: bool = True) -> _Header:
+    first = next(lines, b"")
+    if not first:
+        raise SnapshotError(f"{path}: is not a saved cluster: it is empty")
+    try:
+        header = msgspec.json.decode(first, type=_Header)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise SnapshotError(f"{path}: is not a saved cluster: the first line is no header") from None
+    if header.format != FORMAT:
+        raise SnapshotError(f"{path}: is not a saved cluster: format {header.format!r}, expected {FORMAT!r}")
+    if versions and header.version > VERSION:
+        raise SnapshotError(f"{path}: was saved in format version {header.version}; this program reads up to {VERSION}")
+    return header
+
+
+def _item(raw: bytes, kinds: dict[tuple[str, str], Kind], last_version: int) -> Stored:
+    """One line as a stored object.
+
+    Raises:
+        SnapshotError: when its kind is unknown.
+        ValueError, msgspec.DecodeError: when the store or its readers could not work with it.
+    """
+    if not raw.isascii():
+        raw.decode("utf-8")
+    line = _line(raw)
+    kind, metadata = kinds.get((line.apiVersion, line.kind)), line.metadata
+    if kind is None:
+        raise SnapshotError(f"{line.apiVersion} {line.kind} is not known here")
+    if metadata is None or not metadata.name or not metadata.uid:
+        raise ValueError(f"a {line.kind} needs metadata.name and metadata.uid")
+    if bool(metadata.namespace) is not kind.namespaced:
+        found = f"namespace {metadata.namespace!r}" if metadata.namespace else "no namespace"
+        raise ValueError(f"{line.kind} {metadata.name}: has {found}")
+    version = metadata.resourceVersion
+    number = parse_int64(version) if version.isdigit() else None
+    if number is None or not 0 < number <= last_version:
+        text = f"metadata.resourceVersion: must be a number from 1 to the header's {last_version}, got {version!r}"
+        raise ValueError(f"{line.kind} {metadata.name}: {text}")
+    if metadata.creationTimestamp:
+        parse_time(metadata.creationTimestamp)
+    known: dict[str, Any] = {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid}
+    if metadata.labels:
+        known["labels"] = metadata.labels
+    if metadata.ownerReferences:
+        known["ownerReferences"] = [{"uid": owner.uid} for owner in metadata.ownerReferences]
+    item = Stored(kind, raw, known, number)
+    if kind.type is not None:
+        _ = item.typed  # everyone who reads it later shares what is decoded here
+    return item
+
+
+def _time(path: Path, header: _Header, items: list[Stored]) -> float:
+    """When a cluster was saved; the newest moment in it when the header does not say."""
+    if header.time is None:
+        return newest_moment(items)
+    try:
+        time = parse_time(header.time)
+    except (ValueError, OverflowError) as error:
+        raise SnapshotError(f"{path}: header: time: {error}") from None
+    if not 0 <= time <= _LAST_START:
+        raise SnapshotError(f"{path}: header: time: {header.time} is not between the years 1970 and 9000")
+    return time
+
+
+def newest_moment(items: Iterable[Stored]) -> float:
+    """The latest moment that any object names as past, in epoch seconds rounded up; 0 when none names one.
+
+    Objects of another cluster come with that cluster's time, which may be ahead of ours.
+    """
+    best = b""
+    for item in items:
+        raw = item.raw
+        at = raw.find(_MARK)
+        while at >= 0:
+            begin = at + 3
+            text = raw[begin : begin + _SECONDS_LENGTH]
+            if text > best and raw[raw.rfind(b'"', 0, at) + 1 : at] in _PAST and _is_moment(text):
+                best = text
+            at = raw.find(_MARK, begin)
+    return parse_time(f"{best.decode()}Z") + 1.0 if best else 0.0
+
+
+def _is_moment(text: bytes) -> bool:
+    try:
+        parse_time(f"{text.decode()}Z")
+    except ValueError:
+        return False
+    return True
+
+
+def _read_lines(path: Path) -> Generator[bytes, None, None]:
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    try:
+        with gzip.open(path) if packed else path.open("rb") as source:
+            for line in source:
+                yield line.rstrip(b"\n")
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise SnapshotError(f"{path}: is damaged: {error}") from None

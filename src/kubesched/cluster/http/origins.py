@@ -1,0 +1,128 @@
+"""Which requests a server without a token takes: those that no foreign web page can have made.
+
+Any page in a browser on this machine can send requests to a loopback address. Such a request is known by one of these:
+
+* its ``Host``, when the page's own name was made to resolve to this address (DNS rebinding);
+* its ``Origin``, the page's own;
+* a body without the content type of an API request: a page may send only the types of a form, or none, without a CORS
+  preflight, and preflights are refused.
+
+Where a token is needed none of this matters, as a page does not know it. Caller: :mod:`.server`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from ...api.wire import ApiError
+from .bodies import is_decodable, media_type, not_decodable
+
+__all__ = ["Origins", "is_loopback"]
+
+_MOST_KNOWN: Final = 256
+
+
+class Origins:
+    """The names by which a server may be addressed.
+
+    Loopback addresses and ``localhost``, ``host`` (the address it is bound to), and ``names``. Bound to all addresses of
+    the machine, any address will do: a rebound request has a name in its ``Host``, never an address.
+
+    Raises:
+        ValueError: for a name with a scheme, a port or a path.
+    """
+
+    def __init__(self, host: str, names: Iterable[str] = ()) -> None:
+        address = _address(host)
+        self._any_address = not host or (address is not None and address.is_unspecified)
+        self._names = {"localhost", _plain(host)}
+        for name in names:
+            plain = _plain(name)
+            if not plain or (_address(plain) is None and not set(plain).isdisjoint(":/@?#[] ")):
+                raise ValueError(f"{name!r} is no host name: give a name or an address alone, such as cluster.example")
+            self._names.add(plain)
+        self._known: set[str] = set()
+
+    def check(self, request: web.BaseRequest) -> None:
+        """Refuse a request that a page may have made.
+
+        Raises:
+            ApiError: 403 for another host or origin, 400 for a ``Host`` that is none, 415 for a body of another type.
+        """
+        headers = request.headers
+        hosts = headers.getall("Host", ())
+        for host in hosts:
+            if host not in self._known:
+                self._check_host(host)
+        for origin in headers.getall("Origin", ()):
+            if len(hosts) != 1 or _authority(origin) != hosts[0].lower():
+                text = f"requests of pages from {_shown(origin)} are refused, as this server asks for no token"
+                raise ApiError(403, "Forbidden", text)
+        if request.can_read_body:
+            kind = media_type(headers.get("Content-Type", ""), "")
+            # kubectl create --raw names no type; a page cannot choose its User-Agent without a preflight.
+            if not (is_decodable(kind) or (not kind and headers.get("User-Agent", "").startswith("kubectl"))):
+                raise not_decodable()
+
+    def _check_host(self, host: str) -> None:
+        try:
+            name = urlsplit(f"//{host}").hostname
+            urlsplit(f"//{host}").port  # noqa: B018 - raises when it is no number
+        except ValueError:
+            name = None
+        if not name or "@" in host or "/" in host:
+            raise ApiError.bad_request(f"malformed HTTP request: the Host header {_shown(host)} names no host")
+        if not self._allows(_plain(name)):
+            text = (
+                f"this server is not known as {_shown(host)}: without a token it answers to loopback names, to the "
+                "address it listens on and to the names it was given (--allowed-host)"
+            )
+            raise ApiError(403, "Forbidden", text)
+        if len(self._known) < _MOST_KNOWN:
+            self._known.add(host)
+
+    def _allows(self, name: str) -> bool:
+        if name in self._names:
+            return True
+        address = _address(name)
+        return address is not None and (self._any_address or _is_local(address))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server bound to ``host``: a loopback address, or ``localhost``."""
+    address = _address(host)
+    return _plain(host) == "localhost" if address is None else _is_local(address)
+
+
+def _plain(name: str) -> str:
+    return name.lower().removesuffix(".")
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(text.strip("[]"))
+    except ValueError:
+        return None
+
+
+def _is_local(address: IPv4Address | IPv6Address) -> bool:
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _authority(origin: str) -> str:
+    """Host and port of an origin, empty when it has none (``null``)."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def _shown(text: str) -> str:
+    """What a client sent, short and printable."""
+    return repr(text[:100].encode("utf-8", "replace").decode())

@@ -1,0 +1,251 @@
+"""Signs of life of hollow nodes: Leases in ``kube-node-lease``, renewed in batches; failures and recoveries on command.
+
+With ``seconds`` every node renews its Lease that often, all nodes of one slot of time together. Without, heartbeats
+are *quiet*: a Lease exists only for a node that has failed, dated from its failure, and goes when it recovers. Node
+lifecycle then sees the same silence at a thousandth of the writes, and a simulation can come to rest.
+
+Caller: :mod:`.hollow`; who notices silence is :mod:`.controllers.node_lifecycle`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...api.kinds import NODES, Kind, kind_by_plural
+from ...api.times import Clock, micro_time, timestamp
+from ...api.wire import ApiError, Transport
+from .nodes import kubelet_conditions
+
+__all__ = ["Heartbeats"]
+
+NAMESPACE: Final = "kube-node-lease"
+_LEASE_SECONDS: Final = 40
+#: So long after its last heartbeat a node's silence is evident; see node lifecycle.
+_EVIDENT_SECONDS: Final = 12.5
+_RETRY_SECONDS: Final = 1.0
+_WRITES_PER_TURN: Final = 100
+#: Conditions that a kubelet reports; others (NetworkUnavailable, …) have authors of their own.
+_OURS: Final = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "Ready"})
+
+
+def _leases() -> Kind:
+    kind = kind_by_plural("coordination.k8s.io", "leases")
+    assert kind is not None
+    return kind
+
+
+LEASES: Final = _leases()
+
+
+class Heartbeats:
+    """The heartbeats of all nodes of one set of kubelets, sent by one task."""
+
+    def __init__(self, client: Transport, clock: Clock, seconds: float | None, note: Callable[[str], None]) -> None:
+        self._client = client
+        self._clock = clock
+        self._seconds = seconds
+        self._note = note
+        self._slots: list[dict[str, None]] = [{} for _ in range(max(1, int(seconds)) if seconds else 1)]
+        self._slot_of: dict[str, int] = {}
+        self._added = 0
+        self._leased: set[str] = set()
+        self._evident: dict[str, float] = {}
+        self._orders: dict[tuple[str, str], None] = {}
+        self._wake = asyncio.Event()
+        self._busy = False
+        self._next_slot = 0
+        #: Nodes that have failed.
+        self.failed: set[str] = set()
+
+    # -- commands --------------------------------------------------------------------------------------
+
+    def node_added(self, name: str) -> None:
+        if name not in self._slot_of:
+            slot = self._slot_of[name] = self._added % len(self._slots)
+            self._added += 1
+            self._slots[slot][name] = None
+            if self._seconds:
+                self._order("renew", name)
+
+    def node_removed(self, name: str) -> None:
+        slot = self._slot_of.pop(name, None)
+        if slot is not None:
+            self._slots[slot].pop(name, None)
+        self.failed.discard(name)
+        self._evident.pop(name, None)
+        if name in self._leased:
+            self._order("delete", name)
+
+    def fail(self, name: str) -> None:
+        """The node falls silent now."""
+        self.failed.add(name)
+        self._evident[name] = asyncio.get_running_loop().time() + _EVIDENT_SECONDS
+        self._orders.pop(("ready", name), None)
+        self._orders.pop(("delete", name), None)
+        if not self._seconds or name not in self._leased:
+            self._order("renew", name)
+
+    def recover(self, name: str) -> None:
+        """The node is back: it reports Ready and is heard again."""
+        self.failed.discard(name)
+        self._evident.pop(name, None)
+        self._order("renew" if self._seconds else "delete", name)
+        self._order("ready", name)
+
+    def report_ready(self, name: str) -> None:
+        """Somebody took a living node for dead: it says that it is not."""
+        self._order("ready", name)
+
+    @property
+    def audible(self) -> bool:
+        """Whether nodes are heard from all the time: not with quiet heartbeats."""
+        return bool(self._seconds)
+
+    def register(self, name: str) -> None:
+        """A node lacks conditions or their timestamps: its kubelet reports them. Quiet heartbeats leave it as it is."""
+        if self._seconds:
+            self._order("register", name)
+
+    def next_timer(self) -> float | None:
+        """When a failure becomes evident, or now when something waits to be sent; None otherwise.
+
+        Ordinary heartbeats change nothing and do not count.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._orders or self._busy:
+            return now
+        self._evident = {name: due for name, due in self._evident.items() if due > now}
+        return min(self._evident.values(), default=None)
+
+    def _order(self, what: str, name: str) -> None:
+        self._orders[what, name] = None
+        self._wake.set()
+
+    # -- sending ---------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        loop = asyncio.get_running_loop()
+        if not self._seconds:
+            await self._forget_leases()
+        step = self._seconds / len(self._slots) if self._seconds else 0.0
+        due = loop.time() + step
+        while True:
+            self._wake.clear()
+            await self._carry_out()
+            if not step:
+                if not self._orders:
+                    await self._wake.wait()
+                continue
+            if loop.time() >= due:
+                await self._renew_slot()
+                due = max(due + step, loop.time())
+            handle = loop.call_at(due, self._wake.set)
+            await self._wake.wait()
+            handle.cancel()
+
+    async def _forget_leases(self) -> None:
+        """Leases left from another life would make living nodes look dead."""
+        while True:
+            try:
+                page = await self._client.list(LEASES, NAMESPACE)
+            except (ApiError, OSError) as error:
+                self._note(f"listing leases: {error}")
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            for item in page.items:
+                if item.name not in self.failed:
+                    self._order("delete", item.name)
+            return
+
+    async def _carry_out(self) -> None:
+        orders, self._orders = self._orders, {}
+        self._busy = bool(orders)
+        again = False
+        for number, (what, name) in enumerate(orders, 1):
+            try:
+                await self._do(what, name)
+            except (ApiError, OSError) as error:
+                self._note(f"node {name}: {what}: {error}")
+                self._orders.setdefault((what, name))
+                again = True
+            if number % _WRITES_PER_TURN == 0:
+                await asyncio.sleep(0)
+        if again:
+            await asyncio.sleep(_RETRY_SECONDS)
+        self._busy = False
+
+    async def _renew_slot(self) -> None:
+        slot = self._slots[self._next_slot]
+        self._next_slot = (self._next_slot + 1) % len(self._slots)
+        for number, name in enumerate(list(slot), 1):
+            if name in self.failed:
+                continue
+            try:
+                await self._renew(name)
+            except (ApiError, OSError) as error:
+                self._note(f"node {name}: renew: {error}")  # the next turn of this slot tries again
+            if number % _WRITES_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    async def _do(self, what: str, name: str) -> None:
+        if what == "renew":
+            await self._renew(name)
+        elif what == "delete":
+            self._leased.discard(name)
+            await self._unless_gone(self._client.delete(LEASES, NAMESPACE, name))
+        elif name not in self.failed:
+            await self._unless_gone(self._register(name) if what == "register" else self._report_ready(name))
+
+    async def _renew(self, name: str) -> None:
+        body: dict[str, Any] = {
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {
+                "holderIdentity": name,
+                "leaseDurationSeconds": _LEASE_SECONDS,
+                "renewTime": micro_time(self._clock.now()),
+            },
+        }
+        if name not in self._leased:
+            try:
+                await self._client.create(LEASES, NAMESPACE, body)
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+            else:
+                self._leased.add(name)
+                return
+        try:
+            await self._client.update(LEASES, NAMESPACE, name, body)
+        except ApiError as error:
+            if error.code == 404:
+                self._leased.discard(name)
+            raise
+        self._leased.add(name)
+
+    async def _report_ready(self, name: str) -> None:
+        """Nothing on this node is unknown any more; what it said of itself before stays."""
+        now = timestamp(self._clock.now())
+        given: list[dict[str, Any]] = ((await self._client.get(NODES, "", name)).data().get("status") or {}).get(
+            "conditions"
+        ) or []
+        unknown = {one.get("type") for one in given if one.get("status") == "Unknown"} & _OURS
+        await self._patch(name, [one for one in kubelet_conditions(now) if one["type"] in unknown | {"Ready"}])
+
+    async def _register(self, name: str) -> None:
+        """The first status of a node that somebody else made: its conditions, with timestamps."""
+        status = (await self._client.get(NODES, "", name)).data().get("status") or {}
+        await self._patch(name, kubelet_conditions(timestamp(self._clock.now()), status.get("conditions") or ()))
+
+    async def _patch(self, name: str, conditions: list[dict[str, Any]]) -> None:
+        await self._client.patch(NODES, "", name, {"status": {"conditions": conditions}}, subresource="status")
+
+    @staticmethod
+    async def _unless_gone(work: Any) -> None:
+        try:
+            await work
+        except ApiError as error:
+            if error.code != 404:
+                raise

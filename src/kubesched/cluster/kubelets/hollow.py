@@ -1,0 +1,582 @@
+"""Hollow kubelets: pods run, finish and stop by stage rules and a heap of timers; no containers.
+
+    bound ──pod-start──▶ Running ──pod-finish──▶ Succeeded | Failed
+      └──────── deleted ──pod-stop──▶ gone (force delete)
+
+One watch of pods, one of nodes, one timer task and one task for heartbeats serve all nodes. Everything happens on the
+event loop's clock, so under virtual time a day of pods takes seconds. The rules are read by :mod:`.stages`, what is
+written is in :mod:`.pod_status`, heartbeats are in :mod:`.heartbeats`. Caller: the command line and simulations; works
+on any transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from ...api.decode import DecodeError
+from ...api.kinds import NODES, PODS, Kind
+from ...api.tasks import Supervisor
+from ...api.times import Clock, parse_duration, timestamp
+from ...api.types import Pod
+from ...api.wire import MERGE_PATCH, ApiError, Item, Transport
+from ...client.reflector import BREATH, Reflector
+from ..store import WARNING, EventRecorder
+from .heartbeats import Heartbeats
+from .pod_status import finished_status, ready_condition, ready_status, running_status
+from .stages import DURATION, EXIT, Next, Stage, choose, default_stages
+
+__all__ = ["DURATION", "EXIT", "HollowKubelets"]
+
+_log = logging.getLogger("kubesched.cluster")
+
+_RETRY_SECONDS: Final = 1.0
+#: Timers that go off in one go before other tasks get a turn, for transports that never wait.
+_BREATH: Final = 32
+_FINISHED: Final = ("Succeeded", "Failed")
+_EXITS: Final = ("Running", *_FINISHED)
+#: What a running pod's kubelet says again when the node was taken for dead.
+_REVIVE: Final = Stage("pod-revive", next=Next(ready=True))
+
+
+class _Address(msgspec.Struct):
+    type: str = ""
+    address: str = ""
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+    lastHeartbeatTime: str | None = None  # noqa: N815 - the wire's name
+
+
+class _Image(msgspec.Struct):
+    names: list[str] = []
+    sizeBytes: int = 0  # noqa: N815 - the wire's name
+
+
+class _NodeStatus(msgspec.Struct):
+    addresses: list[_Address] = []
+    conditions: list[_Condition] = []
+    images: list[_Image] = []
+
+
+class _NodeMetadata(msgspec.Struct):
+    annotations: dict[str, str] | None = None
+
+
+class _NodeView(msgspec.Struct):
+    metadata: _NodeMetadata = msgspec.field(default_factory=_NodeMetadata)
+    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
+
+
+class _AddressStatus(msgspec.Struct):
+    podIP: str | None = None  # noqa: N815 - the wire's name
+
+
+class _AddressView(msgspec.Struct):
+    status: _AddressStatus = msgspec.field(default_factory=_AddressStatus)
+
+
+_address_view = msgspec.json.Decoder(_AddressView).decode
+_node_view = msgspec.json.Decoder(_NodeView).decode
+
+#: A node with this annotation set to "true" fails; taking it away brings the node back.
+FAILED: Final = "kubesched.io/failed"
+
+
+@dataclass(slots=True)
+class _Running:
+    """What is known of one pod on a node: its latest version and the stage that waits for it."""
+
+    item: Item
+    node: str
+    token: int = 0
+    due: float = 0.0
+    stage: Stage | None = None
+    started: float | None = None
+    ip: str = ""
+    complaint: str = ""
+
+
+class _Sink:
+    """What a reflector delivers, as changes of single objects.
+
+    ``gone`` receives the key, and the final state of an object whose deletion was seen.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        known: Mapping[str, Any],
+        changed: Callable[[Item], None],
+        gone: Callable[[str, Item | None], None],
+        unreadable: Callable[[Item, Exception], None],
+    ) -> None:
+        self.kind = kind
+        self._known = known
+        self._changed = changed
+        self._gone = gone
+        self._unreadable = unreadable
+
+    async def replace(self, items: list[Item], version: int) -> None:
+        """A complete list: what is not in it has gone."""
+        keys = {item.key for item in items}
+        for key in [key for key in self._known if key not in keys]:
+            self._gone(key, None)
+        for number, item in enumerate(items, 1):
+            self.upsert(item)
+            if number % BREATH == 0:
+                await asyncio.sleep(0)
+
+    def upsert(self, item: Item) -> None:
+        """An object was added or modified."""
+        try:
+            self._changed(item)
+        except (DecodeError, msgspec.DecodeError) as error:
+            self._unreadable(item, error)
+
+    def remove(self, item: Item) -> None:
+        """An object was deleted."""
+        self._gone(item.key, item)
+
+
+class HollowKubelets:
+    """Run the pods of all nodes that exist.
+
+    Args:
+        startup_delay: seconds from binding to Running.
+        stop_delay: seconds from deletion to gone; None for the pod's whole grace period.
+        stages: rules instead of the built-in ones, which the two delays are for.
+        rng: for jitter, weights and failure rates.
+        heartbeat_seconds: how often nodes renew their Lease; None for quiet heartbeats, see :mod:`.heartbeats`.
+        report_images: whether a node lists the images that pods have run there.
+        image_sizes: bytes of images by name; others get a size derived from their name.
+
+    With the built-in stages a pod with the annotation ``kubesched.io/duration`` finishes after it, whatever its
+    restart policy, with the phase that ``kubesched.io/exit`` names. Pods on nodes that do not exist, or that have
+    failed, are left alone until the node appears or recovers.
+    """
+
+    def __init__(
+        self,
+        client: Transport,
+        clock: Clock,
+        *,
+        startup_delay: float = 1.0,
+        stop_delay: float | None = None,
+        stages: Sequence[Stage] | None = None,
+        rng: Random | None = None,
+        heartbeat_seconds: float | None = None,
+        report_images: bool = False,
+        image_sizes: Mapping[str, int] | None = None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._stages = tuple(stages) if stages is not None else default_stages(startup_delay, stop_delay)
+        self._random = rng if rng is not None else Random(0)
+        self._report_images = report_images
+        self._image_sizes = dict(image_sizes or {})
+        self._pods: dict[str, _Running] = {}
+        self._on_node: dict[str, set[str]] = {}
+        self._nodes: dict[str, str] = {}
+        self._images: dict[str, dict[str, int]] = {}
+        self._annotated: set[str] = set()
+        self._heap: list[tuple[float, int, str]] = []
+        self._token = 0
+        self._addresses = 0
+        self._wake = asyncio.Event()
+        self._in_action = False
+        self._unread: dict[tuple[Kind, str], int] = {}  # the version that was last complained of
+        #: Problems met and survived, newest last; bounded.
+        self.problems: list[str] = []
+        self._heartbeats = Heartbeats(client, clock, heartbeat_seconds, self._note)
+        self._recorder = EventRecorder(client, clock, self._note)
+        self._complaints: deque[_Running] = deque()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        nodes = _Sink(NODES, self._nodes, self._node_changed, self._node_gone, self._unreadable)
+        pods = _Sink(PODS, self._pods, self._pod_changed, self._pod_gone, self._unreadable)
+        async with Supervisor("kubelets") as tasks:
+            tasks.spawn(self._reflect(nodes).run(), "hollow-nodes")
+            tasks.spawn(self._reflect(pods, "spec.nodeName!=").run(), "hollow-pods")
+            tasks.spawn(self._run_timers(), "hollow-timers")
+            tasks.spawn(self._heartbeats.run(), "hollow-heartbeats")
+            await tasks.ended()
+
+    def fail_node(self, name: str) -> None:
+        """A node falls silent: no heartbeats, nothing on it starts, ends or is stopped until it recovers.
+
+        Raises:
+            ValueError: when there is no such node, or none known yet.
+        """
+        if name not in self._nodes:
+            raise ValueError(f"there is no node {name!r}")
+        self._heartbeats.fail(name)
+
+    def recover_node(self, name: str) -> None:
+        """A failed node is back: it reports Ready, finishes what was asked of it meanwhile, and its pods run on.
+
+        Raises:
+            ValueError: when the node has not failed.
+        """
+        if name not in self._heartbeats.failed:
+            raise ValueError(f"node {name!r} has not failed")
+        self._heartbeats.recover(name)
+        self._plan_node(name)
+
+    @property
+    def failed_nodes(self) -> frozenset[str]:
+        """The nodes that have failed and not recovered."""
+        return frozenset(self._heartbeats.failed)
+
+    def next_timer(self) -> float | None:
+        """When something will happen next, on the event loop's clock; None when nothing will by itself."""
+        self._forget_stale()
+        if self._in_action or self._complaints:
+            return asyncio.get_running_loop().time()
+        times = [self._heap[0][0]] if self._heap else []
+        heartbeat = self._heartbeats.next_timer()
+        if heartbeat is not None:
+            times.append(heartbeat)
+        return min(times, default=None)
+
+    # -- watching --------------------------------------------------------------------------------------
+
+    def _reflect(self, sink: _Sink, field_selector: str = "") -> Reflector:
+        return Reflector(
+            self._client,
+            sink.kind,
+            sink,
+            rng=self._random,
+            field_selector=field_selector,
+            page_size=0,
+            watch_timeout=None,
+            on_error=lambda error: self._note(f"watching {sink.kind}: {error}"),
+        )
+
+    def _unreadable(self, item: Item, error: Exception) -> None:
+        """An object that cannot be read, from whatever server, costs no other its kubelet."""
+        if self._unread.get((item.kind, item.key)) != item.resource_version:
+            self._unread[item.kind, item.key] = item.resource_version
+            text = f"{item.kind.kind} {item.key} at resourceVersion {item.resource_version} is left alone: {error}"
+            _log.warning("hollow kubelets: %s", text)
+            self._note(text)
+
+    def _obey(self, name: str, *, failed: bool) -> None:
+        """Fail or recover a node as its annotation says; one that was failed by a call is left alone."""
+        if failed and name not in self._heartbeats.failed:
+            self._annotated.add(name)
+            self.fail_node(name)
+        elif not failed and name in self._annotated:
+            self._annotated.discard(name)
+            if name in self._heartbeats.failed:
+                self.recover_node(name)
+
+    def _node_gone(self, name: str, item: Item | None) -> None:
+        self._annotated.discard(name)
+        self._nodes.pop(name, None)
+        self._images.pop(name, None)
+        self._heartbeats.node_removed(name)
+
+    def _node_changed(self, node: Item) -> None:
+        name = node.name
+        fresh = name not in self._nodes
+        view = _node_view(node.raw)
+        status = view.status
+        self._nodes[name] = next((item.address for item in status.addresses if item.type == "InternalIP"), "")
+        if self._report_images:
+            self._images[name] = {image.names[0]: image.sizeBytes for image in status.images if image.names}
+        if fresh:
+            self._heartbeats.node_added(name)
+            self._plan_node(name)
+            reported = {item.type for item in status.conditions if item.lastHeartbeatTime}
+            if "Ready" not in reported or len(reported) < len(status.conditions):
+                self._heartbeats.register(name)
+        self._obey(name, failed=(view.metadata.annotations or {}).get(FAILED) == "true")
+        # One that was taken for dead before its kubelet began to run, in a restored cluster, is told with the others.
+        if (
+            (not fresh or self._heartbeats.audible)
+            and name not in self._heartbeats.failed
+            and any(item.type == "Ready" and item.status == "Unknown" for item in status.conditions)
+        ):
+            self._heartbeats.report_ready(name)
+
+    def _plan_node(self, name: str) -> None:
+        for key in sorted(self._on_node.get(name, ())):
+            self._plan(key, self._pods[key])
+
+    def _works(self, node: str) -> bool:
+        return node in self._nodes and node not in self._heartbeats.failed
+
+    def _pod_changed(self, item: Item) -> None:
+        pod: Pod = item.typed
+        known = self._pods.get(item.key)
+        if known is not None and known.item.uid != item.uid:
+            if item.resource_version < known.item.resource_version:
+                return
+            self._drop(item.key)
+            known = None
+        if known is None:
+            known = self._pods[item.key] = _Running(item, pod.spec.node_name)
+            if not pod.spec.host_network:
+                self._note_address(known)
+            self._on_node.setdefault(known.node, set()).add(item.key)
+        elif item.resource_version <= known.item.resource_version:
+            return  # seen already, or a late copy of something older
+        known.item = item
+        if self._works(known.node):
+            self._plan(item.key, known)
+
+    def _pod_gone(self, key: str, item: Item | None) -> None:
+        if item is None or ((known := self._pods.get(key)) is not None and known.item.uid == item.uid):
+            self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        known = self._pods.pop(key)
+        keys = self._on_node[known.node]
+        keys.discard(key)
+        if not keys:
+            del self._on_node[known.node]
+
+    # -- deciding --------------------------------------------------------------------------------------
+
+    def _plan(self, key: str, known: _Running) -> None:
+        """Set the one timer that a pod in this state needs, or keep the one it has."""
+        pod: Pod = known.item.typed
+        now = asyncio.get_running_loop().time()
+        candidates = self._candidates(pod)
+        if known.stage is not None and known.token and known.stage in candidates:
+            left = self._delay(known.stage, pod, known, now) if known.stage.delay.grace else None
+            if left is not None and now + left < known.due:
+                self._set_timer(key, known, now + left, known.stage)  # a second deletion may hurry it
+            return
+        known.token, known.stage = 0, None
+        stage = choose(candidates, self._random) if candidates else None
+        if stage is not None:
+            delay = self._delay(stage, pod, known, now)
+            if delay is not None:
+                self._set_timer(key, known, now + delay, stage)
+                exit_ = pod.metadata.annotations.get(stage.next.phase_from, "") if stage.next.phase_from else ""
+                if exit_ and exit_ not in _EXITS:
+                    text = (
+                        f"{exit_!r} is not how a pod ends; write Succeeded or Failed; it counts as {stage.next.phase}"
+                    )
+                    self._complain(known, stage.next.phase_from, text)
+
+    def _complain(self, known: _Running, annotation: str, text: str) -> None:
+        """Let a pod's events say, once for each text, that one of its annotations cannot be read."""
+        text = f"annotation {annotation}: {text}"
+        if text != known.complaint:
+            known.complaint = text
+            self._note(f"pod {known.item.key}: {text}")
+            self._complaints.append(known)
+            self._wake.set()
+
+    def _candidates(self, pod: Pod) -> list[Stage]:
+        """The stages a pod is in the right state for."""
+        condition = ready_condition(pod)
+        ready = condition is not None and condition.status == "True"
+        deleted = pod.metadata.deletion_timestamp is not None
+        if deleted and pod.metadata.deletion_grace_period_seconds == 0 and pod.status.phase in _FINISHED:
+            return []  # it waits for finalizers, not for us
+        if not deleted and condition is not None and condition.reason == "NodeNotReady" and not ready:
+            return [_REVIVE]
+        return [stage for stage in self._stages if stage.matches(pod, ready=ready)]
+
+    def _delay(self, stage: Stage, pod: Pod, known: _Running, now: float) -> float | None:
+        """Seconds until a stage fires; None when the annotation that says so cannot be read."""
+        delay = stage.delay
+        seconds = delay.seconds
+        if delay.grace:
+            seconds = float(pod.metadata.deletion_grace_period_seconds or 0)
+            if delay.most is not None:
+                seconds = min(seconds, delay.most)
+        elif delay.seconds_from:
+            text = pod.metadata.annotations.get(delay.seconds_from, "")
+            if text:
+                try:
+                    seconds = parse_duration(text)
+                except ValueError as error:
+                    self._complain(known, delay.seconds_from, f"{error}; until then it does not finish")
+                    return None
+            begun = known.started if known.started is not None else now
+            seconds += begun - now
+        if delay.jitter:
+            seconds += self._random.uniform(0.0, delay.jitter)
+        return max(0.0, seconds)
+
+    def _set_timer(self, key: str, known: _Running, due: float, stage: Stage) -> None:
+        self._token += 1
+        known.token, known.due, known.stage = self._token, due, stage
+        heapq.heappush(self._heap, (due, self._token, key))
+        if self._heap[0][1] == self._token:
+            self._wake.set()
+
+    def _forget_stale(self) -> None:
+        """Drop timers that were replaced, or whose pod or node is gone."""
+        heap = self._heap
+        while heap:
+            _, token, key = heap[0]
+            known = self._pods.get(key)
+            if known is not None and known.token == token:
+                if self._works(known.node):
+                    return
+                known.token, known.stage = 0, None  # planned afresh when the node comes back
+            heapq.heappop(heap)
+
+    # -- doing -----------------------------------------------------------------------------------------
+
+    async def _run_timers(self) -> None:
+        loop = asyncio.get_running_loop()
+        acted = 0
+        while True:
+            self._wake.clear()
+            while self._complaints:
+                one = self._complaints.popleft()
+                await self._recorder.record(
+                    one.item, "kubelet", WARNING, "InvalidAnnotation", one.complaint, host=one.node
+                )
+            self._forget_stale()
+            if not self._heap:
+                await self._wake.wait()
+                continue
+            wait = self._heap[0][0] - loop.time()
+            if wait > 0:
+                handle = loop.call_later(wait, self._wake.set)
+                await self._wake.wait()
+                handle.cancel()
+                continue
+            _, _, key = heapq.heappop(self._heap)
+            self._in_action = True
+            try:
+                await self._act(key, self._pods[key])
+            finally:
+                self._in_action = False
+            acted += 1
+            if acted % _BREATH == 0:
+                await asyncio.sleep(0)
+
+    async def _act(self, key: str, known: _Running) -> None:
+        """Do what a stage says; try again later when it is refused for no good reason."""
+        stage, pod = known.stage, known.item.typed
+        known.token, known.stage = 0, None
+        if stage is None:
+            return
+        try:
+            if stage.next.delete:
+                await self._stop(pod)
+            else:
+                await self._write(stage, known, pod)
+        except (ApiError, OSError) as error:
+            if isinstance(error, ApiError) and error.code in (404, 409):
+                return  # deleted or replaced meanwhile: the watch brings the rest
+            self._note(f"{stage.name} {key}: {error}")
+            if self._pods.get(key) is known and not known.token and stage in self._candidates(known.item.typed):
+                self._set_timer(key, known, asyncio.get_running_loop().time() + _RETRY_SECONDS, stage)
+
+    async def _stop(self, pod: Pod) -> None:
+        """Remove a pod. One that others still wait for gets its last status first, as a kubelet's would."""
+        if pod.metadata.finalizers and pod.status.phase not in _FINISHED:
+            now = timestamp(self._clock.now())
+            status = finished_status(pod, now, phase="Failed", reason="Error", exit_code=137)
+            body = {"metadata": {"uid": pod.uid}, "status": status}
+            await self._client.patch(PODS, pod.namespace, pod.name, body, subresource="status")
+        await self._client.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_period_seconds=0)
+
+    async def _write(self, stage: Stage, known: _Running, pod: Pod) -> None:
+        status = self._status(stage, known, pod)
+        body = {"metadata": {"uid": pod.uid}, "status": status}
+        item = await self._client.patch(PODS, pod.namespace, pod.name, body, subresource="status")
+        if self._pods.get(item.key) is known:
+            self._pod_changed(item)
+        if self._report_images and status.get("phase") == "Running":
+            await self._add_images(known.node, pod)
+
+    def _status(self, stage: Stage, known: _Running, pod: Pod) -> dict[str, Any]:
+        """The status that a stage leads to; the dice are thrown here."""
+        now, action = timestamp(self._clock.now()), stage.next
+        phase = action.phase
+        if action.phase_from and pod.metadata.annotations.get(action.phase_from) in _EXITS:
+            phase = pod.metadata.annotations[action.phase_from]
+        failed = bool(stage.failure.rate) and self._random.random() < stage.failure.rate
+        if failed:
+            phase = stage.failure.phase
+        status: dict[str, Any] = {}
+        if phase == "Running":
+            known.started = asyncio.get_running_loop().time()
+            status = running_status(pod, now, self._address(known), self._nodes.get(known.node, ""))
+        elif phase in _FINISHED:
+            reason, code = ("Completed", 0) if phase == "Succeeded" else ("Error", 1)
+            if failed:
+                reason, code = stage.failure.reason, stage.failure.exit_code
+            status = finished_status(pod, now, phase=phase, reason=reason, exit_code=code)
+        elif phase:
+            status = {"phase": phase}
+        if action.ready is not None and phase not in _FINISHED:
+            status.update(ready_status(now, ready=action.ready))
+        if not failed:
+            status.update(action.status)
+        return status
+
+    def _note_address(self, known: _Running) -> None:
+        """A pod that comes with an address, from a saved cluster, keeps it; no later one gets it too."""
+        ip = _address_view(known.item.raw).status.podIP or ""
+        parts = ip.split(".")
+        if len(parts) == 4 and parts[0] == "10" and all(part.isdecimal() and int(part) < 256 for part in parts):
+            known.ip = ip
+            self._addresses = max(self._addresses, int(parts[1]) << 16 | int(parts[2]) << 8 | int(parts[3]))
+
+    def _address(self, known: _Running) -> str:
+        if not known.ip:
+            self._addresses += 1
+            number = self._addresses
+            known.ip = f"10.{(number >> 16) & 255}.{(number >> 8) & 255}.{number & 255}"
+        return known.ip
+
+    async def _add_images(self, node: str, pod: Pod) -> None:
+        """List a pod's images on its node, those that are new there."""
+        images = self._images.get(node)
+        if images is None:
+            return
+        wanted = [_full_name(item.image) for item in (*pod.spec.init_containers, *pod.spec.containers)]
+        new = [name for name in dict.fromkeys(wanted) if name not in images]
+        if not new:
+            return
+        for name in new:
+            images[name] = self._image_sizes.get(name) or _made_up_size(name)
+        listed = [{"names": [name], "sizeBytes": size} for name, size in images.items()]
+        try:
+            await self._client.patch(
+                NODES, "", node, {"status": {"images": listed}}, patch_type=MERGE_PATCH, subresource="status"
+            )
+        except (ApiError, OSError) as error:
+            self._note(f"node {node}: images: {error}")
+            for name in new:
+                del images[name]  # the next pod with this image tries again
+
+    def _note(self, text: str) -> None:
+        self.problems.append(text)
+        if len(self.problems) > 1000:
+            del self.problems[:500]
+
+
+def _full_name(image: str) -> str:
+    """An image with its tag: what no tag means is ``latest``."""
+    last = image.rpartition("/")[2]
+    return image if ":" in last or "@" in last else f"{image}:latest"
+
+
+def _made_up_size(image: str) -> int:
+    """20 MB to 1 GB, always the same for one name."""
+    return 20_000_000 + zlib.crc32(image.encode()) % 980_000_000

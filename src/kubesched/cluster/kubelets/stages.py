@@ -1,0 +1,354 @@
+"""Stage rules: what happens to a pod on a hollow node, when, and how often it goes wrong. Read from YAML.
+
+    stages:
+    - name: pod-start                     # shown in problems; required
+      selector:                           # all that are given must hold; an empty selector takes every pod
+        phase: [Pending]                  # one or several
+        deleted: false                    # whether it is being deleted
+        ready: false                      # its Ready condition
+        namespaces: [default]
+        matchLabels: {app: web}
+        matchExpressions: [{key: tier, operator: NotIn, values: [cache]}]
+        matchAnnotations: {speed: slow}
+        hasAnnotations: [kubesched.io/duration]
+      weight: 1                           # the odds when several stages match; 0 switches a stage off
+      delay:
+        seconds: 1.5                      # or "1m30s"
+        jitter: 3                         # up to so much more, evenly spread
+        secondsFrom: kubesched.io/duration  # an annotation; counted from when the pod began to run
+        grace: true                       # the pod's grace period, at most ``seconds`` if that is given
+      failure: {rate: 0.02, phase: Failed, reason: Error, exitCode: 1}
+      next:
+        phase: Running                    # with the conditions and container states that belong to it
+        phaseFrom: kubesched.io/exit      # an annotation that may name another phase
+        ready: false                      # only the Ready condition
+        status: {message: hello}          # merged into the status
+        delete: true                      # the pod is gone
+
+A stage fires once each time its selector begins to hold. Caller: :mod:`.hollow`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from ...api.decode import DecodeError, from_builtins
+from ...api.kinds import PODS
+from ...api.selectors import Selector, SelectorError, compile_label_selector
+from ...api.times import parse_duration
+from ...api.types import LabelSelector, Pod
+from ...api.wire import ApiError
+from ...api.yamltext import TextError, read_single
+from ..schema import check_type, encode_clean
+
+__all__ = ["DURATION", "EXIT", "Delay", "Failure", "Next", "Stage", "StageError", "choose", "default_stages"]
+__all__ += ["load_stages", "parse_stages"]
+
+#: How long a pod runs before it finishes, such as ``30s``; without it a pod runs until deleted.
+DURATION: Final = "kubesched.io/duration"
+#: How it finishes: ``Succeeded`` (default) or ``Failed``.
+EXIT: Final = "kubesched.io/exit"
+
+PHASES: Final = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+
+_DEFAULT: Final = f"""
+stages:
+- name: pod-stop
+  selector: {{deleted: true}}
+  delay: {{grace: true}}
+  next: {{delete: true}}
+- name: pod-start
+  selector: {{phase: Pending, deleted: false}}
+  delay: {{seconds: 1}}
+  next: {{phase: Running}}
+- name: pod-finish
+  selector: {{phase: Running, deleted: false, hasAnnotations: [{DURATION}]}}
+  delay: {{secondsFrom: {DURATION}}}
+  next: {{phase: Succeeded, phaseFrom: {EXIT}}}
+"""
+
+
+class StageError(ValueError):
+    """Stage rules that cannot be used; the message names the place and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """When a stage fires. Seconds; ``most`` bounds the grace period."""
+
+    seconds: float = 0.0
+    jitter: float = 0.0
+    seconds_from: str = ""
+    grace: bool = False
+    most: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How often a stage goes wrong, and what is written then."""
+
+    rate: float = 0.0
+    phase: str = "Failed"
+    reason: str = "Error"
+    exit_code: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What a stage does."""
+
+    phase: str = ""
+    phase_from: str = ""
+    ready: bool | None = None
+    status: Mapping[str, Any] = field(default_factory=dict)
+    delete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One rule; see the module for what its members mean."""
+
+    name: str
+    phases: frozenset[str] = frozenset()
+    deleted: bool | None = None
+    ready: bool | None = None
+    namespaces: frozenset[str] = frozenset()
+    labels: Selector | None = None
+    annotations: tuple[tuple[str, str], ...] = ()
+    has_annotations: tuple[str, ...] = ()
+    weight: float = 1.0
+    delay: Delay = Delay()
+    failure: Failure = Failure()
+    next: Next = field(default_factory=Next)
+
+    def matches(self, pod: Pod, *, ready: bool) -> bool:
+        """Whether this stage is for a pod in its present state."""
+        metadata = pod.metadata
+        if self.deleted is not None and self.deleted is not (metadata.deletion_timestamp is not None):
+            return False
+        if self.phases and (pod.status.phase or "Pending") not in self.phases:
+            return False
+        if self.ready is not None and self.ready is not ready:
+            return False
+        if self.namespaces and metadata.namespace not in self.namespaces:
+            return False
+        if self.labels is not None and not self.labels.matches(metadata.labels):
+            return False
+        if any(not metadata.annotations.get(key) for key in self.has_annotations):
+            return False
+        return all(metadata.annotations.get(key) == value for key, value in self.annotations)
+
+
+def choose(stages: Sequence[Stage], random: Random) -> Stage | None:
+    """One of the stages that match, by weight; None when all are switched off."""
+    if len(stages) == 1:
+        return stages[0] if stages[0].weight > 0 else None
+    total = sum(stage.weight for stage in stages)
+    if total <= 0:
+        return None
+    return random.choices(stages, [stage.weight for stage in stages])[0]
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def default_stages(startup_delay: float = 1.0, stop_delay: float | None = None) -> tuple[Stage, ...]:
+    """Pending → Running → (Succeeded after ``kubesched.io/duration``) → gone after the grace period.
+
+    ``stop_delay`` shortens the grace period.
+    """
+    data = read_single(_DEFAULT, "stage file")
+    stop, start, _ = data["stages"]
+    start["delay"] = {"seconds": startup_delay}
+    if stop_delay is not None:
+        stop["delay"] = {"grace": True, "seconds": stop_delay}
+    return _read(data, "the default stages")
+
+
+def load_stages(paths: Iterable[str | Path]) -> tuple[Stage, ...]:
+    """The stages of some files, in order.
+
+    Raises:
+        StageError: for a file that cannot be read or used.
+    """
+    stages: list[Stage] = []
+    for path in paths:
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise StageError(f"{path}: cannot be read: {error}") from None
+        stages += parse_stages(text, str(path))
+    return tuple(stages)
+
+
+def parse_stages(text: str, source: str = "<text>") -> tuple[Stage, ...]:
+    """The stages of a YAML text; ``source`` is its name in messages.
+
+    Raises:
+        StageError: naming the stage and the field.
+    """
+    try:
+        data = read_single(text, "stage file")
+    except TextError as error:
+        raise StageError(error.in_file(source)) from None
+    return _read(data, source)
+
+
+def _read(data: Any, source: str) -> tuple[Stage, ...]:
+    if not isinstance(data, dict) or not isinstance(data.get("stages"), list):
+        raise StageError(f"{source}: expected an object with a list `stages:`")
+    _only(data, ("stages",), source)
+    stages = [_stage(item, f"{source}: stages[{index}]") for index, item in enumerate(data["stages"])]
+    names = [stage.name for stage in stages]
+    for name in names:
+        if names.count(name) > 1:
+            raise StageError(f"{source}: stage {name!r} is given twice; rename one of them")
+    return tuple(stages)
+
+
+def _only(data: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    for key in data:
+        if key not in known:
+            raise StageError(f"{where}: {key!r} is not known here; there are {', '.join(known)}")
+
+
+def _mapping(data: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
+    value = data.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise StageError(f"{where}.{name}: must be an object, got {value!r}")
+    return value
+
+
+def _stage(data: Any, where: str) -> Stage:
+    if not isinstance(data, dict):
+        raise StageError(f"{where}: must be an object, got {data!r}")
+    _only(data, ("name", "selector", "weight", "delay", "failure", "next"), where)
+    name = data.get("name")
+    if not isinstance(name, str) or not name:
+        raise StageError(f"{where}: name is missing")
+    where = f"{where} ({name})"
+    selector = _mapping(data, "selector", where)
+    known = ("phase", "deleted", "ready", "namespaces", "matchLabels", "matchExpressions", "matchAnnotations")
+    _only(selector, (*known, "hasAnnotations"), f"{where}.selector")
+    phases = _texts(selector, "phase", f"{where}.selector")
+    for phase in phases:
+        _phase(phase, f"{where}.selector.phase")
+    labels: Selector | None = None
+    if selector.get("matchLabels") or selector.get("matchExpressions"):
+        given = {key: selector[key] for key in ("matchLabels", "matchExpressions") if selector.get(key)}
+        try:
+            labels = compile_label_selector(from_builtins(given, LabelSelector), f"{where}.selector")
+        except (DecodeError, SelectorError) as error:
+            raise StageError(f"{where}.selector: {error}") from None
+    annotations = _mapping(selector, "matchAnnotations", f"{where}.selector")
+    return Stage(
+        name,
+        frozenset(phases),
+        _flag(selector, "deleted", f"{where}.selector"),
+        _flag(selector, "ready", f"{where}.selector"),
+        frozenset(_texts(selector, "namespaces", f"{where}.selector")),
+        labels,
+        tuple((key, str(value)) for key, value in annotations.items()),
+        tuple(_texts(selector, "hasAnnotations", f"{where}.selector")),
+        _number(data, "weight", where, 1.0),
+        _delay(_mapping(data, "delay", where), f"{where}.delay"),
+        _failure(_mapping(data, "failure", where), f"{where}.failure"),
+        _next(_mapping(data, "next", where), f"{where}.next"),
+    )
+
+
+def _delay(data: dict[str, Any], where: str) -> Delay:
+    _only(data, ("seconds", "jitter", "secondsFrom", "grace"), where)
+    seconds = _seconds(data, "seconds", where)
+    grace = bool(_flag(data, "grace", where))
+    most = seconds if grace and "seconds" in data else None
+    jitter = _seconds(data, "jitter", where)
+    return Delay(0.0 if grace else seconds, jitter, _text(data, "secondsFrom", where), grace, most)
+
+
+def _failure(data: dict[str, Any], where: str) -> Failure:
+    _only(data, ("rate", "phase", "reason", "exitCode"), where)
+    rate = _number(data, "rate", where, 0.0)
+    if rate > 1:
+        raise StageError(f"{where}.rate: must be between 0 and 1, got {rate:g}")
+    phase = _text(data, "phase", where) or "Failed"
+    _phase(phase, f"{where}.phase")
+    return Failure(rate, phase, _text(data, "reason", where) or "Error", int(_number(data, "exitCode", where, 1)))
+
+
+def _next(data: dict[str, Any], where: str) -> Next:
+    _only(data, ("phase", "phaseFrom", "ready", "status", "delete"), where)
+    if not data:
+        raise StageError(f"{where}: is missing; say what the stage does")
+    phase = _text(data, "phase", where)
+    if phase:
+        _phase(phase, f"{where}.phase")
+    status = _mapping(data, "status", where)
+    if status:
+        try:
+            check_type("PodStatus", encode_clean(status, f"{where}.status"), PODS, f"{where}.status")
+        except ApiError as error:
+            raise StageError(f"{where}.status: cannot be a pod's status: {error}") from None
+    return Next(
+        phase,
+        _text(data, "phaseFrom", where),
+        _flag(data, "ready", where),
+        status,
+        bool(_flag(data, "delete", where)),
+    )
+
+
+def _phase(text: str, where: str) -> None:
+    if text not in PHASES:
+        raise StageError(f"{where}: {text!r} is not a phase; there are {', '.join(PHASES)}")
+
+
+def _text(data: Mapping[str, Any], name: str, where: str) -> str:
+    value = data.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise StageError(f"{where}.{name}: must be a string, got {value!r}")
+    return value
+
+
+def _texts(data: Mapping[str, Any], name: str, where: str) -> list[str]:
+    value = data.get(name)
+    values = [value] if isinstance(value, str) else value or []
+    if not isinstance(values, list) or not all(isinstance(item, str) for item in values):
+        raise StageError(f"{where}.{name}: must be a string or a list of strings, got {value!r}")
+    return values
+
+
+def _flag(data: Mapping[str, Any], name: str, where: str) -> bool | None:
+    value = data.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise StageError(f"{where}.{name}: must be true or false, got {value!r}")
+    return value
+
+
+def _number(data: Mapping[str, Any], name: str, where: str, default: float) -> float:
+    value = data.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise StageError(f"{where}.{name}: must be a number that is not negative, got {value!r}")
+    if not math.isfinite(value):  # a duration of hundreds of digits
+        raise StageError(f"{where}.{name}: must be a finite number, got {value!r}")
+    return float(value)
+
+
+def _seconds(data: Mapping[str, Any], name: str, where: str) -> float:
+    value = data.get(name)
+    if not isinstance(value, str):
+        return _number(data, name, where, 0.0)
+    try:
+        seconds = parse_duration(value)
+    except ValueError as error:
+        raise StageError(f"{where}.{name}: {error}") from None
+    return _number({name: seconds}, name, where, 0.0)

@@ -1,0 +1,44 @@
+"""What an object is made of: the fields of every kind, free-form checks, JSON bytes, patches."""
+
+from .forms import check_form, check_metadata_form, check_type
+from .objects import (
+    Document,
+    Stored,
+    decode_document,
+    drop_nulls,
+    encode,
+    encode_clean,
+    new_uid,
+    open_section,
+    random_suffix,
+    same_section,
+)
+from .patches import apply_json_patch, apply_merge_patch
+from .schema import Field, Type, descriptions, patch_markers, root_type, types
+from .strategic import apply_strategic_patch, merge_key
+
+__all__ = [
+    "Document",
+    "Field",
+    "Stored",
+    "Type",
+    "apply_json_patch",
+    "apply_merge_patch",
+    "apply_strategic_patch",
+    "check_form",
+    "check_metadata_form",
+    "check_type",
+    "decode_document",
+    "descriptions",
+    "drop_nulls",
+    "encode",
+    "encode_clean",
+    "merge_key",
+    "new_uid",
+    "open_section",
+    "patch_markers",
+    "random_suffix",
+    "root_type",
+    "same_section",
+    "types",
+]

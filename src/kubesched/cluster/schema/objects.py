@@ -1,0 +1,144 @@
+"""Stored objects and the few operations on their JSON that every verb needs.
+
+A document is an object split at its top level: ``{"metadata": Raw, "spec": Raw, ...}``. A verb opens only
+the sections it touches and the rest travels as bytes, so unknown fields survive and a status patch never
+decodes a spec. Caller: ``store`` and its helpers; the bytes end in ``table``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from ...api.equality import same_json
+from ...api.kinds import Kind
+from ...api.wire import ApiError, Item
+
+__all__ = [
+    "Document",
+    "Stored",
+    "decode_document",
+    "drop_nulls",
+    "encode",
+    "encode_clean",
+    "new_uid",
+    "open_section",
+    "random_suffix",
+    "same_section",
+]
+
+#: An object split at its top level; values are ``msgspec.Raw`` until opened.
+Document = dict[str, Any]
+
+_NO_LABELS: Final[dict[str, str]] = {}
+#: Labels that objects have, one dict each; emptied when it grows too large.
+_SHARED: Final[dict[tuple[tuple[str, str], ...], dict[str, str]]] = {}
+_MOST_SHARED: Final = 1 << 14
+_SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+
+encode = msgspec.json.Encoder().encode
+_split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class Stored(Item):
+    """An item with what selectors and garbage collection ask for, so they need not decode it.
+
+    ``labels`` is shared: never change it. ``fields`` are filled in by :mod:`.fields` on first use.
+    """
+
+    __slots__ = ("fields", "labels", "owners")
+
+    def __init__(self, kind: Kind, raw: bytes, metadata: Mapping[str, Any], resource_version: int) -> None:
+        super().__init__(
+            kind, raw, metadata.get("namespace") or "", metadata["name"], metadata["uid"], resource_version
+        )
+        labels = metadata.get("labels")
+        self.labels: dict[str, str] = _shared(labels) if labels else _NO_LABELS
+        references = metadata.get("ownerReferences")
+        self.owners: tuple[str, ...] = tuple([item.get("uid", "") for item in references]) if references else ()
+        self.fields: dict[str, str] | None = None
+
+    def document(self) -> Document:
+        """The object split at its top level, with ``metadata`` opened: the caller's to change."""
+        document: Document = dict(_split(self.raw))
+        document["metadata"] = msgspec.json.decode(document["metadata"])
+        return document
+
+    def section(self, name: str) -> Any:
+        """One top-level member as plain data; None when absent."""
+        section = _split(self.raw).get(name)
+        return None if section is None else msgspec.json.decode(section)
+
+
+def _shared(labels: dict[str, str]) -> dict[str, str]:
+    """One dict for all objects with these labels, as the pods of a workload have."""
+    key = tuple(labels.items())
+    known = _SHARED.get(key)
+    if known is None:
+        if len(_SHARED) >= _MOST_SHARED:
+            _SHARED.clear()
+        known = _SHARED[key] = dict(labels)
+    return known
+
+
+def decode_document(raw: bytes) -> Document:
+    """Split the bytes of an object at the top level, all sections closed."""
+    return dict(_split(raw))
+
+
+def open_section(document: Document, name: str) -> Any:
+    """The plain data of a section, decoded at most once; None when absent."""
+    value = document.get(name)
+    if isinstance(value, msgspec.Raw):
+        value = document[name] = msgspec.json.decode(value)
+    return value
+
+
+def same_section(left: Any, right: Any) -> bool:
+    """Whether two sections hold the same data, however far each has been opened."""
+    if isinstance(left, msgspec.Raw):
+        if isinstance(right, msgspec.Raw) and left == right:
+            return True
+        left = msgspec.json.decode(left)
+    if isinstance(right, msgspec.Raw):
+        right = msgspec.json.decode(right)
+    return same_json(left, right)
+
+
+def drop_nulls(data: Any) -> Any:
+    """A copy without members that are null: on the wire null means absent. Nulls inside lists stay."""
+    if isinstance(data, dict):
+        return {key: drop_nulls(value) for key, value in data.items() if value is not None}
+    if isinstance(data, list):
+        return [drop_nulls(value) for value in data]
+    return data
+
+
+def encode_clean(value: Any, what: str = "the object") -> bytes:
+    """The JSON of what a caller passed, without null members.
+
+    Raises:
+        ApiError: 400, when it holds something JSON cannot say.
+    """
+    try:
+        raw = encode(value)
+    except (TypeError, ValueError) as error:
+        raise ApiError.bad_request(f"{what} cannot be written as JSON: {error}") from None
+    if b":null" in raw:
+        raw = encode(drop_nulls(msgspec.json.decode(raw)))
+    return raw
+
+
+def new_uid(random: Random) -> str:
+    """A version 4 UUID from a seeded generator."""
+    digits = f"{random.getrandbits(128):032x}"
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
+def random_suffix(random: Random, length: int = 5) -> str:
+    """The random end of a generated name, in the letters upstream uses (no vowels, no look-alikes)."""
+    return "".join(random.choices(_SUFFIX_LETTERS, k=length))

@@ -1,0 +1,232 @@
+"""Strategic merge patch: merge patch that knows which lists are maps in disguise.
+
+Directives: ``$patch`` (delete, replace, merge), ``$deleteFromPrimitiveList/x``, ``$setElementOrder/x`` and
+``$retainKeys``. Which lists merge, and by what key, is the table below, taken from the API's published
+``x-kubernetes-patch-merge-key`` markers; every other list is replaced.
+
+Caller: ``store.patch`` (default patch type) and later the HTTP face.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ...api.equality import json_key, same_json
+from ...api.wire import ApiError
+
+__all__ = ["apply_strategic_patch", "merge_key"]
+
+_DELETE: Final = "$deleteFromPrimitiveList/"
+_ORDER: Final = "$setElementOrder/"
+
+#: Merge key by the last two names of a list's path, then by its last name alone; "" marks a merging list of scalars.
+_BY_PARENT: Final[dict[tuple[str, ...], str | None]] = {
+    ("containers", "ports"): "containerPort",
+    ("initContainers", "ports"): "containerPort",
+    ("ephemeralContainers", "ports"): "containerPort",
+    ("spec", "ports"): "port",
+    ("projected", "sources"): None,
+    ("resources", "claims"): None,
+    ("spec", "resourceClaims"): "name",
+    ("status", "resourceClaimStatuses"): "name",
+    ("spec", "tolerations"): None,
+    ("spec", "taints"): None,
+    ("status", "addresses"): "type",
+    ("status", "volumesAttached"): None,
+    ("spec", "podCIDRs"): "",
+    ("metadata", "finalizers"): "",
+    ("spec", "finalizers"): None,
+    ("metadata", "ownerReferences"): "uid",
+    ("status", "podIPs"): "ip",
+    ("status", "hostIPs"): "ip",
+    ("spec", "drivers"): "name",
+    ("spec", "hostAliases"): "ip",
+    ("metadata", "managedFields"): None,
+}
+_BY_NAME: Final = {
+    "containers": "name",
+    "initContainers": "name",
+    "ephemeralContainers": "name",
+    "conditions": "type",
+    "env": "name",
+    "volumes": "name",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "imagePullSecrets": "name",
+    "schedulingGates": "name",
+    "topologySpreadConstraints": "topologyKey",
+    "secrets": "name",
+}
+
+
+def merge_key(path: tuple[str, ...]) -> str | None:
+    """The merge key of the list at a path, "" for a merging list of scalars, None for an atomic list."""
+    known = _BY_PARENT.get(path[-2:], "?") if len(path) >= 2 else "?"
+    return _BY_NAME.get(path[-1]) if known == "?" else known
+
+
+def apply_strategic_patch(target: dict[str, Any], patch: Any, path: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Merge ``patch`` into ``target``, which is changed and returned. ``path`` is where both sit in the object.
+
+    Raises:
+        ApiError: 400 for a patch that is no object or holds a malformed directive.
+    """
+    if not isinstance(patch, dict):
+        raise ApiError.bad_request("a strategic merge patch is an object")
+    return _merge_object(target, patch, path)
+
+
+def _merge_object(target: dict[str, Any], patch: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    if "$patch" in patch:
+        directive = patch["$patch"]
+        if directive == "replace":
+            return {key: _clean(value) for key, value in patch.items() if key != "$patch" and value is not None}
+        if directive == "delete":
+            return {}
+        if directive not in (None, "merge"):
+            raise ApiError.bad_request(
+                f"{_at(path)}unrecognized $patch directive {directive!r}; use merge, replace or delete"
+            )
+    if "$retainKeys" in patch:
+        _retain(target, patch["$retainKeys"], path)
+    orders: dict[str, list[Any]] = {}
+    for key, value in patch.items():
+        if key[:1] == "$":
+            if key.startswith(_ORDER):
+                orders[key[len(_ORDER) :]] = _directive_list(key, value, path)
+            elif key.startswith(_DELETE):
+                _delete_scalars(target, key[len(_DELETE) :], _directive_list(key, value, path))
+            elif key not in ("$patch", "$retainKeys"):
+                raise ApiError.bad_request(f"{_at(path)}unknown directive {key}")
+        elif isinstance(value, str):  # what most members are
+            target[key] = value
+        elif value is None:
+            target.pop(key, None)
+        elif isinstance(value, dict):
+            current = target.get(key)
+            merged = _merge_object(current if isinstance(current, dict) else {}, value, (*path, key))
+            if "$patch" in value and value["$patch"] == "delete":
+                target.pop(key, None)
+            else:
+                target[key] = merged
+        elif isinstance(value, list):
+            target[key] = _merge_list(target.get(key), value, (*path, key))
+        else:
+            target[key] = value
+    for key, order in orders.items():
+        if isinstance(target.get(key), list):
+            target[key] = _ordered(target[key], order, merge_key((*path, key)))
+    return target
+
+
+def _retain(target: dict[str, Any], retain: Any, path: tuple[str, ...]) -> None:
+    if retain is None:
+        return
+    if not isinstance(retain, list):
+        raise ApiError.bad_request(f"{_at(path)}$retainKeys must be a list of names")
+    for key in [key for key in target if key not in retain]:
+        del target[key]
+
+
+def _directive_list(key: str, value: Any, path: tuple[str, ...]) -> list[Any]:
+    if not isinstance(value, list):
+        raise ApiError.bad_request(f"{_at(path)}{key} must be a list")
+    return value
+
+
+def _delete_scalars(target: dict[str, Any], key: str, values: list[Any]) -> None:
+    current = target.get(key)
+    if isinstance(current, list):
+        gone = {json_key(value) for value in values}
+        target[key] = [item for item in current if json_key(item) not in gone]
+
+
+def _merge_list(found: Any, patch: list[Any], path: tuple[str, ...]) -> list[Any]:
+    key = merge_key(path)
+    current: list[Any] = found if isinstance(found, list) else []
+    if key is None:
+        return [_clean(item) for item in patch]
+    if key == "":
+        known = {json_key(item) for item in current}
+        return current + [item for item in patch if json_key(item) not in known]
+    for item in patch:
+        if isinstance(item, dict) and "$patch" in item and item["$patch"] == "replace" and key not in item:
+            current = []
+    places = _places(current, key)
+    for item in patch:
+        if not isinstance(item, dict):
+            raise ApiError.bad_request(f"{_at(path)}items must be objects with {key}")
+        if key not in item:
+            if item.get("$patch") == "replace":
+                continue  # emptied the list, above
+            raise ApiError.bad_request(f"{_at(path)}map: {item} does not contain declared merge key: {key}")
+        value = item[key]
+        if isinstance(value, str):
+            index = places.get(value, -1)
+        else:
+            index = next((i for i, old in enumerate(current) if _has(old, key, value)), -1)
+        if "$patch" in item and item["$patch"] == "delete":
+            if index >= 0:
+                current = [old for old in current if not _has(old, key, value)]
+                places = _places(current, key)
+        elif index >= 0:
+            current[index] = _merge_object(current[index], item, path)
+        else:
+            if isinstance(value, str):
+                places[value] = len(current)
+            current.append(_merge_object({}, item, path))
+    return current
+
+
+def _has(item: Any, key: str, value: Any) -> bool:
+    """Whether a list item has this merge key."""
+    return isinstance(item, dict) and same_json(item.get(key), value)
+
+
+def _places(items: list[Any], key: str) -> dict[str, int]:
+    """Where the first item with each merge key is, for keys that are text (nearly all are)."""
+    places: dict[str, int] = {}
+    for index, item in enumerate(items):
+        value = item.get(key) if isinstance(item, dict) else None
+        if isinstance(value, str):
+            places.setdefault(value, index)
+    return places
+
+
+def _ordered(items: list[Any], order: list[Any], key: str | None) -> list[Any]:
+    """Sort what the order names into that order; what it does not name keeps its place after its old neighbour."""
+    if key is None:
+        return items
+    wanted = [entry.get(key) if isinstance(entry, dict) else entry for entry in order]
+    rank = {json_key(value): position for position, value in enumerate(wanted)}
+
+    def rank_of(item: Any) -> int | None:
+        return rank.get(json_key(item.get(key) if key and isinstance(item, dict) else item))
+
+    named = sorted((item for item in items if rank_of(item) is not None), key=lambda item: rank_of(item) or 0)
+    result: list[Any] = []
+    position = 0
+    for item in items:
+        if rank_of(item) is None:
+            result.append(item)
+        else:
+            result.append(named[position])
+            position += 1
+    return result
+
+
+def _clean(value: Any) -> Any:
+    """New data from a patch, without directives and nulls."""
+    if isinstance(value, dict):
+        return {
+            key: _clean(item) if isinstance(item, dict | list) else item
+            for key, item in value.items()
+            if item is not None and key[:1] != "$"
+        }
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    return value
+
+
+def _at(path: tuple[str, ...]) -> str:
+    return f"{'.'.join(path)}: " if path else ""

@@ -1,0 +1,304 @@
+"""How objects end: grace periods, finalizers, owner references, and namespaces with all they hold.
+
+Caller: ``store`` for every delete, and for every write that may have removed the last finalizer. The slow part
+(garbage collection, emptying a namespace) is deferred to the background work of :mod:`.records`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ...api.kinds import NAMESPACES, PODS, Kind
+from ...api.times import parse_time, timestamp
+from ...api.wire import ApiError
+from ..admission import Causes, forbidden
+from ..schema import Document, Stored, open_section
+from .records import Records
+from .table import Key
+
+__all__ = ["Deletion"]
+
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+_POLICIES: Final = ("", "Background", "Foreground", "Orphan")
+_IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
+
+Place = tuple[Kind, Key]
+
+
+class Deletion:
+    """The deletion rules of one store, and the owner index they need."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._uids: dict[str, Place] = {}
+        self._waiting_owners: set[str] = set()  # being deleted in the foreground
+        self._dependents: dict[str, dict[Place, None]] = {}
+        self._population: dict[str, int] = {}
+        self._terminating: set[str] = set()
+
+    # -- index -----------------------------------------------------------------------------------------
+
+    def follow(self, item: Stored | None, old: Stored | None) -> None:
+        """Note a stored or removed object, and queue what follows from a removal."""
+        if item is not None:
+            self._index(item, old)
+        elif old is not None:
+            self._forget(old)
+
+    def _index(self, item: Stored, old: Stored | None) -> None:
+        place = (item.kind, (item.namespace, item.name))
+        if old is None:
+            self._uids[item.uid] = place
+            if item.namespace:
+                self._population[item.namespace] = self._population.get(item.namespace, 0) + 1
+        elif item.kind == NAMESPACES and item.name in self._terminating:
+            self._records.defer(lambda: self._purge(item.name))  # perhaps its last finalizer went
+            return
+        elif item.owners == old.owners:
+            return
+        if old is not None:
+            self._drop_owners(old, place)
+        for uid in item.owners:
+            self._dependents.setdefault(uid, {})[place] = None
+
+    def _drop_owners(self, old: Stored, place: Place) -> None:
+        for uid in old.owners:
+            dependents = self._dependents.get(uid)
+            if dependents is not None:
+                dependents.pop(place, None)
+                if not dependents:
+                    del self._dependents[uid]
+
+    def _forget(self, old: Stored) -> None:
+        self._uids.pop(old.uid, None)
+        self._waiting_owners.discard(old.uid)
+        self._drop_owners(old, (old.kind, (old.namespace, old.name)))
+        if old.uid in self._dependents:
+            self._records.defer(lambda: self._collect(old.uid))
+        for uid in old.owners:
+            if uid in self._waiting_owners:
+                self._records.defer(lambda uid=uid: self._finish_foreground(uid))  # type: ignore[misc]
+        namespace = old.namespace
+        if namespace:
+            self._population[namespace] -= 1
+            if not self._population[namespace]:
+                del self._population[namespace]
+                if namespace in self._terminating:
+                    self._records.defer(lambda: self._purge(namespace))
+        elif old.kind == NAMESPACES:
+            self._terminating.discard(old.name)
+
+    def resume(self, item: Stored, metadata: dict[str, Any]) -> None:
+        """Go on with a deletion that had begun when a cluster was saved."""
+        if "deletionTimestamp" not in metadata:
+            return
+        if item.kind == NAMESPACES:
+            self._terminating.add(item.name)
+            self._records.defer(lambda: self._purge(item.name))
+        elif FOREGROUND in (metadata.get("finalizers") or ()):
+            self._waiting_owners.add(item.uid)
+            self._records.defer(lambda: self._delete_dependents(item.uid))
+
+    def is_terminating(self, namespace: str) -> bool:
+        """Whether nothing new may be created in a namespace."""
+        return namespace in self._terminating
+
+    @staticmethod
+    def is_finished(kind: Kind, metadata: dict[str, Any]) -> bool:
+        """Whether an object being deleted has nothing left to wait for."""
+        return (
+            "deletionTimestamp" in metadata
+            and not metadata.get("finalizers")
+            and not metadata.get("deletionGracePeriodSeconds")
+            and kind != NAMESPACES
+        )
+
+    # -- delete ----------------------------------------------------------------------------------------
+
+    def delete(
+        self,
+        old: Stored,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        propagation_policy: str = "",
+        dry_run: bool = False,
+    ) -> Stored:
+        """Delete or begin to delete; see :meth:`.store.Store.delete`."""
+        self._check_request(old, uid, resource_version, grace_period_seconds, propagation_policy)
+        records, kind = self._records, old.kind
+        document = old.document()
+        metadata = document["metadata"]
+        if kind == NAMESPACES:
+            return self._delete_namespace(old, document, dry_run=dry_run)
+        finalizers = list(metadata.get("finalizers") or [])
+        if propagation_policy == "Foreground" and self._blocking(old.uid) and FOREGROUND not in finalizers:
+            finalizers.append(FOREGROUND)
+        if (propagation_policy == "Orphan" or ORPHAN in finalizers) and not dry_run:
+            finalizers = [item for item in finalizers if item != ORPHAN]
+            self._orphan(old.uid)
+        metadata["finalizers"] = finalizers
+        if not finalizers:
+            del metadata["finalizers"]
+        grace = self._grace(document, grace_period_seconds) if kind == PODS else 0
+        if grace == 0 and not finalizers:
+            return old if dry_run else records.remove(records.table(kind), document, old)
+        if not self._mark(metadata, grace) and finalizers == list(old.section("metadata").get("finalizers") or []):
+            return old
+        item = records.commit(records.table(kind), document, old, dry_run=dry_run)
+        if FOREGROUND in finalizers and not dry_run:
+            self._waiting_owners.add(old.uid)
+            records.defer(lambda: self._delete_dependents(old.uid))
+        return item
+
+    def _check_request(
+        self, old: Stored, uid: str, resource_version: str, grace: int | None, propagation_policy: str
+    ) -> None:
+        if uid and uid != old.uid:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
+            raise ApiError.conflict(old.kind, old.name, why)
+        if resource_version and resource_version != str(old.resource_version):
+            why = (
+                f"Precondition failed: ResourceVersion in precondition: {resource_version}, "
+                f"ResourceVersion in object meta: {old.resource_version}"
+            )
+            raise ApiError.conflict(old.kind, old.name, why)
+        causes = Causes()
+        if propagation_policy not in _POLICIES:
+            causes.unsupported("propagationPolicy", propagation_policy, _POLICIES[1:])
+        if grace is not None and grace < 0:
+            causes.invalid("gracePeriodSeconds", grace, "must be greater than or equal to 0")
+        causes.raise_if_any(old.kind, old.name)
+
+    def _grace(self, document: Document, asked: int | None) -> int:
+        """How long a pod may take to stop: nothing to stop, no time (upstream ``CheckGracefulDelete``)."""
+        spec = open_section(document, "spec")
+        status = open_section(document, "status") or {}
+        if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+            return 0
+        metadata = document["metadata"]
+        wanted = asked if asked is not None else int(spec.get("terminationGracePeriodSeconds", 30))
+        if "deletionTimestamp" in metadata:
+            if asked is None:
+                return int(metadata.get("deletionGracePeriodSeconds") or 0)
+            # A second delete may only hurry.
+            return min(wanted, int(metadata.get("deletionGracePeriodSeconds") or 0))
+        return wanted
+
+    def _mark(self, metadata: dict[str, Any], grace: int) -> bool:
+        """Set the deletion timestamp, or bring it forward; False when nothing changed."""
+        if "deletionTimestamp" not in metadata:
+            metadata["deletionTimestamp"] = timestamp(self._records.clock.now() + grace)
+            metadata["deletionGracePeriodSeconds"] = grace
+            if "generation" in metadata:
+                metadata["generation"] += 1
+            return True
+        current = metadata.get("deletionGracePeriodSeconds") or 0
+        if grace >= current:
+            return False
+        ends = parse_time(metadata["deletionTimestamp"])
+        metadata["deletionTimestamp"] = timestamp(ends - current + grace)
+        metadata["deletionGracePeriodSeconds"] = grace
+        return True
+
+    # -- owners ----------------------------------------------------------------------------------------
+
+    def _blocking(self, uid: str) -> bool:
+        """Whether dependents hold up a foreground deletion of their owner."""
+        return any(
+            reference.get("uid") == uid and reference.get("blockOwnerDeletion")
+            for item in self._each_dependent(uid)
+            for reference in item.section("metadata").get("ownerReferences") or ()
+        )
+
+    def _each_dependent(self, uid: str) -> Iterator[Stored]:
+        """The dependents there are now; each as it is when its turn comes, without those that have gone by then."""
+        for kind, key in list(self._dependents.get(uid, ())):
+            item = self._records.tables[kind].objects.get(key)
+            if item is not None and uid in item.owners:
+                yield item
+
+    def _collect(self, uid: str) -> Iterator[None]:
+        """The owner is gone: delete dependents without another living owner, and free the others of it."""
+        for item in self._each_dependent(uid):
+            if any(owner in self._uids for owner in item.owners):
+                self._without_owner(item, uid)
+            elif "deletionTimestamp" not in item.section("metadata"):
+                self.delete(item)
+            yield
+
+    def _without_owner(self, item: Stored, uid: str) -> None:
+        document = item.document()
+        metadata = document["metadata"]
+        left = [reference for reference in metadata.get("ownerReferences") or () if reference.get("uid") != uid]
+        metadata.pop("ownerReferences", None)
+        if left:
+            metadata["ownerReferences"] = left
+        self._records.commit(self._records.table(item.kind), document, item)
+
+    def _orphan(self, uid: str) -> None:
+        for item in self._each_dependent(uid):
+            self._without_owner(item, uid)
+
+    def _delete_dependents(self, uid: str) -> Iterator[None]:
+        for item in self._each_dependent(uid):
+            if "deletionTimestamp" not in item.section("metadata"):
+                self.delete(item, propagation_policy="Foreground")
+            yield
+        yield from self._finish_foreground(uid)
+
+    def _finish_foreground(self, uid: str) -> Iterator[None]:
+        """Remove an owner that waited for its dependents, when none blocks it any more."""
+        place = self._uids.get(uid)
+        owner = self._records.tables[place[0]].objects.get(place[1]) if place is not None else None
+        if owner is not None and not self._blocking(uid):
+            self._release(owner)
+        yield
+
+    def _release(self, owner: Stored) -> None:
+        document = owner.document()
+        metadata = document["metadata"]
+        if FOREGROUND not in (metadata.get("finalizers") or ()):
+            return
+        metadata["finalizers"] = [item for item in metadata["finalizers"] if item != FOREGROUND]
+        table = self._records.table(owner.kind)
+        if self.is_finished(owner.kind, metadata):
+            self._records.remove(table, document, owner)
+        else:
+            self._records.commit(table, document, owner)
+
+    # -- namespaces ------------------------------------------------------------------------------------
+
+    def _delete_namespace(self, old: Stored, document: Document, *, dry_run: bool) -> Stored:
+        if old.name in _IMMORTAL:
+            raise forbidden(NAMESPACES, old.name, "this namespace may not be deleted")
+        if not self._mark(document["metadata"], 0):
+            return old
+        document["status"] = {**(open_section(document, "status") or {}), "phase": "Terminating"}
+        item = self._records.commit(self._records.table(NAMESPACES), document, old, dry_run=dry_run)
+        if not dry_run:
+            self._terminating.add(old.name)
+            self._records.defer(lambda: self._purge(old.name))
+        return item
+
+    def _purge(self, namespace: str) -> Iterator[None]:
+        """Delete what a terminating namespace still holds; remove it once it is empty."""
+        records = self._records
+        if self._population.get(namespace):
+            for kind, table in list(records.tables.items()):
+                if not kind.namespaced or kind != table.kind:
+                    continue
+                for key in [(item.namespace, item.name) for item in table.items(namespace)]:
+                    item = table.objects.get(key)
+                    if item is not None and "deletionTimestamp" not in item.section("metadata"):
+                        self.delete(item)
+                    yield
+        table = records.table(NAMESPACES)
+        old = table.objects.get(("", namespace))
+        if old is not None and not self._population.get(namespace):
+            document = old.document()
+            if not document["metadata"].get("finalizers"):
+                records.remove(table, document, old)

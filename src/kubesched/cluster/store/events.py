@@ -1,0 +1,154 @@
+"""Two faces of one object: Events are stored as core/v1 and served as events.k8s.io/v1 too.
+
+As in a real cluster, an event recorded through the new group shows up in the old one, which is where ``kubectl``
+looks. Only some fields have other names. Caller: ``store``, for requests about events.k8s.io.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ...api.kinds import Kind, kind_by_plural
+from ...api.times import parse_time
+from ...api.wire import Item, WatchEvent
+from ..schema import Stored, encode
+
+__all__ = ["EVENTS", "NEW_EVENTS", "EventExpiry", "as_core", "as_new", "new_item", "new_watch_event"]
+
+
+def _kind(group: str) -> Kind:
+    kind = kind_by_plural(group, "events")
+    assert kind is not None
+    return kind
+
+
+EVENTS: Final = _kind("")
+NEW_EVENTS: Final = _kind("events.k8s.io")
+
+#: Events are kept for an hour (seconds), upstream's default.
+EVENT_TTL: Final = 3600.0
+
+_CORE_NAMES: Final = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_NEW_NAMES: Final = {core: new for new, core in _CORE_NAMES.items()}
+
+
+def as_core(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The core/v1 form of an events.k8s.io/v1 object."""
+    renamed = {_CORE_NAMES.get(key, key): value for key, value in data.items()}
+    return {**renamed, "apiVersion": EVENTS.api_version, "kind": EVENTS.kind}
+
+
+def as_new(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The events.k8s.io/v1 form of a core/v1 object."""
+    renamed = {_NEW_NAMES.get(key, key): value for key, value in data.items()}
+    return {**renamed, "apiVersion": NEW_EVENTS.api_version, "kind": NEW_EVENTS.kind}
+
+
+class _NewFace(Stored):
+    """A stored event as the new group shows it; its bytes are made when somebody reads them, and few writers do."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: Item) -> None:
+        # Not Stored's own: ``raw`` stays unset, so that its first reader ends in __getattr__.
+        self.kind, self.namespace, self.name, self.uid = NEW_EVENTS, core.namespace, core.name, core.uid
+        self.resource_version = core.resource_version
+        self.labels, self.owners = (core.labels, core.owners) if isinstance(core, Stored) else ({}, ())
+        self.fields = None
+        self._typed = None
+        self._core = core
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "raw":
+            raise AttributeError(name)
+        self.raw = encode(as_new(self._core.data()))
+        return self.raw
+
+
+def new_item(item: Item) -> Stored:
+    """A stored event as the new group shows it."""
+    return _NewFace(item)
+
+
+def new_watch_event(event: WatchEvent) -> WatchEvent:
+    """A watch event as the new group shows it."""
+    if event.type == "BOOKMARK":
+        data = as_new(event.item.data())
+        return WatchEvent(event.type, Item(NEW_EVENTS, encode(data), "", "", "", event.item.resource_version))
+    return WatchEvent(event.type, new_item(event.item))
+
+
+class EventExpiry:
+    """Which events have had their time; without it a busy cluster would keep every event for ever.
+
+    An event has an hour from when it was last written, as upstream's lease on the stored key.
+    """
+
+    def __init__(self) -> None:
+        self._writes: deque[tuple[float, tuple[str, str]]] = deque()
+        self._last: dict[tuple[str, str], float] = {}
+
+    def written(self, now: float, item: Stored) -> None:
+        """An event was created or changed. ``now`` never goes back from call to call."""
+        key = (item.namespace, item.name)
+        self._last[key] = now
+        self._writes.append((now, key))
+
+    def resume(self, items: Iterable[Stored]) -> None:
+        """Take over the events of a saved cluster: what they say of themselves is when they were last written."""
+        for written, key in sorted((_last_seen(item), (item.namespace, item.name)) for item in items):
+            self._last[key] = written
+            self._writes.append((written, key))
+
+    def due(self, now: float) -> Iterator[tuple[str, str]]:
+        """Namespace and name of events not written for an hour, oldest first; each is told once."""
+        while self._writes and self._writes[0][0] <= now - EVENT_TTL:
+            written, key = self._writes.popleft()
+            if self._last.get(key) == written:
+                del self._last[key]
+                yield key
+
+
+class _Seen(msgspec.Struct):
+    """Where an event says when something happened."""
+
+    metadata: dict[str, Any]
+    eventTime: Any = None  # noqa: N815 - the wire's names
+    firstTimestamp: Any = None  # noqa: N815
+    lastTimestamp: Any = None  # noqa: N815
+    series: Any = None
+
+
+_seen = msgspec.json.Decoder(_Seen).decode
+
+
+def _last_seen(item: Stored) -> float:
+    """Epoch seconds of the latest moment an event knows; 0 when it knows none."""
+    event = _seen(item.raw)
+    series = event.series if isinstance(event.series, dict) else {}
+    texts = (
+        event.metadata.get("creationTimestamp"),
+        event.eventTime,
+        event.firstTimestamp,
+        event.lastTimestamp,
+        series.get("lastObservedTime"),
+    )
+    latest = 0.0
+    for text in texts:
+        if isinstance(text, str) and text:
+            with contextlib.suppress(ValueError):  # nobody checks what clients write here
+                latest = max(latest, parse_time(text))
+    return latest

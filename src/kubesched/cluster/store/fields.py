@@ -1,0 +1,242 @@
+"""Field selectors: which fields each kind offers, and the compiled form lists and watches ask.
+
+Caller: ``table`` for every listed object and every watched change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from sys import intern
+from typing import Any, Final
+
+import msgspec
+
+from ...api.kinds import NODES, PODS, Kind
+from ...api.selectors import Selector, SelectorError, parse_selector_text
+from ...api.wire import ApiError
+from ..schema import Stored
+
+__all__ = ["Filter", "compile_filter", "fields_of"]
+
+
+class _View(msgspec.Struct, rename="camel", gc=False):
+    """Base of the minimal decoders: only what field selectors read."""
+
+
+class _PodSpec(_View):
+    node_name: str | None = ""
+    scheduler_name: str | None = ""
+    restart_policy: str | None = ""
+    service_account_name: str | None = ""
+    host_network: bool | None = False
+
+
+class _PodStatus(_View):
+    phase: str | None = ""
+    nominated_node_name: str | None = ""
+    pod_ip: str | None = msgspec.field(default="", name="podIP")
+
+
+class _Pod(_View):
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+class _NodeSpec(_View):
+    unschedulable: bool | None = False
+
+
+class _Node(_View):
+    spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
+
+
+_pod = msgspec.json.Decoder(_Pod).decode
+_node = msgspec.json.Decoder(_Node).decode
+
+
+def _pod_fields(item: Stored) -> dict[str, str]:
+    # Tens of thousands of pods have the same few values: one string each will do.
+    pod = _pod(item.raw)
+    return {
+        "spec.nodeName": intern(pod.spec.node_name or ""),
+        "spec.schedulerName": intern(pod.spec.scheduler_name or ""),
+        "spec.restartPolicy": intern(pod.spec.restart_policy or ""),
+        "spec.serviceAccountName": intern(pod.spec.service_account_name or ""),
+        "spec.hostNetwork": "true" if pod.spec.host_network else "false",
+        "status.phase": intern(pod.status.phase or ""),
+        "status.nominatedNodeName": pod.status.nominated_node_name or "",
+        "status.podIP": pod.status.pod_ip or "",
+    }
+
+
+def _node_fields(item: Stored) -> dict[str, str]:
+    return {"spec.unschedulable": "true" if _node(item.raw).spec.unschedulable else "false"}
+
+
+_REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+
+
+def _event_fields(item: Stored) -> dict[str, str]:
+    data = item.data()
+    fields = {"reason": data.get("reason") or "", "type": data.get("type") or ""}
+    source = data.get("source") or data.get("deprecatedSource") or {}
+    component = data.get("reportingComponent") or data.get("reportingController") or ""
+    fields["reportingComponent"] = fields["reportingController"] = component
+    fields["source"] = source.get("component") or component
+    regarding = data.get("involvedObject") or data.get("regarding") or {}
+    for name in _REFERENCE:
+        fields[f"involvedObject.{name}"] = fields[f"regarding.{name}"] = regarding.get(name) or ""
+    return fields
+
+
+def _path_fields(*paths: str) -> Callable[[Stored], dict[str, str]]:
+    """A reader that walks dotted paths; for kinds too rare to deserve a decoder."""
+
+    def read(item: Stored) -> dict[str, str]:
+        data, fields = item.data(), {}
+        for path in paths:
+            value: Any = data
+            for part in path.split("."):
+                value = value.get(part) if isinstance(value, dict) else None
+            fields[path] = "" if value is None else str(value)
+        return fields
+
+    return read
+
+
+_READERS: Final[dict[str, Callable[[Stored], dict[str, str]]]] = {
+    PODS.group_resource: _pod_fields,
+    NODES.group_resource: _node_fields,
+    "events": _event_fields,
+    "events.events.k8s.io": _event_fields,
+    "namespaces": _path_fields("status.phase"),
+    "secrets": _path_fields("type"),
+    "replicasets.apps": _path_fields("status.replicas"),
+    "replicationcontrollers": _path_fields("status.replicas"),
+    "jobs.batch": _path_fields("status.successful"),
+    "resourceslices.resource.k8s.io": _path_fields("spec.nodeName", "spec.driver"),
+}
+
+
+def fields_of(item: Stored) -> dict[str, str]:
+    """The selectable fields of an object, read once."""
+    fields = item.fields
+    if fields is None:
+        reader = _READERS.get(item.kind.group_resource)
+        fields = reader(item) if reader is not None else {}
+        fields["metadata.name"] = item.name
+        fields["metadata.namespace"] = item.namespace
+        item.fields = fields
+    return fields
+
+
+def _known_fields(kind: Kind) -> set[str]:
+    probe = Stored(kind, b"{}", {"name": "", "uid": ""}, 0)
+    return set(fields_of(probe))
+
+
+class Filter:
+    """Namespace, labels and fields, all of which an object must satisfy."""
+
+    __slots__ = ("_fields", "_labels", "_namespace", "is_trivial", "selects")
+
+    def __init__(self, namespace: str, labels: Selector | None, fields: tuple[tuple[str, bool, str], ...]) -> None:
+        self._namespace = namespace
+        self._labels = labels
+        self._fields = fields
+        #: True when labels or fields are asked for, not merely a namespace.
+        self.selects = labels is not None or bool(fields)
+        #: True when every object passes.
+        self.is_trivial = not (namespace or self.selects)
+
+    def matches(self, item: Stored) -> bool:
+        if self._namespace and item.namespace != self._namespace:
+            return False
+        if self._labels is not None and not self._labels.matches(item.labels):
+            return False
+        if self._fields:
+            fields = fields_of(item)
+            for name, equal, value in self._fields:
+                if (fields[name] == value) is not equal:
+                    return False
+        return True
+
+
+def compile_filter(kind: Kind, namespace: str, label_selector: str, field_selector: str) -> Filter:
+    """Compile the selectors of a list or watch.
+
+    Field terms are ``a=b``, ``a==b`` and ``a!=b``, separated by commas; a backslash escapes ``,``, ``=`` and ``\\``.
+
+    Raises:
+        ApiError: 400, for a selector that cannot be read or a field the kind does not offer.
+    """
+    labels = None
+    if label_selector:
+        try:
+            labels = parse_selector_text(label_selector)
+        except SelectorError as error:
+            raise ApiError.bad_request(f"unable to parse label selector: {error}") from None
+    fields = tuple(_field_terms(kind, field_selector)) if field_selector else ()
+    return Filter(namespace if kind.namespaced else "", labels, fields)
+
+
+def _field_terms(kind: Kind, text: str) -> list[tuple[str, bool, str]]:
+    known, terms = _known_fields(kind), []
+    for term in _split_escaped(text):
+        if not term:
+            continue
+        name, equal, value = _read_term(term, text)
+        if name not in known:
+            raise ApiError.bad_request(_not_selectable(kind, name))
+        terms.append((name, equal, value))
+    return terms
+
+
+def _not_selectable(kind: Kind, name: str) -> str:
+    """Upstream's words, which differ between kinds with selectable fields of their own and all others."""
+    if kind.group_resource == "jobs.batch":
+        return f'field label "{name}" not supported for batchv1.Job'
+    if kind.custom or kind.group_resource in _READERS:
+        return f"field label not supported: {name}"
+    return f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+
+
+def _split_escaped(text: str) -> list[str]:
+    parts, current, index = [], "", 0
+    while index < len(text):
+        letter = text[index]
+        if letter == "\\" and index + 1 < len(text):
+            current += text[index : index + 2]
+            index += 2
+            continue
+        if letter == ",":
+            parts.append(current)
+            current = ""
+        else:
+            current += letter
+        index += 1
+    return [*parts, current]
+
+
+def _read_term(term: str, text: str) -> tuple[str, bool, str]:
+    for operator, equal in (("!=", False), ("==", True), ("=", True)):
+        name, found, value = term.partition(operator)
+        if found:
+            return name.strip(), equal, _unescape(value, text)
+    raise ApiError.bad_request(f"invalid field selector: {text!r}: can't understand {term!r}; write field=value")
+
+
+def _unescape(value: str, text: str) -> str:
+    result, index = "", 0
+    while index < len(value):
+        letter = value[index]
+        if letter == "\\":
+            index += 1
+            letter = value[index : index + 1]
+            if letter not in ("\\", ",", "="):
+                raise ApiError.bad_request(f"invalid field selector: {text!r}: invalid escape sequence in {value!r}")
+        elif letter == "=":
+            raise ApiError.bad_request(f"invalid field selector: {text!r}: unescaped '=' in value {value!r}")
+        result += letter
+        index += 1
+    return result

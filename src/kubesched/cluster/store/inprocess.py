@@ -1,0 +1,136 @@
+"""A transport without sockets: calls go straight to the store, watches are read from it.
+
+Implements :class:`kubesched.api.wire.Transport`. Nothing here waits except watches, and calls that a fault rule
+delays. Callers: the scheduler's port, hollow kubelets and controllers in simulations and tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Unpack
+
+from ...api.kinds import PODS, Kind
+from ...api.turns import in_turns
+from ...api.wire import DeleteOptions, Item, ListOptions, ListPage, PatchOptions, WatchEvent, WatchOptions
+from .faults import Faults, Verb
+from .store import Store
+from .table import Watch
+
+__all__ = ["InProcessClient"]
+
+
+class InProcessClient:
+    """One client of a store. ``faults`` disturbs this client only.
+
+    ``bookmark_seconds`` sends bookmarks on quiet watches; off by default, because a timer that never ends
+    would keep a simulation alive. A watch with a timeout ends with a bookmark in any case.
+    """
+
+    def __init__(self, store: Store, *, faults: Faults | None = None, bookmark_seconds: float | None = None) -> None:
+        self.store = store
+        self._faults = faults
+        self._bookmark_seconds = bookmark_seconds
+
+    async def _before(self, verb: Verb, kind: Kind, name: str = "") -> None:
+        if self._faults is not None and self._faults.strikes_calls:
+            await self._faults.strike("before", verb, kind, name)
+
+    async def _after(self, verb: Verb, kind: Kind, name: str = "") -> None:
+        if self._faults is not None and self._faults.strikes_calls:
+            await self._faults.strike("after", verb, kind, name)
+
+    async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
+        await self._before("list", kind)
+        page = await in_turns(self.store.listing(kind, namespace, **options))
+        await self._after("list", kind)
+        return page
+
+    async def watch(
+        self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
+    ) -> AsyncIterator[Sequence[WatchEvent]]:
+        """A batch per wake-up."""
+        await self._before("watch", kind)
+        watch = self.store.watch(
+            kind,
+            namespace,
+            resource_version=options["resource_version"],
+            label_selector=options.get("label_selector", ""),
+            field_selector=options.get("field_selector", ""),
+        )
+        if self._faults is not None:
+            self._faults.opened(watch, kind)
+        try:
+            async for batch in self._read(watch, kind, options.get("timeout_seconds")):
+                yield batch
+        finally:
+            watch.close()
+            if self._faults is not None:
+                self._faults.closed(watch)
+
+    async def _read(
+        self, watch: Watch, kind: Kind, timeout_seconds: float | None
+    ) -> AsyncIterator[builtins.list[WatchEvent]]:
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_seconds is None else loop.time() + timeout_seconds
+        seen: dict[str, Item] = {}
+        while not watch.closed:
+            batch = watch.drain()
+            if self._faults is not None and batch:
+                batch = await self._faults.spoil(kind, batch, seen)
+            if batch:
+                yield batch
+                # A reader that writes must not feed itself for ever while everyone else waits.
+                await asyncio.sleep(0)
+            left = None if deadline is None else deadline - loop.time()
+            if left is not None and left <= 0:
+                if not watch.pending:
+                    yield [watch.bookmark()]
+                return
+            quiet = self._bookmark_seconds
+            patience = quiet if left is None else left if quiet is None else min(left, quiet)
+            if not await watch.wait(patience) and patience is quiet and quiet is not None:
+                yield [watch.bookmark()]
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Item:
+        await self._before("get", kind, name)
+        item = self.store.get(kind, namespace, name)
+        await self._after("get", kind, name)
+        return item
+
+    async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> Item:
+        name = (obj.get("metadata") or {}).get("name") or ""
+        await self._before("create", kind, name)
+        item = self.store.create(kind, namespace, obj, dry_run=dry_run)
+        await self._after("create", kind, name)
+        return item
+
+    async def update(
+        self, kind: Kind, namespace: str, name: str, obj: Mapping[str, Any], *, subresource: str = ""
+    ) -> Item:
+        await self._before("update", kind, name)
+        item = self.store.update(kind, namespace, name, obj, subresource=subresource)
+        await self._after("update", kind, name)
+        return item
+
+    async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> Item:
+        await self._before("patch", kind, name)
+        item = self.store.patch(kind, namespace, name, patch, **options)
+        await self._after("patch", kind, name)
+        return item
+
+    async def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> None:
+        await self._before("delete", kind, name)
+        self.store.delete(kind, namespace, name, **options)
+        await self._after("delete", kind, name)
+
+    async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
+        await self._before("bind", PODS, name)
+        self.store.bind(namespace, name, uid, node_name)
+        await self._after("bind", PODS, name)
+
+    async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
+        await self._before("evict", PODS, name)
+        self.store.evict(namespace, name, grace_period_seconds=grace_period_seconds)
+        await self._after("evict", PODS, name)

@@ -1,0 +1,65 @@
+"""Pages of a list and the tokens that continue them.
+
+A token names the version of the first page and the last key shown, so every page shows one moment. A token of a
+version that is no longer known can be traded for one of version -1, which goes on at that key in the present.
+Caller: ``store.list``.
+"""
+
+from __future__ import annotations
+
+import base64
+from bisect import bisect_right
+from typing import Any, Final
+
+import msgspec
+
+from ...api.turns import Steps
+from ...api.wire import ApiError, ListPage
+from ..schema import Stored, encode
+from .fields import Filter
+from .table import Key
+
+__all__ = ["BATCH", "make_page", "read_token", "write_token"]
+
+#: Objects looked at in one step of a long list.
+BATCH: Final = 1024
+
+
+def make_page(items: list[Stored], filter_: Filter, version: int, after: Key | None, limit: int) -> Steps[ListPage]:
+    """The objects after a key that a filter selects, at most ``limit`` unless that is 0."""
+    start = 0 if after is None else bisect_right(items, after, key=lambda item: (item.namespace, item.name))
+    if filter_.is_trivial:
+        end = len(items) if limit <= 0 else start + limit
+        found, rest = items[start:end], max(0, len(items) - end)
+    else:
+        found, rest = [], 0
+        for index in range(start, len(items)):
+            if (index - start) % BATCH == BATCH - 1:
+                yield
+            if not filter_.matches(items[index]):
+                continue
+            if limit <= 0 or len(found) < limit:
+                found.append(items[index])
+            else:
+                rest += 1
+                if filter_.selects:
+                    break  # how many more there are is not said
+    if not rest:
+        return ListPage(list[Any](found), str(version))
+    token = write_token(version, (found[-1].namespace, found[-1].name))
+    return ListPage(list[Any](found), str(version), token, None if filter_.selects else rest)
+
+
+def write_token(version: int, last: Key) -> str:
+    """The token of the page after ``last``; a negative version means the present."""
+    raw = encode({"v": "meta.k8s.io/v1", "rv": version, "start": last})
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def read_token(token: str) -> tuple[int, Key]:
+    try:
+        data = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        namespace, name = data["start"]
+        return int(data["rv"]), (str(namespace), str(name))
+    except (ValueError, KeyError, TypeError, msgspec.DecodeError):
+        raise ApiError.bad_request("continue key is not valid: it must be the token of an earlier page") from None

@@ -1,0 +1,198 @@
+"""The pod's binding and eviction subresources.
+
+Caller: ``store``. Rules: spec "Metrics, events and the API client" section 7.3, "Scheduling cycle" section 9;
+texts follow upstream ``registry/core/pod/storage``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ...api.decode import DecodeError, from_builtins
+from ...api.kinds import PODS, Kind, kind_by_plural
+from ...api.selectors import SelectorError, compile_label_selector
+from ...api.types import LabelSelector
+from ...api.wire import ApiError
+from ..admission import Causes
+from ..schema import Document, Stored, encode, open_section
+from .deletion import Deletion
+from .records import Records
+
+__all__ = ["PodActions"]
+
+_GATES: Final = b'"schedulingGates"'
+_NODE_NAME: Final = b'"nodeName"'
+
+
+def _budgets() -> Kind:
+    kind = kind_by_plural("policy", "poddisruptionbudgets")
+    assert kind is not None
+    return kind
+
+
+BUDGETS: Final = _budgets()
+
+
+class PodActions:
+    """Binding and eviction on one store."""
+
+    def __init__(self, records: Records, deletion: Deletion) -> None:
+        self._records = records
+        self._deletion = deletion
+
+    def bind(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        node_name: str,
+        *,
+        annotations: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> Stored:
+        """Set ``spec.nodeName`` once, condition PodScheduled to True, and clear ``status.nominatedNodeName``.
+
+        The node need not exist, as upstream. ``annotations`` of the Binding are copied onto the pod.
+
+        Raises:
+            ApiError: 404 for no such pod; 409 when it is another pod by UID, is being deleted, is gated or is
+                assigned already; 422 without a node name.
+        """
+        records = self._records
+        if not node_name:
+            causes = Causes()
+            causes.required("target.name")
+            raise ApiError.invalid(PODS, name, causes)
+        old = records.get(PODS, namespace, name)
+        if uid and uid != old.uid:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
+            raise ApiError.conflict(PODS, name, why)
+        document = old.document()
+        metadata = document["metadata"]
+        if "deletionTimestamp" in metadata:
+            raise _cannot_bind(name, f"pod {name} is being deleted, cannot be assigned to a host")
+        document["spec"] = _spec_on_node(document, name, node_name)
+        status = open_section(document, "status") or {}
+        status.pop("nominatedNodeName", None)
+        self._set_scheduled(status, metadata.get("generation", 0))
+        document["status"] = status
+        if annotations:
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
+        return records.commit(records.table(PODS), document, old, dry_run=dry_run)
+
+    def _set_scheduled(self, status: dict[str, Any], generation: int) -> None:
+        """Condition PodScheduled=True; its transition time stays when the pod was scheduled already."""
+        now = self._records.now()
+        condition: dict[str, Any] = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
+        if generation:
+            condition["observedGeneration"] = generation
+        conditions = status.get("conditions") or []
+        for index, current in enumerate(conditions):
+            if current.get("type") == "PodScheduled":
+                if current.get("status") == "True" and current.get("lastTransitionTime"):
+                    condition["lastTransitionTime"] = current["lastTransitionTime"]
+                conditions[index] = condition
+                break
+        else:
+            conditions.append(condition)
+        status["conditions"] = conditions
+
+    # -- eviction --------------------------------------------------------------------------------------
+
+    def evict(
+        self, namespace: str, name: str, *, grace_period_seconds: int | None = None, dry_run: bool = False
+    ) -> None:
+        """Delete a pod with the consent of its disruption budget, which is charged for it.
+
+        Raises:
+            ApiError: 404, 429 when the budget allows no disruption or has not been computed yet, 500 when more
+                than one budget selects the pod.
+        """
+        pod = self._records.get(PODS, namespace, name)
+        data = pod.data()
+        if not _needs_no_consent(data):
+            budget = self._budget_of(pod)
+            if budget is not None:
+                self._charge(budget, data, dry_run=dry_run)
+        self._deletion.delete(pod, grace_period_seconds=grace_period_seconds, dry_run=dry_run)
+
+    def _budget_of(self, pod: Stored) -> Stored | None:
+        found = []
+        for budget in self._records.table(BUDGETS).items(pod.namespace):
+            selector = (budget.section("spec") or {}).get("selector")
+            try:
+                compiled = compile_label_selector(
+                    from_builtins(selector or {}, LabelSelector) if selector is not None else None
+                )
+            except (DecodeError, SelectorError):
+                continue  # a selector that cannot be read protects nothing
+            if compiled.matches(pod.labels):
+                found.append(budget)
+        if len(found) > 1:
+            text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            raise ApiError(500, "InternalError", text)
+        return found[0] if found else None
+
+    def _charge(self, budget: Stored, pod: dict[str, Any], *, dry_run: bool) -> None:
+        document = budget.document()
+        spec, status = open_section(document, "spec") or {}, open_section(document, "status") or {}
+        healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
+        if not _is_ready(pod):
+            always = spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+            if always or (healthy >= desired and desired > 0):
+                return
+        if status.get("observedGeneration", 0) < document["metadata"].get("generation", 0):
+            text = f"The disruption budget {budget.name} is still being processed by the server."
+            raise _too_many("Cannot evict pod as it would violate the pod's disruption budget.", text, 10)
+        allowed = status.get("disruptionsAllowed", 0)
+        if allowed <= 0:
+            text = f"The disruption budget {budget.name} needs {desired} healthy pods and has {healthy} currently"
+            raise _too_many("Cannot evict pod as it would violate the pod's disruption budget.", text, 0)
+        status["disruptionsAllowed"] = allowed - 1
+        status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: self._records.now()}
+        document["status"] = status
+        self._records.commit(self._records.table(BUDGETS), document, budget, dry_run=dry_run)
+
+
+def _cannot_bind(name: str, why: str) -> ApiError:
+    details = {"name": name, "group": "", "kind": "pods/binding"}
+    message = f'Operation cannot be fulfilled on pods/binding "{name}": {why}'
+    return ApiError(409, "Conflict", message, details)
+
+
+def _spec_on_node(document: Document, name: str, node_name: str) -> Any:
+    """The spec with a node name. The bytes are only opened when they might already hold one, or gates."""
+    raw = bytes(document["spec"])
+    if _NODE_NAME not in raw and _GATES not in raw and len(raw) > 2:
+        return msgspec.Raw(b'{"nodeName":' + encode(node_name) + b"," + raw[1:])
+    spec = msgspec.json.decode(raw)
+    if spec.get("nodeName"):
+        raise _cannot_bind(name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+    if spec.get("schedulingGates"):
+        raise _cannot_bind(name, f"pod {name} has non-empty .spec.schedulingGates")
+    spec["nodeName"] = node_name
+    return spec
+
+
+def _needs_no_consent(pod: dict[str, Any]) -> bool:
+    """Pods that do not run are no disruption."""
+    return bool(pod["metadata"].get("deletionTimestamp")) or (pod.get("status") or {}).get("phase") in (
+        "Succeeded",
+        "Failed",
+        "Pending",
+    )
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
+
+
+def _too_many(message: str, cause: str, retry_after: int) -> ApiError:
+    details: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
+    if retry_after:
+        details["retryAfterSeconds"] = retry_after
+    return ApiError(429, "TooManyRequests", message, details)

@@ -1,0 +1,173 @@
+"""The reading half of the store: tables, get, list and watch.
+
+Caller: :class:`.store.Store`, which adds the verbs that write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Unpack
+
+from ...api.kinds import KINDS, Kind
+from ...api.turns import Steps, finish
+from ...api.wire import ApiError, ListOptions, ListPage
+from ..schema import Stored
+from .events import EVENTS, NEW_EVENTS, new_item, new_watch_event
+from .fields import compile_filter
+from .paging import make_page, read_token, write_token
+from .table import Key, Table, Watch, initial_events
+
+__all__ = ["Reading"]
+
+#: Of a number of 64 bits.
+_MOST_DIGITS: Final = 20
+_CONTINUE_EXPIRED: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+class Reading:
+    """Tables of every kind and what can be asked of them. One counter numbers the changes of all kinds."""
+
+    def __init__(self, history: int, backlog: int) -> None:
+        self._history = history
+        self._backlog = backlog
+        self._version = 0
+        self._tables: dict[Kind, Table] = {}
+        for kind in KINDS:
+            self.register(kind)
+        # One table, two names: see .events.
+        self._tables[NEW_EVENTS] = self._tables[EVENTS]
+
+    # -- tables ----------------------------------------------------------------------------------------
+
+    def register(self, kind: Kind) -> None:
+        """Serve one more kind (custom resources); a kind already served stays as it is."""
+        self._tables.setdefault(kind, Table(kind, self._history, self._backlog))
+
+    def table(self, kind: Kind) -> Table:
+        """The table of a kind.
+
+        Raises:
+            ApiError: 404, for a kind the store does not serve.
+        """
+        table = self._tables.get(kind)
+        if table is None:
+            raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        return table
+
+    @property
+    def tables(self) -> Mapping[Kind, Table]:
+        return self._tables
+
+    @property
+    def resource_version(self) -> int:
+        """The version of the latest change of any kind."""
+        return self._version
+
+    def compact(self, kind: Kind | None = None) -> None:
+        """Forget the history of one kind or of all: older versions and continue tokens answer 410."""
+        for table in [self.table(kind)] if kind is not None else list(self._tables.values()):
+            table.compact()
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Stored:
+        """One object, or 404."""
+        item = self.table(kind).objects.get((namespace if kind.namespaced else "", name))
+        if item is None:
+            raise ApiError.not_found(kind, name)
+        return item if kind.group != NEW_EVENTS.group else new_item(item)
+
+    def list(
+        self, kind: Kind, namespace: str = "", *, resource_version_match: str = "", **options: Unpack[ListOptions]
+    ) -> ListPage:
+        """:meth:`listing` without a pause."""
+        return finish(self.listing(kind, namespace, resource_version_match=resource_version_match, **options))
+
+    def listing(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        resource_version_match: str = "",
+        **options: Unpack[ListOptions],
+    ) -> Steps[ListPage]:
+        """Objects in key order. Pages of one list all show the version of the first page.
+
+        The steps are those of a long list; all of it shows the moment of the first step.
+
+        Raises:
+            ApiError: 400 for bad selectors or versions, 410 for an expired token (with another one that goes on in
+                the present) or exact version, 504 for a version that is still in the future.
+        """
+        table = self.table(kind)
+        namespace = namespace if kind.namespaced else ""
+        filter_ = compile_filter(kind, namespace, options.get("label_selector", ""), options.get("field_selector", ""))
+        after: Key | None = None
+        continue_token = options.get("continue_token", "")
+        version = self._version
+        if continue_token:
+            version, after = read_token(continue_token)
+            if version < 0:
+                version = self._version
+            try:
+                items = table.at(version)
+            except ApiError:
+                raise ApiError.expired(_CONTINUE_EXPIRED, continue_token=write_token(-1, after)) from None
+        else:
+            wanted = self._parse_version(options.get("resource_version", ""))
+            if resource_version_match == "Exact":
+                if not wanted:
+                    raise ApiError.bad_request("resourceVersionMatch Exact needs a resourceVersion greater than 0")
+                version, items = wanted, table.at(wanted)
+            else:
+                items = table.items(namespace)
+        page = yield from make_page(items, filter_, version, after, options.get("limit", 0))
+        if kind.group == NEW_EVENTS.group:
+            page.items[:] = [new_item(item) for item in page.items]
+        return page
+
+    def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        resource_version: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        send_initial_events: bool = False,
+    ) -> Watch:
+        """Changes after a version; without one, or with ``send_initial_events``, the current state comes first.
+
+        ``send_initial_events`` ends that state with the bookmark that streaming lists wait for.
+
+        Raises:
+            ApiError: 410 when the version is older than the history, 504 when it is in the future.
+        """
+        table = self.table(kind)
+        namespace = namespace if kind.namespaced else ""
+        filter_ = compile_filter(kind, namespace, label_selector, field_selector)
+        version = self._parse_version(resource_version)
+        convert = new_watch_event if kind.group == NEW_EVENTS.group else None
+        if send_initial_events or not version:
+            items = [item for item in table.items(namespace) if filter_.matches(item)]
+            first = initial_events(table.kind, items, self._version, marker=send_initial_events)
+            return Watch(table, filter_, table.end, first, lambda: self._version, convert)
+        return Watch(table, filter_, table.position_after(version), [], lambda: self._version, convert)
+
+    def _parse_version(self, text: str) -> int:
+        if text in ("", "0"):
+            return 0
+        if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+            shown = text if len(text) <= 40 else f"{text[:40]}..."
+            raise ApiError.bad_request(f'invalid resource version "{shown}": must be a number of 64 bits')
+        version = int(text)
+        if version > self._version:
+            details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+            message = f"Too large resource version: {version}, current: {self._version}"
+            raise ApiError(504, "Timeout", message, {**details, "retryAfterSeconds": 1})
+        return version

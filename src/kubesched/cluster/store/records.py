@@ -1,0 +1,132 @@
+"""The tables and the last steps of every write: a version, the history, who follows changes, and background work.
+
+What follows changes (deletion, quotas, expiry of events) and what writes besides the verbs is built on this; the verbs
+themselves are in :mod:`.store`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from ...api.times import Clock, timestamp
+from ..schema import Document, Stored, encode, encode_clean
+from .reading import Reading
+from .table import Table
+
+__all__ = ["Follower", "Records", "Work"]
+
+#: Receives the version after and the version before a change: None after a removal and before a creation.
+Follower = Callable[[Stored | None, Stored | None], None]
+#: Background work: it yields after each object, so that much of it does not hold up the event loop.
+Work = Callable[[], Iterator[None]]
+
+#: Objects that background work handles before other tasks get a turn.
+STEPS_PER_TURN: Final = 256
+
+
+class Records(Reading):
+    """Tables that can be written to. ``followers`` are notified of every change, in order."""
+
+    def __init__(self, clock: Clock, history: int, backlog: int) -> None:
+        super().__init__(history, backlog)
+        self.clock = clock
+        self.followers: tuple[Follower, ...] = ()
+        self._background: deque[Work] = deque()
+        self._work: Iterator[None] | None = None
+        self._settling = False
+        self._turn_is_due = False
+
+    def now(self) -> str:
+        """The clock as a timestamp."""
+        return timestamp(self.clock.now())
+
+    # -- the last steps of every write -------------------------------------------------------------------
+
+    def commit(self, table: Table, document: Document, old: Stored | None, *, dry_run: bool = False) -> Stored:
+        """Give a document the next version, store it and notify watches and followers. For this package."""
+        metadata = document["metadata"]
+        if dry_run:
+            version = 0 if old is None else old.resource_version
+            metadata["resourceVersion"] = str(version)
+            if old is None:
+                del metadata["resourceVersion"]  # what was never stored has none
+            return Stored(table.kind, encode_clean(document), metadata, version)
+        version = self._version + 1
+        metadata["resourceVersion"] = str(version)
+        item = Stored(table.kind, encode_clean(document), metadata, version)
+        self._version = version
+        table.record("ADDED" if old is None else "MODIFIED", item, old)
+        for follow in self.followers:
+            follow(item, old)
+        return item
+
+    def remove(self, table: Table, document: Document, old: Stored) -> Stored:
+        """Remove an object for good; ``document`` is its last state. For this package."""
+        version = self._version + 1
+        document["metadata"]["resourceVersion"] = str(version)
+        item = Stored(table.kind, encode(document), document["metadata"], version)
+        self._version = version
+        table.record("DELETED", item, old)
+        for follow in self.followers:
+            follow(None, old)
+        return item
+
+    # -- background work -----------------------------------------------------------------------------------
+
+    def defer(self, work: Work) -> None:
+        """Queue background work: garbage collection, namespace removal.
+
+        Objects may change between its steps: it has to look again at what it handles.
+        """
+        self._background.append(work)
+
+    def settle(self) -> None:
+        """Do all background work now. In an event loop this happens by itself on its next turns."""
+        self._advance(None)
+
+    def settle_later(self) -> None:
+        """Let background work begin on the event loop's next turn; without a loop, do it now."""
+        if self._turn_is_due or self._settling or not (self._background or self._work):
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.settle()
+        else:
+            self._turn_is_due = True
+            loop.call_soon(self._turn)
+
+    def forget_work(self) -> None:
+        """Drop all background work."""
+        self._background.clear()
+        self._work = None
+
+    def _turn(self) -> None:
+        self._turn_is_due = False
+        try:
+            self._advance(STEPS_PER_TURN)
+        finally:
+            self.settle_later()
+
+    def _advance(self, steps: int | None) -> None:
+        """Do background work: all of it, or about as many steps as given."""
+        if self._settling:
+            return
+        self._settling = True
+        try:
+            while self._work is not None or self._background:
+                if self._work is None:
+                    self._work = self._background.popleft()()
+                work = self._work
+                self._work = None  # unless it has to go on
+                for _ in work:
+                    if steps is not None:
+                        steps -= 1
+                        if steps <= 0:
+                            self._work = work
+                            return
+        finally:
+            self._settling = False

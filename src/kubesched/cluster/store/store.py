@@ -1,0 +1,453 @@
+"""The embedded cluster's memory: every object of every kind, with versions, watches and the verbs on them.
+
+Synchronous and single-threaded: a verb runs to its end, so there is nothing to lock. Objects are kept as JSON
+bytes; see :mod:`.objects`. ``inprocess`` wraps the verbs into a transport; an HTTP face would do the same.
+Reading is in :mod:`.reading`; deletion continues in :mod:`.deletion`, binding and eviction in :mod:`.pod_actions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from ...api.equality import same_json
+from ...api.kinds import NAMESPACES, PODS, Kind
+from ...api.times import Clock
+from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError
+from ..admission import (
+    CLAIMS,
+    LIMIT_RANGES,
+    PRIORITY_CLASSES,
+    STATUS_KINDS,
+    Admission,
+    Causes,
+    Limits,
+    changed_metadata,
+    check_kind,
+    check_metadata,
+    checked_spec_change,
+    default_kind,
+    forbidden,
+    merge_label_keys,
+    new_metadata,
+)
+from ..schema import (
+    Document,
+    Stored,
+    apply_json_patch,
+    apply_merge_patch,
+    apply_strategic_patch,
+    check_form,
+    decode_document,
+    encode_clean,
+    new_uid,
+    open_section,
+    random_suffix,
+    same_section,
+)
+from .deletion import Deletion
+from .events import EVENTS, NEW_EVENTS, EventExpiry, as_core, new_item
+from .pod_actions import PodActions
+from .quota import RESOURCE_QUOTAS, Quotas
+from .records import Records
+from .table import Table
+
+__all__ = ["Store"]
+
+FIRST_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+_FIRST_PRIORITY_CLASSES: Final = (
+    ("system-cluster-critical", 2_000_000_000, "Used for system critical pods that must run in the cluster."),
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+)
+_HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
+_POD_HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+
+
+class Store(Records):
+    """All objects of an embedded cluster.
+
+    ``history`` is the number of changes of one kind that a new watch may look back on before it is told 410;
+    ``backlog`` how many a live watch may lag. ``auto_namespaces`` creates a namespace when an object is
+    created in it; ``default_tolerations`` and ``priority_admission`` are admission rules that can be turned off. Every
+    verb raises :class:`ApiError` when it refuses. With ``dry_run`` a verb does everything
+    but store the result.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        random: Random,
+        history: int = 10_000,
+        backlog: int = 1_000_000,
+        auto_namespaces: bool = False,
+        default_tolerations: bool = True,
+        priority_admission: bool = True,
+    ) -> None:
+        super().__init__(clock, history, backlog)
+        self._random = random
+        self._auto_namespaces = auto_namespaces
+        self._namespaces = self._tables[NAMESPACES].objects
+        #: Resources whose status is written through its subresource only; custom resources may join.
+        self.status_kinds = set(STATUS_KINDS)
+        self.admission = Admission(
+            self.table, default_tolerations=default_tolerations, priority_admission=priority_admission
+        )
+        self._limits = Limits(self.table(LIMIT_RANGES))
+        self._events = self._tables[EVENTS]
+        self._follow_changes()
+        for name in FIRST_NAMESPACES:
+            self.create(NAMESPACES, "", {"metadata": {"name": name}})
+        for name, value, description in _FIRST_PRIORITY_CLASSES:
+            data = {"metadata": {"name": name}, "value": value, "description": description}
+            self.create(PRIORITY_CLASSES, "", data)
+
+    def _follow_changes(self) -> None:
+        """Begin with what follows from changes: owners and namespaces, quotas, the expiry of events."""
+        self._quotas = Quotas(self)
+        self._deletion = Deletion(self)
+        self._event_expiry = EventExpiry()
+        self._pod_actions = PodActions(self, self._deletion)
+        self.followers = (self._event_written, self._deletion.follow, self._quotas.changed)
+
+    def _event_written(self, item: Stored | None, old: Stored | None) -> None:
+        if item is not None and item.kind == EVENTS:
+            self._event_expiry.written(self.clock.now(), item)
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    def create(
+        self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False, restore: bool = False
+    ) -> Stored:
+        """Add an object; the caller's data is never changed and never kept.
+
+        ``restore`` is for importing a saved cluster: UID, creation time, status and priority are taken as they
+        come instead of being decided here.
+        """
+        given = _body_metadata(kind, obj)
+        if kind.group == NEW_EVENTS.group:
+            check_form(kind, encode_clean(obj))
+            return new_item(self.create(EVENTS, namespace, as_core(obj), dry_run=dry_run, restore=restore))
+        table = self.table(kind)
+        if kind.namespaced:
+            if given.get("namespace") not in (None, "", namespace) and namespace:
+                raise ApiError.bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request"
+                )
+            namespace = namespace or given.get("namespace") or "default"
+        else:
+            namespace = ""
+        if given.get("resourceVersion") and not restore:
+            raise ApiError.bad_request("resourceVersion should not be set on objects to be created")
+        name = self._new_name(table, namespace, given)
+        uid = (given.get("uid") if restore else None) or new_uid(self._random)
+        created = (given.get("creationTimestamp") if restore else None) or self.now()
+        metadata = new_metadata(kind, namespace, given, name, uid, created)
+        if kind.namespaced:
+            self._check_namespace(kind, namespace, name, dry_run=dry_run)
+        if (namespace, name) in table.objects:
+            raise ApiError.already_exists(kind, name)
+        causes = Causes()
+        check_metadata(kind, metadata, causes)
+        document: Document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+        if kind == PODS:
+            causes.raise_if_any(kind, name)
+            spec = encode_clean(obj.get("spec") or {})
+            if not restore:
+                spec = self._limits.pod_spec(namespace, spec, name)
+            prepared = self.admission.pod_spec(spec, name, restored=restore)
+            labels = metadata.get("labels") or {}
+            document["spec"] = prepared.spec if restore else merge_label_keys(prepared.spec, labels)
+            document["status"] = prepared.status
+            if restore and obj.get("status"):
+                check_form(kind, encode_clean({"status": obj["status"]}))
+                document["status"] = obj["status"]
+            if len(obj) > 3:
+                document.update((key, value) for key, value in obj.items() if key not in _POD_HEAD)
+        else:
+            rest = {key: value for key, value in obj.items() if key not in _HEAD}
+            raw = encode_clean(rest)
+            check_form(kind, raw)
+            document.update(msgspec.json.decode(raw))
+            default_kind(kind, document, self.admission, keep_status=restore)
+            check_kind(kind, document, causes, self.admission)
+            causes.raise_if_any(kind, name)
+            if kind == CLAIMS and not restore:
+                self._limits.check_claim(document, name)
+        if not restore:
+            self._quotas.admit(kind, document)
+        item = self.commit(table, document, None, dry_run=dry_run)
+        if kind == EVENTS and not dry_run:
+            self.expire_events()
+        self.settle_later()
+        return item
+
+    def expire_events(self) -> None:
+        """Remove the events whose hour is over. A new event does it too; who has a timer may do it now and then."""
+        for key in self._event_expiry.due(self.clock.now()):
+            old = self._events.objects.get(key)
+            if old is not None:
+                self.remove(self._events, old.document(), old)
+
+    def update(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        obj: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Stored:
+        """Replace an object, or its status or resize subresource.
+
+        A ``resourceVersion`` in the body that is not the current one is 409; without one the write is unconditional.
+        """
+        _body_metadata(kind, obj)
+        if kind.group == NEW_EVENTS.group:
+            check_form(kind, encode_clean(obj))
+            return new_item(self.update(EVENTS, namespace, name, as_core(obj), dry_run=dry_run))
+        old = self.get(kind, namespace, name)
+        document = decode_document(encode_clean(obj))
+        open_section(document, "metadata")
+        return self._replace(old, old.document(), document, subresource, dry_run=dry_run)
+
+    def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        patch_type: str = STRATEGIC_PATCH,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Stored:
+        """Change an object by a patch of one of the three types; the patch is never changed.
+
+        Raises:
+            ApiError: 415 for another patch type, 400 or 422 for a patch that cannot be applied.
+        """
+        old = self.get(kind, namespace, name)
+        before = old.document()
+        if patch_type == JSON_PATCH:
+            document = apply_json_patch(old.data(), patch)
+        elif patch_type in (MERGE_PATCH, STRATEGIC_PATCH):
+            if not isinstance(patch, Mapping):
+                raise ApiError.bad_request("a merge patch of an object is an object")
+            document = dict(before)
+            if "metadata" in patch:
+                document["metadata"] = old.section("metadata")
+            for section in patch:
+                open_section(document, section)
+            apply = apply_merge_patch if patch_type == MERGE_PATCH else apply_strategic_patch
+            document = apply(document, dict(patch))
+        else:
+            raise ApiError(
+                415,
+                "UnsupportedMediaType",
+                f"the body of the request was in an unknown format - accepted media types include: "
+                f"{JSON_PATCH}, {MERGE_PATCH}, {STRATEGIC_PATCH}",
+            )
+        if not isinstance(document, dict) or not isinstance(open_section(document, "metadata"), dict):
+            raise ApiError.bad_request("the patch leaves no object with metadata")
+        if kind.group == NEW_EVENTS.group:
+            whole = {key: open_section(document, key) for key in document}
+            return new_item(self.update(EVENTS, namespace, name, as_core(whole), dry_run=dry_run))
+        return self._replace(old, before, document, subresource, dry_run=dry_run)
+
+    def _replace(self, old: Stored, before: Document, document: Document, subresource: str, *, dry_run: bool) -> Stored:
+        """Put ``document`` in the place of ``old`` as far as the (sub)resource allows.
+
+        ``before`` is the document of ``old``. A write that leaves the metadata alone shares it with ``before``.
+        """
+        kind, table = old.kind, self.table(old.kind)
+        for field, value in (("apiVersion", kind.api_version), ("kind", kind.kind)):
+            found = open_section(document, field)
+            if found is not None and found != value:
+                raise ApiError.bad_request(f"{field}: must be {value}, got {found!r}")
+        if document["metadata"] is before["metadata"]:
+            metadata, has_new_metadata = dict(before["metadata"]), False
+        else:
+            metadata = changed_metadata(kind, old, before["metadata"], document["metadata"], subresource)
+            has_new_metadata = not same_json(metadata, before["metadata"])
+        if subresource == "status" and kind.group_resource in self.status_kinds:
+            after = {**before, "metadata": metadata}
+            _take(after, document, "status")
+        elif subresource == "" or (subresource == "resize" and kind == PODS):
+            after = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+            after.update((key, value) for key, value in document.items() if key not in _HEAD)
+            if kind.group_resource in self.status_kinds:
+                _take(after, before, "status")
+        else:
+            raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        changed = [
+            name
+            for name in before.keys() | after.keys()
+            if name not in _HEAD and not same_section(before.get(name), after.get(name))
+        ]
+        causes = Causes()
+        if has_new_metadata:
+            check_metadata(kind, metadata, causes)
+        elif not changed:
+            return old
+        if changed:
+            check_form(kind, encode_clean({name: after[name] for name in changed if name in after}))
+            checked_spec_change(self.admission, old, before, after, changed, causes, resize=subresource == "resize")
+            if not same_section(before.get("spec"), after.get("spec")) and "generation" in metadata:
+                metadata["generation"] += 1
+        causes.raise_if_any(kind, old.name)
+        if self._deletion.is_finished(kind, metadata):
+            item = old if dry_run else self.remove(table, after, old)
+        else:
+            if "spec" in changed:
+                self._quotas.admit(kind, after, old)
+            item = self.commit(table, after, old, dry_run=dry_run)
+        self.settle_later()
+        return item
+
+    def delete(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        propagation_policy: str = "",
+        dry_run: bool = False,
+    ) -> Stored:
+        """Delete an object, or begin to: pods with a grace period and objects with finalizers stay for a while.
+
+        Returns the last state: still stored when it has a deletion timestamp.
+
+        Raises:
+            ApiError: 404, or 409 when a precondition does not hold.
+        """
+        item = self._deletion.delete(
+            self.get(kind if kind.group != NEW_EVENTS.group else EVENTS, namespace, name),
+            uid=uid,
+            resource_version=resource_version,
+            grace_period_seconds=grace_period_seconds,
+            propagation_policy=propagation_policy,
+            dry_run=dry_run,
+        )
+        self.settle_later()
+        return item
+
+    def bind(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        node_name: str,
+        *,
+        annotations: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> Stored:
+        """The binding subresource: put a pod on a node, once. See :meth:`.pod_actions.PodActions.bind`."""
+        return self._pod_actions.bind(namespace, name, uid, node_name, annotations=annotations, dry_run=dry_run)
+
+    def evict(
+        self, namespace: str, name: str, *, grace_period_seconds: int | None = None, dry_run: bool = False
+    ) -> None:
+        """The eviction subresource: delete a pod if its disruption budget allows it, else 429."""
+        self._pod_actions.evict(namespace, name, grace_period_seconds=grace_period_seconds, dry_run=dry_run)
+        self.settle_later()
+
+    # -- restoring ---------------------------------------------------------------------------------------
+
+    def load(self, items: Iterable[Stored], resource_version: int) -> None:
+        """Replace everything by saved objects, with their versions. See :mod:`.snapshot_file`.
+
+        No history comes with them: watches begin at ``resource_version``. The generator of UIDs and names is moved
+        to where it has not been, so that a store of the same seed does not give out the same UIDs again. Deletions
+        that had begun go on, and events expire an hour after they were written, by this store's clock.
+
+        Raises:
+            RuntimeError: when somebody watches this store already.
+        """
+        tables = [table for kind, table in self._tables.items() if kind == table.kind]
+        if any(table.watches for table in tables):
+            raise RuntimeError("a saved cluster can only be loaded into a store that nobody watches")
+        for table in tables:
+            table.reset(resource_version)
+        self.forget_work()
+        self._follow_changes()
+        for item in items:
+            self.table(item.kind).objects[item.namespace, item.name] = item
+            self._deletion.follow(item, None)
+            if b'"deletionTimestamp"' in item.raw:
+                self._deletion.resume(item, item.section("metadata"))
+        self._version = resource_version
+        for item in list(self.table(RESOURCE_QUOTAS).objects.values()):
+            self._quotas.changed(item, None)
+        self._event_expiry.resume(self._events.objects.values())
+        self._random.seed(self._random.getrandbits(64) ^ (resource_version << 64))
+        self.settle_later()
+
+    def _new_name(self, table: Table, namespace: str, given: Mapping[str, Any]) -> str:
+        name: Any = given.get("name")
+        if name:
+            if not isinstance(name, str):
+                raise ApiError.bad_request(f"metadata.name: must be a string, got {name!r}")
+            return name
+        prefix = given.get("generateName")
+        if not prefix or not isinstance(prefix, str):
+            causes = Causes()
+            causes.required("metadata.name", "name or generateName is required")
+            raise ApiError.invalid(table.kind, "", causes)
+        for _ in range(8):
+            generated = prefix[:58] + random_suffix(self._random)
+            if (namespace, generated) not in table.objects:
+                break
+        return generated
+
+    def _check_namespace(self, kind: Kind, namespace: str, name: str, *, dry_run: bool) -> None:
+        if ("", namespace) not in self._namespaces:
+            if not self._auto_namespaces or dry_run:
+                raise ApiError.not_found(NAMESPACES, namespace)
+            self.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+        elif self._deletion.is_terminating(namespace):
+            error = forbidden(
+                kind, name, f"unable to create new content in namespace {namespace} because it is being terminated"
+            )
+            message = f"namespace {namespace} is being terminated"
+            error.details["causes"] = [
+                {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+            ]
+            raise error
+
+
+def _body_metadata(kind: Kind, obj: Any) -> Mapping[str, Any]:
+    """The metadata of a request body that is an object of the right kind."""
+    if not isinstance(obj, Mapping):
+        raise ApiError.bad_request(f"a {kind.kind} is an object, got {type(obj).__name__}")
+    version, name = obj.get("apiVersion"), obj.get("kind")
+    if (version and version != kind.api_version) or (name and name != kind.kind):
+        raise ApiError.bad_request(
+            f'{name or kind.kind} in version "{version or kind.api_version}" cannot be handled as a {kind.kind} '
+            f'in version "{kind.api_version}"'
+        )
+    metadata = obj.get("metadata")
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise ApiError.bad_request(f"metadata: must be an object, got {metadata!r}")
+    return metadata
+
+
+def _take(target: Document, source: Document, section: str) -> None:
+    """Make a section of ``target`` what it is in ``source``."""
+    if section in source:
+        target[section] = source[section]
+    else:
+        target.pop(section, None)

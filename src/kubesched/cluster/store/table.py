@@ -1,0 +1,357 @@
+"""One kind's objects, the recent history of their changes, and the watches on them.
+
+Changes are appended once; every watch has a position in the history and filters when it reads, so a write
+costs the same however many watches there are, and a watch that wakes finds everything since its last look.
+
+Caller: ``store``, which owns one table per kind and hands watches to the transports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from ...api.kinds import Kind
+from ...api.wire import ApiError, Item, WatchEvent
+from ..schema import Stored, encode
+from .fields import Filter
+
+__all__ = ["Change", "Table", "Watch"]
+
+ADDED: Final = "ADDED"
+MODIFIED: Final = "MODIFIED"
+DELETED: Final = "DELETED"
+BOOKMARK: Final = "BOOKMARK"
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
+Key = tuple[str, str]
+
+
+def _key_of(item: Stored) -> Key:
+    return (item.namespace, item.name)
+
+
+class Change:
+    """One entry of the history: the event as an unfiltered watch sees it, and the version before."""
+
+    __slots__ = ("_gone", "event", "item", "previous", "resource_version")
+
+    def __init__(self, type_: str, item: Stored, previous: Stored | None) -> None:
+        self.event = WatchEvent(type_, item)
+        self.item = item
+        self.previous = previous
+        self.resource_version = item.resource_version
+        self._gone: WatchEvent | None = None
+
+    def seen_through(self, filter_: Filter) -> WatchEvent | None:
+        """What a filtered watch is told: entering is ADDED, leaving is DELETED, unseen is nothing."""
+        before = self.previous is not None and filter_.matches(self.previous)
+        if self.event.type == DELETED:
+            return self.event if before else None
+        if filter_.matches(self.item):
+            if before:
+                return self.event if self.event.type == MODIFIED else WatchEvent(MODIFIED, self.item)
+            return self.event if self.event.type == ADDED else WatchEvent(ADDED, self.item)
+        return self._leaving() if before else None
+
+    def _leaving(self) -> WatchEvent:
+        """The last state that matched, carrying the version of the change that made it leave (upstream's rule)."""
+        if self._gone is None and self.previous is not None:
+            document = self.previous.document()
+            document["metadata"]["resourceVersion"] = str(self.resource_version)
+            item = Stored(self.item.kind, encode(document), document["metadata"], self.resource_version)
+            self._gone = WatchEvent(DELETED, item)
+        assert self._gone is not None
+        return self._gone
+
+
+class Table:
+    """The objects of one kind, by (namespace, name), with their history.
+
+    ``history`` is how many changes back a new watch, a continued list or an exact list may begin;
+    ``backlog`` is how far a live watch may lag before it is told its version has expired.
+    """
+
+    def __init__(self, kind: Kind, history: int, backlog: int) -> None:
+        self.kind = kind
+        self.objects: dict[Key, Stored] = {}
+        self._history = history
+        self._backlog = max(backlog, history)
+        self._log: list[Change] = []
+        self._base = 0  # sequence number of self._log[0]
+        self._trim_at = history + max(256, history)
+        self._floor = 0  # versions below this one have lost history
+        self._sorted: list[Key] | None = []
+        # Dicts as ordered sets: the order of waking must not depend on addresses.
+        self._watches: dict[Watch, None] = {}
+        self._waiting: dict[Watch, None] = {}
+        self._past: dict[int, list[Stored]] = {}
+
+    # -- objects ---------------------------------------------------------------------------------------
+
+    def items(self, namespace: str = "") -> list[Stored]:
+        """All objects in key order, or those of one namespace."""
+        keys, objects = self._keys(), self.objects
+        if namespace:
+            keys = keys[bisect_left(keys, (namespace, "")) : bisect_left(keys, (namespace + "\0", ""))]
+        return [objects[key] for key in keys]
+
+    def _keys(self) -> list[Key]:
+        if self._sorted is None:
+            self._sorted = sorted(self.objects)
+        return self._sorted
+
+    def record(self, type_: str, item: Stored, previous: Stored | None) -> None:
+        """Apply one change, append it to the history and wake the watches that wait."""
+        key = (item.namespace, item.name)
+        if type_ == DELETED:
+            del self.objects[key]
+            self._sorted = None
+        else:
+            self.objects[key] = item
+            if previous is None:
+                if self._sorted is not None and (not self._sorted or self._sorted[-1] < key):
+                    self._sorted.append(key)
+                else:
+                    self._sorted = None
+        self._log.append(Change(type_, item, previous))
+        if len(self._log) >= self._trim_at:
+            self._trim()
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for watch in waiting:
+                watch.wake()
+
+    # -- history ---------------------------------------------------------------------------------------
+
+    @property
+    def floor(self) -> int:
+        """The oldest version from which every later change is still known."""
+        index = len(self._log) - self._history
+        return max(self._floor, self._log[index - 1].resource_version) if index > 0 else self._floor
+
+    @property
+    def end(self) -> int:
+        """The sequence number the next change will have."""
+        return self._base + len(self._log)
+
+    @property
+    def last_version(self) -> int:
+        """The version of the latest change, or what is known to be no newer than it."""
+        return self._log[-1].resource_version if self._log else self._floor
+
+    def since(self, sequence: int) -> list[Change] | None:
+        """The changes from a sequence number on, or None when some of them are gone."""
+        index = sequence - self._base
+        return None if index < 0 else self._log[index:]
+
+    def position_after(self, resource_version: int) -> int:
+        """The sequence number of the first change newer than a version.
+
+        Raises:
+            ApiError: 410, when changes after that version are no longer known.
+        """
+        floor = self.floor
+        if resource_version < floor:
+            raise ApiError.expired(f"too old resource version: {resource_version} ({floor})")
+        return self._base + bisect_right(self._log, resource_version, key=lambda change: change.resource_version)
+
+    def at(self, resource_version: int) -> list[Stored]:
+        """All objects as they were at a version, in key order.
+
+        Raises:
+            ApiError: 410, when that version is older than the history.
+        """
+        newer = self._log[self.position_after(resource_version) - self._base :]
+        if not newer:
+            return self.items()
+        known = self._past.get(resource_version)
+        if known is None:
+            objects = dict(self.objects)
+            for change in reversed(newer):
+                if change.previous is None:
+                    objects.pop(_key_of(change.item), None)
+                else:
+                    objects[_key_of(change.item)] = change.previous
+            known = [objects[key] for key in sorted(objects)]
+            while len(self._past) >= 4:
+                del self._past[next(iter(self._past))]
+            self._past[resource_version] = known
+        return known
+
+    def reset(self, resource_version: int) -> None:
+        """Empty the table; what is put into it now counts as no newer than a version."""
+        self.objects.clear()
+        self._base += len(self._log) + 1
+        self._log.clear()
+        self._past.clear()
+        self._sorted = None
+        self._floor = resource_version
+
+    def compact(self) -> None:
+        """Forget the history, as a server does in time: older versions answer 410 from now on.
+
+        Live watches that have not read everything are expired too.
+        """
+        self._floor = self.last_version
+        self._base += len(self._log)
+        self._log.clear()
+        self._past.clear()
+        for watch in list(self._watches):
+            watch.wake()
+
+    def slim(self) -> None:
+        """Let go of what was read from old versions and can be read again: they are rarely asked for."""
+        self._past.clear()
+        for change in self._log:
+            for item in (change.item, change.previous):
+                if item is not None and self.objects.get(_key_of(item)) is not item:
+                    item.forget()
+                    item.fields = None
+
+    def _trim(self) -> None:
+        """Drop what neither new watches nor live ones may still ask for."""
+        keep = len(self._log) - self._history
+        for watch in self._watches:
+            keep = min(keep, watch.position - self._base)
+        keep = max(keep, len(self._log) - self._backlog, 0)
+        if keep:
+            self._floor = self._log[keep - 1].resource_version
+            self._base += keep
+            del self._log[:keep]
+            self._past.clear()
+        self._trim_at = len(self._log) + max(256, self._history)
+
+    # -- watches ---------------------------------------------------------------------------------------
+
+    @property
+    def watches(self) -> list[Watch]:
+        """The live watches, oldest first."""
+        return list(self._watches)
+
+    def attach(self, watch: Watch) -> None:
+        self._watches[watch] = None
+
+    def detach(self, watch: Watch) -> None:
+        self._watches.pop(watch, None)
+        self._waiting.pop(watch, None)
+
+    def wait_for_change(self, watch: Watch) -> None:
+        self._waiting[watch] = None
+
+
+class Watch:
+    """One reader of a table's changes.
+
+    ``drain`` gives what is there now; ``wait`` sleeps until there may be more. One consumer per watch.
+    Close it when done, or the history it has not read is kept for it.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        filter_: Filter,
+        position: int,
+        initial: list[WatchEvent],
+        current_version: Callable[[], int],
+        convert: Callable[[WatchEvent], WatchEvent] | None = None,
+    ) -> None:
+        self._table = table
+        self._filter = filter_
+        self._initial = initial
+        self._current_version = current_version
+        self._convert = convert
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: ApiError | None = None
+        self.position = position
+        self.closed = False
+        table.attach(self)
+
+    def drain(self) -> list[WatchEvent]:
+        """Everything since the last call, oldest first; often empty for a filtered watch.
+
+        Raises:
+            ApiError: 410, when this watch lagged beyond the backlog or was expired.
+        """
+        if self._error is not None:
+            error, self._error = self._error, None
+            self.close()
+            raise error
+        if self.closed:
+            return []
+        changes = self._table.since(self.position)
+        if changes is None:
+            self.close()
+            raise ApiError.expired(f"too old resource version: history before {self._table.floor} is gone")
+        initial, self._initial = self._initial, []
+        self.position = self._table.end
+        if self._filter.is_trivial:
+            events = [change.event for change in changes]
+        else:
+            filter_ = self._filter
+            events = [event for change in changes if (event := change.seen_through(filter_)) is not None]
+        if initial:
+            events = initial + events
+        return events if self._convert is None else [self._convert(event) for event in events]
+
+    @property
+    def pending(self) -> bool:
+        """Whether ``drain`` may have something to give or to raise."""
+        return bool(self.closed or self._initial or self._error is not None or self.position != self._table.end)
+
+    async def wait(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - a stream's own time limit
+        """Sleep until something may have happened; False when ``timeout`` seconds passed first."""
+        if self.pending:
+            return True
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        handle = None if timeout is None else loop.call_later(max(0.0, timeout), self.wake)
+        self._table.wait_for_change(self)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            if handle is not None:
+                handle.cancel()
+        return self.pending
+
+    def wake(self) -> None:
+        """Let ``wait`` return."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def bookmark(self, *, initial_events_end: bool = False) -> WatchEvent:
+        """A BOOKMARK at the current version; only true when everything up to now has been drained."""
+        event = _bookmark(self._table.kind, self._current_version(), initial_events_end=initial_events_end)
+        return event if self._convert is None else self._convert(event)
+
+    def expire(self, error: ApiError | None = None) -> None:
+        """Make the next ``drain`` raise 410 Expired (or ``error``)."""
+        self._error = error or ApiError.expired("The resourceVersion for the provided watch is too old.")
+        self.wake()
+
+    def close(self) -> None:
+        """End the watch; what it had not read is lost to it."""
+        self.closed = True
+        self._table.detach(self)
+        self.wake()
+
+
+def _bookmark(kind: Kind, resource_version: int, *, initial_events_end: bool) -> WatchEvent:
+    metadata: dict[str, object] = {"resourceVersion": str(resource_version)}
+    if initial_events_end:
+        metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+    raw = msgspec.json.encode({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata})
+    return WatchEvent(BOOKMARK, Item(kind, raw, "", "", "", resource_version))
+
+
+def initial_events(kind: Kind, items: list[Stored], resource_version: int, *, marker: bool) -> list[WatchEvent]:
+    """The state of a table as synthetic ADDED events, closed by the end marker when asked for."""
+    events = [WatchEvent(ADDED, item) for item in items]
+    if marker:
+        events.append(_bookmark(kind, resource_version, initial_events_end=True))
+    return events

@@ -1,0 +1,68 @@
+"""How the answers of plugins are read: each extension point has a form of its own.
+
+A reader takes the method's name and the answer, and returns (value, status): the status says how the attempt goes
+on, None for success; the value is what only this point knows. It raises TypeError, in words for the plugin's author,
+for anything else a plugin may have returned. Used by the table in :mod:`.points`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .interface import PostFilterResult, PreBindPreFlight
+from .status import Status
+
+__all__ = ["Answer", "Reader", "node_names", "post_filter_result", "pre_flight", "status_only", "waiting_time"]
+
+Answer = tuple[Any, Status | None]
+Reader = Callable[[str, Any], Answer]
+
+
+def status_only(method: str, answer: Any) -> Answer:
+    """None or a Status."""
+    if answer is None or isinstance(answer, Status):
+        return None, answer
+    raise _unexpected(method, answer, "None or a Status")
+
+
+def node_names(method: str, answer: Any) -> Answer:
+    """PreFilter: the value is the only node names worth filtering, or None."""
+    if answer is None or isinstance(answer, Status):
+        return None, answer
+    if isinstance(answer, frozenset | set):
+        return frozenset(answer), None
+    raise _unexpected(method, answer, "None, a Status or a frozenset of node names")
+
+
+def post_filter_result(method: str, answer: Any) -> Answer:
+    """PostFilter: the value is a PostFilterResult or None."""
+    if isinstance(answer, tuple) and len(answer) == 2:
+        result, status = answer
+        if isinstance(result, PostFilterResult | None) and isinstance(status, Status | None):
+            return result, status
+    raise _unexpected(method, answer, "a pair of result and status")
+
+
+def waiting_time(method: str, answer: Any) -> Answer:
+    """Permit: the value is how long the plugin wants to wait, in seconds, or None."""
+    if not (isinstance(answer, tuple) and len(answer) == 2):
+        return status_only(method, answer)
+    answer, seconds = answer
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
+        raise TypeError(f"returned a waiting time of {seconds!r} from {method}; expected seconds")
+    _, status = status_only(method, answer)
+    return max(0.0, seconds), status
+
+
+def pre_flight(method: str, answer: Any) -> Answer:
+    """PreBindPreFlight: the value is a PreBindPreFlight or None."""
+    preflight, status = answer if isinstance(answer, tuple) and len(answer) == 2 else (None, answer)
+    if not (status is None or isinstance(status, Status)):
+        raise _unexpected(method, answer, "None, a Status or a pair")
+    return preflight if isinstance(preflight, PreBindPreFlight) else None, status
+
+
+def _unexpected(method: str, answer: Any, expected: str) -> TypeError:
+    return TypeError(f"returned {answer!r} from {method}; expected {expected}")

@@ -1,0 +1,142 @@
+"""The extension points of the binding cycle: PreBindPreFlight, PreBind, Bind, PostBind.
+
+Part of a :class:`~kubesched.framework.runtime.Framework`. Plugins of PreBind and Bind may be coroutines.
+
+Source: spec "Scheduling framework" sections 4.13 to 4.16.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kubesched.api.tasks import child
+
+from .cycle_state import CycleState
+from .driver import Driver
+from .entries import PluginFailedError
+from .interface import PreBindPreFlight
+from .podinfo import PodInfo
+from .points import BIND, POST_BIND, PRE_BIND, PRE_BIND_PRE_FLIGHT
+from .status import Code, Status
+
+__all__ = ["BindingPoints"]
+
+
+class BindingPoints:
+    """Runs the binding plugins of one profile, given as point key to plugins in order."""
+
+    def __init__(self, driver: Driver, plugins: Mapping[str, Sequence[Any]]) -> None:
+        self._driver = driver
+        self._pre_bind = plugins[PRE_BIND.key]
+        self._pre_bind_names = frozenset(plugin.name for plugin in self._pre_bind)
+        self._with_pre_flight = [plugin for plugin in self._pre_bind if hasattr(plugin, "pre_bind_pre_flight")]
+        self._bind = plugins[BIND.key]
+        self._post_bind = plugins[POST_BIND.key]
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Find out which PreBind plugins have work: Skip when none has.
+
+        A PreBind plugin without this method always has work.
+        """
+        skipped: set[str] = set()
+        parallel: set[str] = set()
+
+        def take(plugin: str, preflight: PreBindPreFlight | None, status: Status | None) -> bool | Status:
+            if preflight is not None and preflight.allow_parallel:
+                parallel.add(plugin)
+            if status is None or status.code in (Code.SUCCESS, Code.SKIP):
+                if status is not None and status.code is Code.SKIP:
+                    skipped.add(plugin)
+                return True
+            if status.code is Code.ERROR:
+                return False
+            return Status.from_error(
+                f'PreBindPreFlight {plugin} returned "{status.code.label}", which is unsupported. '
+                "It is supposed to return Success, Skip, or Error status",
+                plugin,
+            )
+
+        problem = self._driver.each(state, PRE_BIND_PRE_FLIGHT, self._with_pre_flight, pod, node_name, take=take)
+        if problem is not None:
+            return problem
+        state.skip_pre_bind, state.parallel_pre_bind = frozenset(skipped), frozenset(parallel)
+        return None if self.has_pre_bind_work(state) else Status.skip()
+
+    def has_pre_bind_work(self, state: CycleState) -> bool:
+        """Whether some PreBind plugin did not skip this attempt."""
+        return not self._pre_bind_names <= state.skip_pre_bind
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Run PreBind group by group; plugins of one group run at the same time."""
+        start = self._driver.now()
+        status = await self._run_groups(state, pod, node_name)
+        self._driver.observed(PRE_BIND, start, status)
+        return status
+
+    async def _run_groups(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        for group in self._groups(state):
+            if len(group) == 1:
+                status = await self._pre_bind_one(state, group[0], pod, node_name)
+                if status is not None:
+                    return status
+                continue
+            tasks = [
+                child(self._pre_bind_one(state, plugin, pod, node_name), f"PreBind {plugin.name} {pod.key}")
+                for plugin in group
+            ]
+            try:
+                for task in asyncio.as_completed(tasks):
+                    status = await task
+                    if status is not None:
+                        return status
+            finally:
+                for task_ in tasks:
+                    task_.cancel()
+                await asyncio.wait(tasks)
+        return None
+
+    def _groups(self, state: CycleState) -> list[list[Any]]:
+        groups: list[list[Any]] = []
+        last_was_parallel = False
+        for plugin in self._pre_bind:
+            is_parallel = plugin.name in state.parallel_pre_bind
+            if plugin.name in state.skip_pre_bind:
+                # A skipped plugin that may not run in parallel still splits groups; a parallel one does not.
+                last_was_parallel = last_was_parallel and is_parallel
+            elif is_parallel and last_was_parallel:
+                groups[-1].append(plugin)
+            else:
+                groups.append([plugin])
+                last_was_parallel = is_parallel
+        return groups
+
+    async def _pre_bind_one(self, state: CycleState, plugin: Any, pod: PodInfo, node_name: str) -> Status | None:
+        answer = await self._driver.ask_async(state, PRE_BIND, plugin, pod, node_name)
+        return self._driver.outcome(PRE_BIND, plugin, answer)[1]
+
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Run the Bind plugins in order; the first that does not skip decides. Skip when all do."""
+        start = self._driver.now()
+        status: Status | None = Status.skip()
+        for plugin in self._bind:
+            answer = await self._driver.ask_async(state, BIND, plugin, pod, node_name)
+            if answer[1] is not None and answer[1].code is Code.SKIP:
+                continue
+            _, status = self._driver.outcome(BIND, plugin, answer)
+            break
+        self._driver.observed(BIND, start, status)
+        return status
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Inform the PostBind plugins; a failure is only logged."""
+        if not self._post_bind:
+            return
+        start = self._driver.now()
+        for plugin in self._post_bind:
+            try:
+                self._driver.call(state, POST_BIND, plugin, pod, node_name)
+            except PluginFailedError:
+                continue  # logged by call; the pod is bound whatever this plugin thinks
+        self._driver.observed(POST_BIND, start, None)

@@ -1,0 +1,74 @@
+"""Where waiting pods are: active, in backoff, or unschedulable.
+
+Source: spec "Scheduling queue" section 2. Filled and emptied by :mod:`.moves`; read by :mod:`.views` and the
+nominator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kubesched.framework.metrics import SchedulerMetrics
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.queued import QueuedPodInfo
+
+from .backoff import BackoffQueue
+from .heap import KeyedHeap
+from .order import Order
+from .unschedulable import UnschedulablePods
+
+__all__ = ["SubQueues"]
+
+
+class SubQueues:
+    """The three sub-queues, keyed by ``namespace/name``; a pod is in one of them at most.
+
+    Gated pods are among the unschedulable ones. Each sub-queue keeps its gauge.
+    """
+
+    __slots__ = ("_active_gauge", "_backoff_gauge", "active", "backoff", "unschedulable")
+
+    def __init__(
+        self,
+        order: Order,
+        *,
+        initial_backoff: float,
+        max_backoff: float,
+        known_schedulers: Iterable[str],
+        metrics: SchedulerMetrics,
+    ) -> None:
+        """``known_schedulers`` are the profiles with queueing hints; backoff times are seconds."""
+        pending = metrics.pending_pods
+        self._active_gauge = pending.labels("active")
+        self._backoff_gauge = pending.labels("backoff")
+        self.active: KeyedHeap[QueuedPodInfo] = KeyedHeap(order, self._active_gauge)
+        self.backoff = BackoffQueue(initial_backoff, max_backoff, order, self._backoff_gauge)
+        self.unschedulable = UnschedulablePods(
+            known_schedulers, pending.labels("gated"), pending.labels("unschedulable")
+        )
+
+    def get(self, key: str) -> QueuedPodInfo | None:
+        return self.active.get(key) or self.backoff.get(key) or self.unschedulable.get(key)
+
+    def remove(self, key: str) -> QueuedPodInfo | None:
+        """Take a pod out of the sub-queue it is in; None when it is in none."""
+        return self.active.remove(key) or self.backoff.remove(key) or self.unschedulable.remove(key)
+
+    def pod_info(self, key: str) -> PodInfo | None:
+        """The pod as it is queued, for the nominator."""
+        record = self.get(key)
+        return None if record is None else record.pod_info
+
+    def place_of(self, key: str) -> str:
+        """The sub-queue of a pod in the words of error messages; empty when it is in none."""
+        if key in self.unschedulable:
+            return "unschedulable queue"
+        if key in self.active:
+            return "the active queue"
+        return "the backoff queue" if key in self.backoff else ""
+
+    def check(self) -> list[str]:
+        problems = self.active.check("activeQ") + self.backoff.check() + self.unschedulable.check()
+        if (self._active_gauge.value, self._backoff_gauge.value) != (len(self.active), len(self.backoff)):
+            problems.append("pending_pods: active or backoff is wrong")
+        return problems

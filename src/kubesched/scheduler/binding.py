@@ -1,0 +1,214 @@
+"""The binding cycle: one named task per pod, from Permit's wait to PostBind.
+
+Started by the scheduling cycle once a pod is assumed, reserved and not rejected by Permit. A failure anywhere gives
+everything back and goes to :mod:`.failure`.
+
+Source: spec "Scheduling cycle" section 9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from kubesched.api.tasks import Supervisor, TaskCrashedError, child
+from kubesched.api.times import Clock
+from kubesched.framework.events import ASSIGNED_POD_DELETE
+from kubesched.framework.metrics import SchedulerMetrics
+from kubesched.framework.status import Code, Status
+from kubesched.framework.waiting import PodInPreBind, PodsInPreBind, WaitingPod, WaitingPods
+from kubesched.queue import SchedulingQueue
+
+from .attempt import Attempt, AttemptMetrics
+from .diagnosis import Rejection
+from .failure import FailureHandler, is_rejected
+from .status_writer import StatusWriter
+
+__all__ = ["BindingCycles"]
+
+_log = logging.getLogger("kubesched.scheduler")
+
+
+class BindingCycles:
+    """Binds pods to the nodes chosen for them."""
+
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        failures: FailureHandler,
+        statuses: StatusWriter,
+        waiting: WaitingPods,
+        pre_binding: PodsInPreBind,
+        attempts: AttemptMetrics,
+        metrics: SchedulerMetrics,
+        clock: Clock,
+        supervisor: Supervisor,
+        *,
+        publish_node: bool,
+    ) -> None:
+        """``publish_node``: write the chosen node to the pod's status before PreBind works or Permit waits."""
+        self._queue = queue
+        self._failures = failures
+        self._statuses = statuses
+        self._waiting = waiting
+        self._pre_binding = pre_binding
+        self._clock = clock
+        self._supervisor = supervisor
+        self._attempts = attempts
+        self._permit_waits = metrics.permit_wait_duration_seconds
+        self._running = metrics.goroutines.labels("binding")
+        self._publish_node = publish_node
+        #: The bindings under way, in the order they began, with the UIDs of their pods.
+        self._tasks: dict[asyncio.Task[None], str] = {}
+        self._closing = False
+
+    @property
+    def busy(self) -> bool:
+        """Bindings are under way."""
+        return bool(self._tasks)
+
+    def uids(self) -> set[str]:
+        """The pods whose binding is under way, waiting on Permit included."""
+        return set(self._tasks.values())
+
+    def start(self, attempt: Attempt, timeouts: Mapping[str, float]) -> None:
+        """Begin a binding. ``timeouts`` are the Permit plugins that hold the pod, with the seconds each may."""
+        assumed = attempt.assumed
+        if timeouts:
+            self._waiting.add(WaitingPod(assumed, timeouts))
+        task = self._supervisor.spawn(
+            self._bind(attempt),
+            f"bind {assumed.key}",
+            lasting=False,
+            on_crash=lambda crash: self._crashed(attempt, crash),
+        )
+        self._tasks[task] = assumed.uid
+        self._running.inc()
+        task.add_done_callback(self._bound)
+
+    def _bound(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        self._running.dec()
+
+    def _crashed(self, attempt: Attempt, crash: TaskCrashedError) -> None:
+        """A binding ended as it should not: the pod is tried again, unless its binding had been written."""
+        _log.error("binding pod %s ended unexpectedly", attempt.assumed.key, exc_info=crash)
+        if attempt.bound:
+            return
+        try:
+            self._fail(attempt, Status.from_error(crash))
+        except Exception:
+            self._failures.abandon(attempt)
+
+    async def finish(self) -> None:
+        """Let bindings that were begun come to an end.
+
+        Pods that wait on Permit are given back silently: another scheduler, or this one after its restart,
+        decides about them again.
+        """
+        self._closing = True
+        for waiting in self._waiting:
+            waiting.reject("", "scheduler is shutting down")
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    async def _bind(self, attempt: Attempt) -> None:
+        """Carry out a decision: wait on permit, PreBind, Bind, PostBind."""
+        assumed, framework = attempt.assumed, attempt.profile.framework
+        failure: Status | Rejection | None
+        try:
+            failure = await self._until_permitted(attempt)
+            if failure is None:
+                # From here on no plugin is blamed for a failure any more: it only leads to a retry after backoff.
+                self._queue.done(assumed.uid)
+                failure = await self._binding_steps(attempt)
+            elif self._closing and isinstance(failure, Rejection):
+                self._failures.give_back(attempt)
+                self._queue.done(assumed.uid)
+                return
+        except Exception as error:
+            _log.exception("binding pod %s failed unexpectedly", assumed.key)
+            failure = Status.from_error(error)
+        if failure is not None:
+            self._fail(attempt, failure)
+            return
+        attempt.bound = True
+        pod = assumed.pod
+        note = f"Successfully assigned {pod.namespace}/{pod.name} to {attempt.node_name}"
+        attempt.profile.recorder.record(pod, "Normal", "Scheduled", "Binding", note)
+        self._attempts.scheduled(attempt)
+        framework.binding.post_bind(attempt.state, assumed, attempt.node_name)
+        if pods := attempt.take_pods_to_activate():
+            self._queue.activate(pods)
+
+    async def _until_permitted(self, attempt: Attempt) -> Status | Rejection | None:
+        """Publish the chosen node if there is work or waiting ahead, and wait for Permit's verdict."""
+        assumed, framework = attempt.assumed, attempt.profile.framework
+        waiting = self._waiting.get(assumed.uid)
+        try:
+            preflight = None
+            if self._publish_node:
+                preflight = framework.binding.pre_bind_pre_flight(attempt.state, assumed, attempt.node_name)
+                if preflight is not None and preflight.code is not Code.SKIP:
+                    return preflight
+                if preflight is None or waiting is not None:
+                    await self._statuses.nominate(assumed.pod, attempt.node_name)
+            return await self._wait_on_permit(attempt, waiting) if waiting is not None else None
+        finally:
+            if waiting is not None:
+                waiting.reject("", "removed")  # stops its timers; changes nothing when there was a verdict
+                self._waiting.remove(assumed.uid)
+
+    async def _wait_on_permit(self, attempt: Attempt, waiting: WaitingPod) -> Status | Rejection | None:
+        start = self._clock.now()
+        status = await waiting.wait()
+        self._waiting.remove(waiting.pod.uid)
+        self._permit_waits.observe(self._clock.now() - start, status.code.label)
+        if status.code is Code.SUCCESS:
+            return None
+        if status.is_rejected:
+            return attempt.on_chosen_node(status)
+        error = RuntimeError(f"waiting on permit for pod: {status.message()}")
+        return Status.from_error(error, status.plugin)
+
+    async def _binding_steps(self, attempt: Attempt) -> Status | None:
+        """PreBind and Bind. Without work for PreBind (all its plugins returned Skip) only Bind."""
+        framework, state = attempt.profile.framework, attempt.state
+        if not self._publish_node or framework.binding.has_pre_bind_work(state):
+            status = await self._pre_bind(attempt)
+            if status is not None:
+                return status
+        # The status of an earlier attempt must not be written over what the binding writes.
+        await self._statuses.settle(attempt.assumed.uid)
+        status = await framework.binding.bind(state, attempt.assumed, attempt.node_name)
+        if status is not None and status.code is Code.SKIP:
+            return Status(Code.SKIP, "no Bind plugin took the pod")
+        return status
+
+    async def _pre_bind(self, attempt: Attempt) -> Status | None:
+        """Run PreBind so that a preemptor can still cancel it."""
+        uid = attempt.assumed.uid
+        work = attempt.profile.framework.binding.pre_bind(attempt.state, attempt.assumed, attempt.node_name)
+        entry = PodInPreBind(child(work, f"PreBind {attempt.assumed.key}"))
+        self._pre_binding.add(uid, entry)
+        try:
+            status = await entry.result()
+            if status is None and not entry.mark_prebound():
+                status = Status.from_error(entry.cause)
+        finally:
+            self._pre_binding.remove(uid)
+        return status
+
+    def _fail(self, attempt: Attempt, failure: Status | Rejection) -> None:
+        """Give everything back. The freed capacity may help other pods, and this one only if no plugin rejected it."""
+        forgotten, pod = self._failures.give_back(attempt), attempt.assumed.pod
+        rejected = is_rejected(failure)
+        if forgotten and not rejected:
+            self._queue.move_all_to_active_or_backoff_queue(ASSIGNED_POD_DELETE, pod, None)
+        self._failures.fail(attempt, failure)
+        if forgotten and rejected:
+            uid = pod.uid
+            self._queue.move_all_to_active_or_backoff_queue(
+                ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != uid
+            )

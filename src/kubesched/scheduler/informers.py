@@ -1,0 +1,118 @@
+"""The informers of one scheduler: which kinds are watched, and what plugins may look up in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from kubesched.api.kinds import KINDS, Kind
+from kubesched.framework.events import EventResource
+from kubesched.framework.registry import PluginError
+
+from .port import Informer, Port
+
+__all__ = ["Informers", "kind_of_event", "kinds_informed"]
+
+#: Event resources beyond pods and nodes, by the kind of object they are about.
+_EVENT_KINDS: Final[dict[str, str]] = {
+    EventResource.PERSISTENT_VOLUME: "PersistentVolume",
+    EventResource.PERSISTENT_VOLUME_CLAIM: "PersistentVolumeClaim",
+    EventResource.CSI_NODE: "CSINode",
+    EventResource.CSI_DRIVER: "CSIDriver",
+    EventResource.VOLUME_ATTACHMENT: "VolumeAttachment",
+    EventResource.CSI_STORAGE_CAPACITY: "CSIStorageCapacity",
+    EventResource.STORAGE_CLASS: "StorageClass",
+    EventResource.RESOURCE_CLAIM: "ResourceClaim",
+    EventResource.RESOURCE_SLICE: "ResourceSlice",
+    EventResource.DEVICE_CLASS: "DeviceClass",
+}
+
+_KINDS: Final = [kind for kind in KINDS if kind.group != "events.k8s.io"]
+_BY_NAMESPACE: Final = "namespace"
+
+
+def kind_of_event(resource: str) -> Kind | None:
+    """The kind that an event resource is about; None for pods and nodes, which are always watched."""
+    name = _EVENT_KINDS.get(resource)
+    return None if name is None else next(kind for kind in _KINDS if kind.kind == name)
+
+
+def kinds_informed(plugin: Any) -> list[Kind]:
+    """The kinds that a plugin looks up objects of, as its ``informs`` names them.
+
+    Raises:
+        PluginError: when it names one that does not exist.
+    """
+    by_plural = {kind.plural: kind for kind in _KINDS}
+    plurals: tuple[str, ...] = getattr(plugin, "informs", ())
+    for plural in plurals:
+        if plural not in by_plural:
+            known = ", ".join(sorted(by_plural))
+            raise PluginError(f"plugin {plugin.name}: informs: {plural!r} is no kind of object; known are {known}")
+    return [by_plural[plural] for plural in plurals]
+
+
+class Informers(Mapping[str, Informer]):
+    """Plural resource name to informer; one is made when its kind is first needed."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._informers: dict[str, Informer] = {}
+        #: Those of kinds that plugins look up by namespace.
+        self._indexed: dict[str, Informer] = {}
+
+    def __getitem__(self, plural: str) -> Informer:
+        return self._informers[plural]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._informers)
+
+    def __len__(self) -> int:
+        return len(self._informers)
+
+    def of(self, kind: Kind, field_selector: str = "") -> Informer:
+        """The informer of a kind; ``field_selector`` counts when it is made."""
+        informer = self._informers.get(kind.plural)
+        if informer is None:
+            informer = self._informers[kind.plural] = self._port.informer(kind, field_selector)
+        return informer
+
+    def index_by_namespace(self, kind: Kind) -> None:
+        """Let plugins look up a kind by namespace."""
+        informer = self._indexed[kind.plural] = self.of(kind)
+        informer.add_index(_BY_NAMESPACE, _namespace_of)
+
+    def objects(self, plural: str) -> Mapping[str, Any]:
+        """The objects of a watched kind by key; empty for one that is not watched."""
+        informer = self._informers.get(plural)
+        return {} if informer is None else _InformerView(informer)
+
+    def objects_in(self, plural: str, namespace: str) -> Sequence[Any]:
+        """The objects of a namespace; empty for a kind without that index."""
+        informer = self._indexed.get(plural)
+        return () if informer is None else informer.by_index(_BY_NAMESPACE, namespace)
+
+
+def _namespace_of(obj: Any) -> Sequence[str]:
+    if isinstance(obj, dict):
+        return (obj["metadata"].get("namespace", ""),)
+    return (obj.metadata.namespace,)
+
+
+class _InformerView(Mapping[str, Any]):
+    """An informer's objects as a read-only mapping."""
+
+    def __init__(self, informer: Informer) -> None:
+        self._informer = informer
+
+    def __getitem__(self, key: str) -> Any:
+        obj = self._informer.get_by_key(key)
+        if obj is None:
+            raise KeyError(key)
+        return obj
+
+    def __iter__(self) -> Any:
+        return iter(self._informer.keys())
+
+    def __len__(self) -> int:
+        return len(self._informer.keys())

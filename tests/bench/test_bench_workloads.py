@@ -1,0 +1,191 @@
+"""The benchmark's format and executor: what is understood, what is refused and how, and that operations do what they say."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kubesched.bench import Run, WorkloadError, load_workloads, measure_decisions, run_workload
+from kubesched.bench.measure import Percentiles
+from kubesched.bench.templates import Template
+from kubesched.bench.workloads import CreatePods
+from kubesched.plugins import in_tree_registry
+
+MEASURED = {"opcode": "createPods", "countParam": "$measurePods", "collectMetrics": True}
+NODES = {"opcode": "createNodes", "count": 3}
+
+
+def workload_file(
+    tmp_path: Path, *operations: dict[str, Any], params: dict[str, Any] | None = None, **case: Any
+) -> Path:
+    given = {"measurePods": 4} if params is None else params
+    content = [
+        {"name": "Case", "workloadTemplate": list(operations), "workloads": [{"name": "w", "params": given}], **case}
+    ]
+    path = tmp_path / "performance-config.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def go(path: Path) -> Run:
+    [workload] = load_workloads(path)
+    return asyncio.run(run_workload(workload, in_tree_registry()))
+
+
+@pytest.mark.parametrize(
+    ("action", "text"),
+    [
+        ("{{.Index}}", "3"),
+        ("{{ .Count }}", "8"),
+        ("{{Mod .Index 2}}", "1"),
+        ("{{ DivideInt 30000 .Count }}", "3750"),
+        ("{{DivideInt .Index 2}}", "1"),
+        ("{{AddInt .Index 1 2}}", "6"),
+        ("{{MultiplyInt .Index .Count}}", "24"),
+        ("{{SubtractInt 1 .Index}}", "-2"),
+        ("{{DivideFloat .Index 2}}", "1.5"),
+        ("{{Mod -7 3}}", "-1"),
+    ],
+)
+def test_template_actions(action: str, text: str) -> None:
+    template = Template(f'{{kind: Pod, metadata: {{name: "p-{action}"}}}}', "t")
+    assert template.make(3, 8)["metadata"]["name"] == f"p-{text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind: {{if .Index}}", "{{if .Index}} is not understood"),
+        ("{kind: Pod, a: {{DivideInt 1 0}}}", "division by zero"),
+        ("{kind: Pod, a: {{Mod .Index x}}}", "could not convert"),
+        ("- a", "expected one Kubernetes object"),
+        ("{a: {{.Index}}", "not valid YAML"),
+    ],
+)
+def test_bad_templates_are_refused(text: str, message: str) -> None:
+    with pytest.raises(WorkloadError, match="template t: ") as caught:
+        Template(text, "t").make(0, 1)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("operations", "params", "message"),
+    [
+        ([MEASURED, {"opcode": "fly"}], None, "operation 1: unknown opcode 'fly'"),
+        ([{"opcode": "createResourceDriver"}, MEASURED], None, "opcode createResourceDriver is not supported here"),
+        ([{**MEASURED, "steadyState": True}], None, "steadyState is not supported here"),
+        ([{**MEASURED, "colour": "red"}], None, "unknown field `colour`"),
+        ([{**MEASURED, "skipWaitToCompletion": True}], None, "exclude each other"),
+        ([{**MEASURED, "countParam": "measurePods"}], None, "must be $ and a parameter's name"),
+        ([MEASURED], {}, "there is no parameter measurePods"),
+        ([MEASURED], {"measurePods": 1, "spare": 2}, "nothing asks for the parameters spare"),
+        ([MEASURED], {"measurePods": "many"}, "Expected `int`, got `str`"),
+        ([MEASURED], {"measurePods": -1}, "count must not be negative"),
+        ([NODES], {}, "nothing is measured"),
+        (
+            [MEASURED, {"opcode": "churn", "mode": "stir", "templatePaths": ["x"]}],
+            None,
+            "mode must be create or recreate",
+        ),
+        ([MEASURED, {"opcode": "barrier", "stageRequirement": "Done"}], None, "must be Scheduled or Attempted"),
+    ],
+)
+def test_bad_operations_are_refused_before_anything_runs(
+    tmp_path: Path, operations: list[dict[str, Any]], params: dict[str, Any] | None, message: str
+) -> None:
+    [workload] = load_workloads(workload_file(tmp_path, *operations, params=params))
+    with pytest.raises(WorkloadError, match=r"^Case/w: ") as caught:
+        workload.operations()
+    assert message in str(caught.value)
+
+
+def test_params_fill_in_and_can_be_overridden(tmp_path: Path) -> None:
+    [workload] = load_workloads(workload_file(tmp_path, MEASURED, params={"measurePods": 2.9}))
+    counts = [op.count for op in workload.operations() if isinstance(op, CreatePods)]
+    assert counts == [2]
+    again = workload.with_params(measurePods=7).operations()
+    assert [op.count for op in again if isinstance(op, CreatePods)] == [7]
+    with pytest.raises(WorkloadError, match="no parameter initNodes"):
+        workload.with_params(initNodes=1)
+
+
+def test_pod_sets_become_one_operation_per_namespace(tmp_path: Path) -> None:
+    inner = {"opcode": "createPods", "count": 2}
+    sets = {"opcode": "createPodSets", "count": 3, "namespacePrefix": "set", "createPodsOp": inner}
+    path = workload_file(tmp_path, NODES, sets, MEASURED)
+    [workload] = load_workloads(path)
+    operations = workload.operations()
+    assert [op.namespace for op in operations if isinstance(op, CreatePods)] == ["set-0", "set-1", "set-2", ""]
+    run = go(path)
+    # The default namespace is named after the place in the expanded list.
+    assert [(section.name, section.pods, section.bound) for section in run.sections] == [("namespace-4", 4, 4)]
+    assert run.sections[0].decision_us.p99 >= run.sections[0].decision_us.p50 > 0
+
+
+def test_gates_barriers_deletions_and_collections(tmp_path: Path) -> None:
+    (tmp_path / "gated.yaml").write_text(
+        "{apiVersion: v1, kind: Pod, metadata: {generateName: g-}, spec: "
+        "{schedulingGates: [{name: g}], containers: [{name: c, image: i}]}}"
+    )
+    path = workload_file(
+        tmp_path,
+        NODES,
+        {
+            "opcode": "createPods",
+            "count": 2,
+            "namespace": "g",
+            "podTemplatePath": "gated.yaml",
+            "skipWaitToCompletion": True,
+        },
+        {"opcode": "barrier", "stageRequirement": "Attempted"},
+        {"opcode": "deletePods", "namespace": "g", "deletePodsPerSecond": 500},
+        {"opcode": "sleep", "duration": "5ms"},
+        {"opcode": "startCollectingMetrics", "name": "mine", "namespaces": ["late"]},
+        {"opcode": "createPods", "count": 3, "namespace": "late", "skipWaitToCompletion": True},
+        {"opcode": "barrier", "namespaces": ["late"]},
+        {"opcode": "stopCollectingMetrics"},
+        params={},
+    )
+    [section] = go(path).sections
+    assert (section.name, section.pods, section.bound) == ("mine", 3, 3)
+    assert section.latency_ms.p99 >= section.latency_ms.p50 > 0
+
+
+def test_pods_that_fit_nowhere_end_the_workload_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubesched.bench.execute._STILL_SECONDS", 0.05)
+    with pytest.raises(WorkloadError, match=r"3 pods have no node.*0/1 nodes are available: 1 Insufficient cpu"):
+        go(workload_file(tmp_path, {"opcode": "createNodes", "count": 1}, MEASURED, params={"measurePods": 43}))
+
+
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        ({"opcode": "createPods", "podTemplatePath": "gone.yaml", "count": 1}, "template .*gone.yaml: No such file"),
+        ({"opcode": "barrier", "namespaces": ["nowhere"]}, "no pods were created in namespace nowhere"),
+        ({"opcode": "sleep", "duration": "soon"}, "'soon' is not a duration"),
+        ({"opcode": "stopCollectingMetrics"}, "without a start"),
+    ],
+)
+def test_what_goes_wrong_while_running_is_told(tmp_path: Path, operation: dict[str, Any], message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
+        go(workload_file(tmp_path, NODES, operation, MEASURED))
+
+
+def test_decisions_alone_count_what_does_not_fit(tmp_path: Path) -> None:
+    path = workload_file(tmp_path, {"opcode": "createNodes", "count": 1}, MEASURED, params={"measurePods": 43})
+    [workload] = load_workloads(path)
+    decisions = asyncio.run(measure_decisions(workload, in_tree_registry()))
+    assert (decisions.decisions, decisions.unschedulable) == (43, 3)
+    assert decisions.decision_us.p99 >= decisions.decision_us.p50 > 0
+
+
+def test_percentiles_are_nearest_rank() -> None:
+    numbers = Percentiles.of([float(number) for number in range(1, 101)])
+    assert (numbers.p50, numbers.p90, numbers.p99) == (50, 90, 99)
+    assert Percentiles.of([]) == Percentiles(p50=0, p90=0, p99=0)

@@ -1,0 +1,129 @@
+"""A task that dies ends ``up`` and ``simulate`` with its traceback and the exit code of a defect."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import EXAMPLES, Ran, run, spawn
+
+from kubesched.cli import up_command
+from kubesched.cli.main import CRASHED
+from task_kit import HOWS, How, kill, task_names
+
+TESTS = Path(__file__).parents[1]
+
+#: A plugin that kills a task of the process it runs in, as soon as there is one of that name and it waits.
+KILLER = """
+import asyncio, os, sys
+sys.path.insert(0, os.environ["TESTS"])
+from task_kit import kill, task_names
+from kubesched.framework.interface import Plugin
+
+class Killer(Plugin):
+    name = "Killer"
+
+    def __init__(self, args, handle):
+        self.loop, self.main = asyncio.get_running_loop(), asyncio.current_task()
+        self.look()
+
+    def look(self):
+        if os.environ["KILL"] in task_names(self.main):
+            self.loop.call_later(0.2, kill, self.main, os.environ["KILL"], os.environ["HOW"])
+        else:
+            self.loop.call_later(0.1, self.look)
+
+    def filter(self, state, pod, node):
+        return None
+"""
+
+
+@contextmanager
+def collector_as_before() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+def up(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    hook: Callable[[asyncio.Task[Any]], None],
+) -> Ran:
+    """``kubesched up`` in this process; the hook is called when it runs and everything waits."""
+    greet = up_command._greet
+
+    def greet_and_hook(*arguments: Any) -> None:
+        greet(*arguments)
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_later(0.02, hook, task)
+
+    with monkeypatch.context() as patched, collector_as_before():
+        patched.setattr(up_command, "_greet", greet_and_hook)
+        return run(
+            capsys, "up", "--nodes", 1, "--kubeconfig-out", folder / "kc", "--snapshot", folder / "saved.jsonl.gz"
+        )
+
+
+def test_each_task_of_up_that_dies_ends_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names: list[str] = []
+
+    def look_and_stop(main: asyncio.Task[Any]) -> None:
+        names.extend(task_names(main))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert up(capsys, monkeypatch, tmp_path, look_and_stop).code == 0
+    assert {"scheduler", "event-expiry", "events", "kubelets", "controllers"} < set(names)
+    for name, how in zip(names, itertools.cycle(HOWS), strict=False):  # both ways for all: the simulation's tests
+        ran = up(capsys, monkeypatch, tmp_path, lambda main, name=name, how=how: kill(main, name, how))  # type: ignore[misc]
+        assert ran.code == CRASHED, (name, ran)
+        assert f"kubesched: internal error: task {name} " in ran.err, (name, ran)
+        assert "Traceback (most recent call last):" in ran.err
+        assert ("KilledError" in ran.err) is (how == "raise"), (name, ran)
+        assert "saved " in ran.out, (name, ran)  # what the store holds is not in doubt
+
+
+@pytest.mark.parametrize("name", ["scheduler", "hollow-timers", "event-expiry"])
+def test_the_process_of_up_ends_with_the_traceback(name: str, tmp_path: Path) -> None:
+    plugin = tmp_path / "killer.py"
+    plugin.write_text(KILLER)
+    ran = spawn(
+        *("up", "--nodes", 1, "--quiet", "--plugin-module", plugin, "--kubeconfig-out", tmp_path / "kc"),
+        TESTS=str(TESTS),
+        KILL=name,
+        HOW="raise",
+    )
+    assert ran.code == CRASHED, ran
+    assert "task_kit.KilledError: " + name in ran.err
+    assert f"kubesched: internal error: task {name} failed: KilledError: {name}\n" in ran.err
+
+
+@pytest.mark.parametrize(("name", "how"), [("scheduler", "raise"), ("informer-nodes", "cancel"), ("events", "raise")])
+def test_the_process_of_simulate_ends_with_the_traceback(name: str, how: How, tmp_path: Path) -> None:
+    plugin = tmp_path / "killer.py"
+    plugin.write_text(KILLER)
+    ran = spawn(
+        *("simulate", "-f", EXAMPLES / "web-shop", "--nodes", 3, "--plugin-module", plugin),
+        TESTS=str(TESTS),
+        KILL=name,
+        HOW=how,
+    )
+    assert ran.code == CRASHED, ran
+    assert ran.out == ""
+    assert "Traceback (most recent call last):" in ran.err
+    assert f"kubesched: internal error: task {name} " in ran.err

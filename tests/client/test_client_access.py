@@ -1,0 +1,155 @@
+"""Access to an API server: what kubeconfigs, flags and service accounts lead to, and that nothing secret is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from kubesched.client import access
+from kubesched.client.access import AccessError, load_access, load_kubeconfig
+from kubesched.simulate.virtual_time import run_virtual
+
+T = TypeVar("T")
+
+KUBECONFIG = """\
+current-context: c
+contexts:
+- {name: c, context: {cluster: k, user: u, namespace: team}}
+- {name: other, context: {cluster: far, user: u}}
+clusters:
+- {name: k, cluster: {server: 'http://near:1'}}
+- {name: far, cluster: {server: 'http://far:2/', proxy-url: 'http://proxy:3'}}
+users:
+- {name: u, user: USER}
+"""
+COUNTER = """\
+import json, pathlib, sys
+file = pathlib.Path(sys.argv[1])
+number = int(file.read_text()) + 1 if file.exists() else 1
+file.write_text(str(number))
+print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+                  "status": {"token": f"secret-{number}"}}))
+"""
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+def kubeconfig(folder: Path, user: str) -> Path:
+    path = folder / "config"
+    path.write_text(KUBECONFIG.replace("USER", user))
+    return path
+
+
+def plugin(folder: Path, script: str) -> str:
+    (folder / "plugin.py").write_text(script)
+    arguments = f"['{folder / 'plugin.py'}', '{folder / 'count'}']"
+    return f"{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: {sys.executable}, args: {arguments}}}}}"
+
+
+def test_a_context_names_server_namespace_proxy_and_token(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, "{token: abc}")
+    near, far = run(load_kubeconfig(path)), run(load_kubeconfig(path, "other"))
+    assert (near.url, near.namespace, near.proxy, near.ssl) == ("http://near:1", "team", "", None)
+    assert (far.url, far.namespace, far.proxy) == ("http://far:2", "default", "http://proxy:3")
+    assert run(near.credentials.header()) == "Bearer abc"
+
+
+def test_several_files_are_merged_and_master_overrides_the_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    whole = KUBECONFIG.replace("USER", "{token: abc}")
+    start = whole.index("users:")
+    first.write_text(whole[:start])
+    second.write_text(whole[start:])
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{second}")
+    found = run(load_kubeconfig())
+    assert run(found.credentials.header()) == "Bearer abc"
+    assert run(load_access(f"{first}:{second}", "https://elsewhere:6443")).url == "https://elsewhere:6443"
+    assert run(load_access("", "elsewhere:80")).url == "http://elsewhere:80"
+
+
+def test_a_token_file_is_read_again_after_a_minute_and_when_the_server_refuses_it(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("one\n")
+    path = kubeconfig(tmp_path, "{tokenFile: token}")
+    credentials = run(load_kubeconfig(path)).credentials
+    seen: list[str | None] = []
+
+    async def main() -> None:
+        seen.append(await credentials.header())
+        (tmp_path / "token").write_text("two")
+        seen.append(await credentials.header())
+        await asyncio.sleep(61)
+        seen.append(await credentials.header())
+        (tmp_path / "token").write_text("three")
+        credentials.rejected()
+        seen.append(await credentials.header())
+        (tmp_path / "token").unlink()
+        await asyncio.sleep(61)
+        seen.append(await credentials.header())  # the last one known is better than none
+
+    run_virtual(main())
+    assert seen == ["Bearer one", "Bearer one", "Bearer two", "Bearer three", "Bearer three"]
+
+
+def test_an_exec_plugin_runs_once_and_again_when_its_token_is_refused(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, plugin(tmp_path, COUNTER))
+
+    async def main() -> list[str | None]:
+        credentials = (await load_kubeconfig(path)).credentials
+        tokens = [await credentials.header(), await credentials.header()]
+        credentials.rejected()
+        return [*tokens, await credentials.header()]
+
+    assert run(main()) == ["Bearer secret-1", "Bearer secret-1", "Bearer secret-2"]
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("import sys; print('hunter2'); print('hunter2', file=sys.stderr); sys.exit(3)", "exec: process returned 3"),
+        ("print('hunter2')", "exec: the plugin printed no ExecCredential"),
+        ('print(\'{"apiVersion": "v0", "kind": "x", "status": {"token": "hunter2"}}\')', "does not match"),
+    ],
+)
+def test_what_a_failing_plugin_prints_is_not_shown(
+    script: str, message: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = kubeconfig(tmp_path, plugin(tmp_path, script))
+    with pytest.raises(AccessError, match=message) as error:
+        run(load_kubeconfig(path))
+    assert "hunter2" not in str(error.value)
+    assert "hunter2" not in caplog.text
+
+
+def test_nothing_to_connect_to_is_said_in_upstreams_words() -> None:
+    with pytest.raises(AccessError, match="invalid configuration: no configuration has been provided"):
+        run(load_access(environ={}))
+
+
+def test_inside_a_cluster_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cryptography = pytest.importorskip("cryptography")
+    assert cryptography
+    from kubesched.api.times import RealClock
+    from kubesched.cluster.http.certificates import make_certificates
+
+    files = make_certificates(tmp_path, RealClock())
+    (tmp_path / "ca.crt").write_bytes(Path(files.ca).read_bytes())
+    (tmp_path / "token").write_text("robot")
+    (tmp_path / "namespace").write_text("scheduling")
+    monkeypatch.setattr(access, "SERVICE_ACCOUNT", tmp_path)
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    found = run(load_access(environ=environ))
+    assert (found.url, found.namespace) == ("https://[fd00::1]:443", "scheduling")
+    assert found.ssl is not None
+    assert run(found.credentials.header()) == "Bearer robot"
+    (tmp_path / "ca.crt").unlink()
+    with pytest.raises(AccessError, match=r"open .*ca\.crt: no such file or directory"):
+        run(load_access(environ=environ))
