@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kubesched.api.kinds import PODS
+from kubesched.api.kinds import CORE_EVENTS, LEASES, PODS
 from kubesched.api.wire import ApiError, Item
-from kubesched.client.lease import EVENTS, LEASES, LeaderElector, LeaseConfig, LeaseError
+from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.metered import MeteredTransport, NotLeaderError
 from kubesched.cluster.store import InProcessClient, Store
 from kubesched.simulate.virtual_time import run_virtual
@@ -103,7 +103,7 @@ def test_the_first_candidate_creates_the_lease_and_says_so_in_an_event() -> None
         assert elector.may_write
         assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("a", 15, 0)
         assert spec["acquireTime"] == spec["renewTime"]
-        events = [item.data() for item in world.store.list(EVENTS, NAMESPACE).items]
+        events = [item.data() for item in world.store.list(CORE_EVENTS, NAMESPACE).items]
         assert [event["message"] for event in events] == ["a became leader"]
 
     run(work())

@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
-from kubesched.cluster.store import NEW_EVENTS, Store
-from kubesched.cluster.store.events import EVENT_TTL, EVENTS
+from kubesched.api.kinds import CORE_EVENTS, EVENTS
+from kubesched.cluster.store import Store
+from kubesched.cluster.store.events import EVENT_TTL
 
 
 class _Clock:
@@ -24,14 +25,14 @@ def _event(name: str) -> dict[str, object]:
 def test_an_event_goes_when_a_later_one_comes_an_hour_after_it() -> None:
     clock = _Clock()
     store = Store(clock, random=Random(0))
-    watch = store.watch(EVENTS, resource_version=str(store.resource_version))
-    store.create(EVENTS, "default", _event("first"))
+    watch = store.watch(CORE_EVENTS, resource_version=str(store.resource_version))
+    store.create(CORE_EVENTS, "default", _event("first"))
     clock.seconds += EVENT_TTL - 1
-    store.create(EVENTS, "default", _event("second"))
-    assert [item.name for item in store.list(EVENTS).items] == ["first", "second"]
+    store.create(CORE_EVENTS, "default", _event("second"))
+    assert [item.name for item in store.list(CORE_EVENTS).items] == ["first", "second"]
     clock.seconds += 1
-    store.create(EVENTS, "default", _event("third"))
-    assert [item.name for item in store.list(EVENTS).items] == ["second", "third"]
+    store.create(CORE_EVENTS, "default", _event("third"))
+    assert [item.name for item in store.list(CORE_EVENTS).items] == ["second", "third"]
     assert [(event.type, event.item.name) for event in watch.drain()] == [
         ("ADDED", "first"),
         ("ADDED", "second"),
@@ -43,11 +44,11 @@ def test_an_event_goes_when_a_later_one_comes_an_hour_after_it() -> None:
 def test_an_event_deleted_by_hand_is_no_trouble_later() -> None:
     clock = _Clock()
     store = Store(clock, random=Random(0))
-    store.create(EVENTS, "default", _event("first"))
-    store.delete(EVENTS, "default", "first")
+    store.create(CORE_EVENTS, "default", _event("first"))
+    store.delete(CORE_EVENTS, "default", "first")
     clock.seconds += 2 * EVENT_TTL
-    store.create(EVENTS, "default", _event("second"))
-    assert [item.name for item in store.list(EVENTS).items] == ["second"]
+    store.create(CORE_EVENTS, "default", _event("second"))
+    assert [item.name for item in store.list(CORE_EVENTS).items] == ["second"]
 
 
 def test_what_a_write_through_the_new_group_returns_is_the_event_as_that_group_shows_it() -> None:
@@ -58,14 +59,14 @@ def test_what_a_write_through_the_new_group_returns_is_the_event_as_that_group_s
         "note": "hello",
         "eventTime": "2026-01-01T00:00:00.000000Z",
     }
-    item = store.create(NEW_EVENTS, "default", given)
-    assert (item.kind, item.key, item.labels, item.owners) == (NEW_EVENTS, "default/e", {"a": "b"}, ())
+    item = store.create(EVENTS, "default", given)
+    assert (item.kind, item.key, item.labels, item.owners) == (EVENTS, "default/e", {"a": "b"}, ())
     data = item.data()
     assert (data["apiVersion"], data["note"], data["regarding"]["name"]) == ("events.k8s.io/v1", "hello", "p")
     assert data["metadata"]["uid"] == item.uid
     assert data["metadata"]["resourceVersion"] == str(item.resource_version)
-    assert item.raw == store.get(NEW_EVENTS, "default", "e").raw
-    core = store.get(EVENTS, "default", "e")
+    assert item.raw == store.get(EVENTS, "default", "e").raw
+    core = store.get(CORE_EVENTS, "default", "e")
     assert (core.data()["message"], core.uid, core.resource_version) == ("hello", item.uid, item.resource_version)
     with pytest.raises(AttributeError):
         item.nothing  # type: ignore[attr-defined]  # noqa: B018

@@ -11,12 +11,11 @@ from typing import Any
 
 from http_world import a_node
 
-from kubesched.api.kinds import NODES, PODS, Kind, kind_by_plural
+from kubesched.api.kinds import CORE_EVENTS, NODES, PODS, Kind, kind_by_plural
 from kubesched.api.wire import ApiError, Item
 from kubesched.cluster.http import HttpServer
 from kubesched.cluster.kubelets import HollowKubelets
 from kubesched.cluster.store import InProcessClient, Store
-from kubesched.cluster.store.events import EVENTS
 
 
 def _deployments() -> Kind:
@@ -79,7 +78,7 @@ async def _bind_pods(store: Store) -> None:
         for item in store.list(PODS, field_selector="spec.nodeName=,status.phase=Pending").items if nodes else ():
             with suppress(ApiError):
                 store.bind(item.namespace, item.name, item.uid, nodes[0].name)
-                store.create(EVENTS, item.namespace, _event(item, nodes[0].name, store.now()))
+                store.create(CORE_EVENTS, item.namespace, _event(item, nodes[0].name, store.now()))
 
 
 @contextmanager

@@ -11,7 +11,34 @@ from typing import Any, Final
 
 from . import types
 
-__all__ = ["KINDS", "NAMESPACES", "NODES", "PODS", "Kind", "kind_by_plural", "kind_of"]
+__all__ = [
+    "BUDGETS",
+    "CLAIMS",
+    "CORE_EVENTS",
+    "DAEMON_SETS",
+    "DEFINITIONS",
+    "DEPLOYMENTS",
+    "EVENTS",
+    "JOBS",
+    "KINDS",
+    "LEASES",
+    "LIMIT_RANGES",
+    "NAMESPACES",
+    "NODES",
+    "PODS",
+    "PRIORITY_CLASSES",
+    "REPLICATION_CONTROLLERS",
+    "REPLICA_SETS",
+    "RESOURCE_QUOTAS",
+    "REVISIONS",
+    "RUNTIME_CLASSES",
+    "STATEFUL_SETS",
+    "STORAGE_CLASSES",
+    "VOLUMES",
+    "Kind",
+    "kind_by_plural",
+    "kind_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +184,25 @@ def kind_of(api_version: str, kind: str) -> Kind | None:
 def kind_by_plural(group: str, plural: str) -> Kind | None:
     """The row for a resource path, or None when it is not in the table."""
     return _BY_PLURAL.get((group, plural))
+
+
+# Kinds with a meaning of their own to some of our code.
+BUDGETS: Final = _BY_PLURAL["policy", "poddisruptionbudgets"]
+CLAIMS: Final = _BY_PLURAL["", "persistentvolumeclaims"]
+CORE_EVENTS: Final = _BY_PLURAL["", "events"]
+DAEMON_SETS: Final = _BY_PLURAL["apps", "daemonsets"]
+DEFINITIONS: Final = _BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"]
+DEPLOYMENTS: Final = _BY_PLURAL["apps", "deployments"]
+EVENTS: Final = _BY_PLURAL["events.k8s.io", "events"]
+JOBS: Final = _BY_PLURAL["batch", "jobs"]
+LEASES: Final = _BY_PLURAL["coordination.k8s.io", "leases"]
+LIMIT_RANGES: Final = _BY_PLURAL["", "limitranges"]
+PRIORITY_CLASSES: Final = _BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
+REPLICATION_CONTROLLERS: Final = _BY_PLURAL["", "replicationcontrollers"]
+REPLICA_SETS: Final = _BY_PLURAL["apps", "replicasets"]
+RESOURCE_QUOTAS: Final = _BY_PLURAL["", "resourcequotas"]
+REVISIONS: Final = _BY_PLURAL["apps", "controllerrevisions"]
+RUNTIME_CLASSES: Final = _BY_PLURAL["node.k8s.io", "runtimeclasses"]
+STATEFUL_SETS: Final = _BY_PLURAL["apps", "statefulsets"]
+STORAGE_CLASSES: Final = _BY_PLURAL["storage.k8s.io", "storageclasses"]
+VOLUMES: Final = _BY_PLURAL["", "persistentvolumes"]

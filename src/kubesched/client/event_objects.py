@@ -7,11 +7,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
+from kubesched.api.kinds import EVENTS
+from kubesched.api.times import micro_time
 from kubesched.api.types import Node, ObjectReference, Pod
 
-from ..api.times import micro_time
+__all__ = [
+    "NOTE_LIMIT",
+    "Entry",
+    "EventNames",
+    "Key",
+    "Referable",
+    "Reference",
+    "limit_note",
+    "reference_to",
+]
 
-__all__ = ["NOTE_LIMIT", "Entry", "Key", "Referable", "Reference", "limit_note", "reference_to"]
 
 #: Bytes of UTF-8 in a note.
 NOTE_LIMIT = 1024
@@ -57,6 +67,21 @@ def reference_to(obj: Referable) -> Reference:
     return Reference("v1", kind, meta.namespace, meta.name, meta.uid, meta.resource_version)
 
 
+class EventNames:
+    """Names of the events of one component, no two alike.
+
+    ``REGARDING.HEX`` of the time in nanoseconds, moved on when two events share an instant.
+    """
+
+    def __init__(self) -> None:
+        self._nanoseconds = 0
+
+    def next(self, regarding: str, time: float) -> str:
+        """The name of an event at a time in epoch seconds; longer or other than names may be when ``regarding`` is."""
+        self._nanoseconds = max(int(time * 1e9), self._nanoseconds + 1)
+        return f"{regarding}.{self._nanoseconds:x}"
+
+
 class Key(NamedTuple):
     """What makes two events the same. The note is not part of it."""
 
@@ -90,8 +115,8 @@ class Entry:
     def to_wire(self) -> dict[str, Any]:
         key = self.key
         event: dict[str, Any] = {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
             "metadata": {"name": self.name, "namespace": self.namespace},
             "eventTime": micro_time(self.time),
             "reportingController": key.controller,

@@ -13,14 +13,14 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from random import Random
-from typing import Final, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
-from kubesched.api.kinds import Kind, kind_by_plural
+from kubesched.api.kinds import EVENTS
+from kubesched.api.times import Clock
 from kubesched.api.wire import ApiError, Transport
 
-from ..api.times import Clock
-from .event_objects import NOTE_LIMIT, Entry, Key, Referable, limit_note, reference_to
+from .event_objects import NOTE_LIMIT, Entry, EventNames, Key, Referable, limit_note, reference_to
 from .running import Background
 
 __all__ = ["NOTE_LIMIT", "QUEUE_SIZE", "EventBroadcaster", "EventRecorder", "EventStatistics", "limit_note"]
@@ -44,15 +44,6 @@ BREATH = 32
 _Recorded: TypeAlias = "tuple[EventRecorder, Referable, str, str, str, str, Referable | None, float]"
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-
-
-def _events_kind() -> Kind:
-    kind = kind_by_plural("events.k8s.io", "events")
-    assert kind is not None
-    return kind
-
-
-EVENTS: Final = _events_kind()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +90,7 @@ class EventBroadcaster(Background):
         self._entries: OrderedDict[Key, Entry] = OrderedDict()
         self._retries: list[tuple[float, int, Entry, bool, int]] = []  # due, order, entry, patch?, tries made
         self._order = 0
-        self._last_nanoseconds = 0
+        self._names = EventNames()
         self._next_finish: float | None = None
         self._next_refresh: float | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -263,10 +254,8 @@ class EventBroadcaster(Background):
             await self._send(entry, True)
 
     def _name(self, regarding: str, time: float) -> str:
-        """``REGARDING.HEX`` of the time in nanoseconds, moved on when two events share an instant."""
-        nanoseconds = max(int(time * 1e9), self._last_nanoseconds + 1)
-        self._last_nanoseconds = nanoseconds
-        name = f"{regarding}.{nanoseconds:x}"
+        """A name for an event; a random one when the object's does not make one."""
+        name = self._names.next(regarding, time)
         if len(name) <= 253 and _SUBDOMAIN.fullmatch(name):
             return name
         return str(UUID(int=self._rng.getrandbits(128), version=4))

@@ -20,24 +20,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from kubesched.api.kinds import Kind, kind_by_plural
+from kubesched.api.kinds import CORE_EVENTS, LEASES
 from kubesched.api.tasks import child
 from kubesched.api.times import Clock, micro_time, timestamp
 from kubesched.api.wire import ApiError, Item, Transport
 
-__all__ = ["LEASES", "LeaderElector", "LeaseConfig", "LeaseError"]
+__all__ = ["LeaderElector", "LeaseConfig", "LeaseError"]
 
 logger = logging.getLogger("kubesched.client.lease")
 
-
-def _kind(group: str, plural: str) -> Kind:
-    kind = kind_by_plural(group, plural)
-    assert kind is not None
-    return kind
-
-
-LEASES: Final = _kind("coordination.k8s.io", "leases")
-EVENTS: Final = _kind("", "events")
 
 _JITTER: Final = 1.2
 
@@ -355,6 +346,6 @@ class LeaderElector:
         }
         try:
             async with asyncio.timeout(self._config.request_timeout):
-                await self._transport.create(EVENTS, self._config.namespace, event)
+                await self._transport.create(CORE_EVENTS, self._config.namespace, event)
         except (ApiError, OSError, TimeoutError) as error:
             logger.warning("cannot record %r on lease %s: %s", what, self._name, error or "timed out")

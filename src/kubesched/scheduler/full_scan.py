@@ -144,8 +144,13 @@ class FullScan:
             evaluation = Evaluation(np.array([tried.row], np.intp), NodeStatuses(self._table))
         else:
             evaluation = self._filter(attempt)
+            rejecting = set(outcome.restricting)
             if tried is not None and status is not None:
                 evaluation.statuses.set(tried.name, status)
+                rejecting.add(status.plugin)
+            if outcome.nodes is not None:
+                names = " ".join(sorted(rejecting))
+                evaluation.statuses.absent = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
         feasible = evaluation.feasible
         if not len(feasible):
             statuses = evaluation.statuses
@@ -194,9 +199,6 @@ class FullScan:
         for row, status in nominated_status.items():
             if row in rows:
                 statuses.set(table.info(row).name, status)
-        if attempt.outcome.nodes is not None:
-            names = " ".join(sorted(attempt.outcome.restricting))
-            statuses.absent = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
         self._rotation.start = (self._rotation.start + len(rows)) % max(1, len(table))
         return Evaluation(feasible, statuses)
 

@@ -62,10 +62,15 @@ class Plan:
         self.signed = Share(framework, signed, scored)
         self.unsigned = unsigned = Share(framework, names - signed, names - scored)
         plugins = unsigned.plugins
+        #: Skipping and interaction layers are for plugins whose Filter and Score follow their PreFilter and PreScore. One
+        #: that a profile has at the later point only is called, and may fail for the lack of its state.
+        prepared = not any(_lacks_preparation(framework, plugin) for plugin in plugins)
+        skipping = prepared and all(hasattr(plugin, "skips") for plugin in plugins)
         #: Their ``skips``; None when one of them lacks it.
-        self._skips = tuple((p.name, p.skips) for p in plugins) if all(hasattr(p, "skips") for p in plugins) else None
+        self._skips = tuple((plugin.name, plugin.skips) for plugin in plugins) if skipping else None
         self.can_interact = (
-            all(hasattr(plugin, "interaction_key") for plugin in plugins)
+            prepared
+            and all(hasattr(plugin, "interaction_key") for plugin in plugins)
             and all(hasattr(entry.plugin, "refresh_filter") for entry in unsigned.filters)
             and all(
                 hasattr(entry.plugin, "refresh_scores") and not entry.needs_all and not entry.is_plain
@@ -106,6 +111,15 @@ class Plan:
             except Exception as error:
                 raise _failed(name, error) from error
         return True
+
+
+def _lacks_preparation(framework: Framework, plugin: Any) -> bool:
+    """Whether the profile has the plugin at Filter without its PreFilter, or at Score without its PreScore."""
+    at = {point: {name for name, _ in plugins} for point, plugins in framework.points.items()}
+    return any(
+        hasattr(plugin, method) and plugin.name in at[later] - at[earlier]
+        for method, earlier, later in (("pre_filter", "preFilter", "filter"), ("pre_score", "preScore", "score"))
+    )
 
 
 def _failed(plugin: str, error: Exception) -> PluginFailedError:

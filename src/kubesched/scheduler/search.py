@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from kubesched.cache import NodeTable, Snapshot
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
-from kubesched.framework.entries import FilterEntry, ScoreEntry
+from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
@@ -46,7 +46,7 @@ class Decision:
 
 
 class Path(enum.Enum):
-    """How an attempt finds its node; see :meth:`Search._path`."""
+    """How an attempt finds its node, or why it has none; see :meth:`Search._path`."""
 
     SIGNATURE = "signature layer"
     INTERACTION = "interaction layer"
@@ -54,7 +54,11 @@ class Path(enum.Enum):
 
 
 class Search:
-    """The algorithm of one profile. Everything is synchronous; nothing else runs meanwhile."""
+    """The algorithm of one profile. Everything is synchronous; nothing else runs meanwhile.
+
+    Attributes:
+        observer: receives the path of every attempt that :meth:`find` answers, if set.
+    """
 
     def __init__(
         self,
@@ -79,6 +83,7 @@ class Search:
         self._signers = list(signers.values())
         self._layers = LayerCache()
         self._plans: dict[tuple[bool, ...], Plan] = {}
+        self.observer: Callable[[Path], None] | None = None
 
     def sign(self, pod: PodInfo) -> tuple[Hashable | None, ...]:
         """What each signing plugin says of the pod (None: it cannot say); remembered in the pod.
@@ -106,15 +111,34 @@ class Search:
         Raises:
             PluginFailedError: when a plugin fails.
         """
-        table = self._table
-        if not len(table):
+        if not len(self._table):
             return Rejection.without_nodes(CycleState())
         signature = self.sign(pod)
         plan = self._plan(signature)
-        layer = self._layer((signature, None), plan, None, pod)
-        state = layer.state.clone() if layer is not None else CycleState()
+        try:
+            path, answer = self._find(pod, signature, plan, record_plugin_metrics)
+        except PluginFailedError as error:
+            if not plan.unsigned.filters or error.plugin not in plan.signed.names:
+                raise
+            # Layers call the plugins that signed for nodes that an earlier, unsigned filter may have rejected. Whether
+            # the failure counts is decided in the configured order.
+            state = self._prepared(CycleState(), record_plugin_metrics)
+            path, answer = Path.FULL_SCAN, self._chosen(self._scanned(state, pod, score_one=False), state)
+        if self.observer is not None:
+            self.observer(path)
+        return answer
+
+    @staticmethod
+    def _prepared(state: CycleState, record_plugin_metrics: bool) -> CycleState:
         state.record_plugin_metrics = record_plugin_metrics
         state.write(PODS_TO_ACTIVATE, PodsToActivate())
+        return state
+
+    def _find(
+        self, pod: PodInfo, signature: tuple[Hashable | None, ...], plan: Plan, record_plugin_metrics: bool
+    ) -> tuple[Path, Decision | Rejection]:
+        layer = self._layer((signature, None), plan, None, pod)
+        state = self._prepared(layer.state.clone() if layer is not None else CycleState(), record_plugin_metrics)
         nominated = self._scan.nominated(pod)
         skips = layer is not None and plan.all_skip(pod)
         path, key = self._path(pod, plan, (signature, None), layer, skips=skips, nominated=bool(nominated))
@@ -124,7 +148,7 @@ class Search:
             if used is not None and row is not None:
                 state.skip_filter |= plan.unsigned.names
                 state.skip_score |= layer.state.skip_score | plan.unsigned.names
-                return Decision(table.info(row), state, len(table), used.feasible)
+                return path, Decision(self._table.info(row), state, len(self._table), used.feasible)
         outcome = PreFilterOutcome()
         if skips:
             state.skip_filter |= plan.unsigned.names
@@ -132,7 +156,7 @@ class Search:
             only = plan.unsigned.pre_filters if layer is not None else None
             outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), only)
         found = self._scan.scan(Attempt(pod, state, outcome, nominated, layer, plan))
-        return found if isinstance(found, Rejection) else self._choose(found, state)
+        return Path.FULL_SCAN, self._chosen(found, state)
 
     def _path(
         self, pod: PodInfo, plan: Plan, key: _Key, layer: Layer | None, *, skips: bool, nominated: bool
@@ -177,10 +201,13 @@ class Search:
                 self._layers.drop(key)  # perhaps half refreshed
         return layer if usable else None
 
-    def _choose(self, evaluation: Evaluation, state: CycleState) -> Decision:
-        rows, totals = evaluation.feasible, evaluation.totals
+    def _chosen(self, found: Evaluation | Rejection, state: CycleState) -> Decision | Rejection:
+        """One of the best nodes, each with the same chance."""
+        if isinstance(found, Rejection):
+            return found
+        rows, totals = found.feasible, found.totals
         best = pick_uniformly(self._rng, totals) if totals is not None else 0
-        return Decision(self._table.info(int(rows[best])), state, len(rows) + len(evaluation.statuses), len(rows))
+        return Decision(self._table.info(int(rows[best])), state, len(rows) + len(found.statuses), len(rows))
 
     def evaluate(self, state: CycleState, pod: PodInfo) -> Evaluation | Rejection:
         """Scan all nodes, with nothing remembered, and score all that fit, even a single one.
@@ -192,7 +219,8 @@ class Search:
             PluginFailedError: as :meth:`find`.
         """
         self.sign(pod)  # a plugin that cannot sign fails an attempt, hence this, too
-        if not len(self._table):
-            return Rejection.without_nodes(state)
+        return self._scanned(state, pod, score_one=True) if len(self._table) else Rejection.without_nodes(state)
+
+    def _scanned(self, state: CycleState, pod: PodInfo, *, score_one: bool) -> Evaluation | Rejection:
         outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
-        return self._scan.scan(Attempt(pod, state, outcome, self._scan.nominated(pod)), score_one=True)
+        return self._scan.scan(Attempt(pod, state, outcome, self._scan.nominated(pod)), score_one=score_one)

@@ -1,18 +1,15 @@
 """What happens to an object before it is stored: defaults, validation, admission and limits."""
 
-from .admission import PRIORITY_CLASSES, Admission
+from .admission import Admission
 from .amounts import show_amount
 from .kind_validation import check_kind, default_kind
 from .label_keys import merge_label_keys
-from .limits import CLAIMS, LIMIT_RANGES, Limits
+from .limits import Limits
 from .metadata import STATUS_KINDS, changed_metadata, new_metadata
 from .updates import checked_spec_change
 from .validation import Causes, check_metadata, forbidden
 
 __all__ = [
-    "CLAIMS",
-    "LIMIT_RANGES",
-    "PRIORITY_CLASSES",
     "STATUS_KINDS",
     "Admission",
     "Causes",

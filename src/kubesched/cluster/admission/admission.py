@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import PODS, Kind, kind_by_plural
+from ...api.kinds import PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
 from ...api.quantity import QuantityError, parse_quantity
 from ...api.wire import ApiError
 from ..schema import check_type, encode
@@ -28,17 +28,6 @@ __all__ = ["Admission", "PreparedSpec", "PriorityClass", "default_pod_spec"]
 _MEMO_SIZE: Final = 4096
 _GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
 HIGHEST_USER_PRIORITY: Final = 1_000_000_000
-
-
-def _known(group: str, plural: str) -> Kind:
-    kind = kind_by_plural(group, plural)
-    assert kind is not None, f"{plural} must be in the table of kinds"
-    return kind
-
-
-PRIORITY_CLASSES: Final = _known("scheduling.k8s.io", "priorityclasses")
-RUNTIME_CLASSES: Final = _known("node.k8s.io", "runtimeclasses")
-STORAGE_CLASSES: Final = _known("storage.k8s.io", "storageclasses")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...api.decode import DecodeError, from_builtins
-from ...api.kinds import NODES, PODS, Kind
+from ...api.kinds import NODES, PODS, PRIORITY_CLASSES, Kind
 from ...api.selectors import SelectorError, compile_label_selector, is_label_value, is_qualified_name
 from ...api.types import LabelSelector
 from ...api.wire import ApiError
-from .admission import HIGHEST_USER_PRIORITY, PRIORITY_CLASSES, Admission, default_pod_spec
+from .admission import HIGHEST_USER_PRIORITY, Admission, default_pod_spec
 from .pod_validation import check_pod_spec, decode_pod_spec
 from .validation import LABEL_VALUE_TEXT, QUALIFIED_TEXT, Causes, check_labels, check_quantities, forbidden
 from .workload_defaults import WORKLOAD_DEFAULTS

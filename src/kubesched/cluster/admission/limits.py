@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import PODS, Kind, kind_by_plural
+from ...api.kinds import CLAIMS, PODS
 from ...api.quantity import QuantityError, parse_quantity
 from ...api.wire import ApiError
 from ..schema import Document, encode, open_section
@@ -25,15 +25,6 @@ __all__ = ["Limits"]
 
 _MEMO_SIZE: Final = 4096
 
-
-def _kind(plural: str) -> Kind:
-    kind = kind_by_plural("", plural)
-    assert kind is not None
-    return kind
-
-
-LIMIT_RANGES: Final = _kind("limitranges")
-CLAIMS: Final = _kind("persistentvolumeclaims")
 
 Rule = dict[str, Any]
 

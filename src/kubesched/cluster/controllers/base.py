@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from ...api.kinds import PODS, Kind
 from ...api.wire import ApiError, Item
-from ..store import NORMAL, WARNING
+from ...client.counted_events import NORMAL, WARNING
 from .context import Context, controller_of
 from .pods import is_ready
 from .watch_cache import Handler

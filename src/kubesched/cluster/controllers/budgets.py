@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...api.decode import DecodeError, from_builtins
-from ...api.kinds import PODS, Kind
+from ...api.kinds import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS, Kind
 from ...api.selectors import Selector, SelectorError, compile_label_selector
 from ...api.times import parse_time
 from ...api.types import LabelSelector
 from ...api.wire import Item
 from .base import Controller
 from .context import BY_NAMESPACE, Context, Data, controller_of
-from .kinds import BUDGETS, DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS
 from .pods import conditions_with, is_finished, is_ready, resolve_count
 
 __all__ = ["Budgets"]

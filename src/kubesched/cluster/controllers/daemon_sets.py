@@ -9,15 +9,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...api.decode import from_builtins
-from ...api.kinds import NODES
+from ...api.kinds import DAEMON_SETS, NODES
 from ...api.selectors import RequiredNodeAffinity, required_node_affinity
 from ...api.taints import NO_EXECUTE, do_not_schedule, first_untolerated
 from ...api.types import Node, PodSpec, Taint
 from ...api.wire import ApiError, Item
-from ..store import NORMAL, WARNING
+from ...client.counted_events import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
-from .kinds import DAEMON_SETS
 from .pods import available_in, is_finished, pod_body, resolve_count
 from .revisions import REVISION_LABEL, Revisions
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final
 
 from ...api.equality import same_json
-from ...api.kinds import PODS, Kind
+from ...api.kinds import DEPLOYMENTS, PODS, REPLICA_SETS, Kind
 from ...api.times import parse_time
 from ...api.wire import ApiError, Item
-from ..store import NORMAL
+from ...client.counted_events import NORMAL
 from .base import Controller
 from .context import BY_OWNER, Context, Data, controller_of
-from .kinds import DEPLOYMENTS, REPLICA_SETS
 from .pods import conditions_with, is_finished, owner_reference, template_hash
 from .rollout import Member, Rollout, plan_rolling, plan_scaling
 

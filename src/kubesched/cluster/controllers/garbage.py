@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...api.kinds import PODS, Kind, kind_of
+from ...api.kinds import JOBS, PODS, REPLICA_SETS, REVISIONS, Kind, kind_of
 from ...api.wire import ApiError, Item
 from .base import Controller
 from .context import Context
-from .kinds import JOBS, REPLICA_SETS, REVISIONS
 
 __all__ = ["GarbageCollector"]
 

@@ -6,12 +6,11 @@ behind; either way :mod:`.jobs` has nobody left to count for. Rules: ``syncOrpha
 
 from __future__ import annotations
 
-from ...api.kinds import PODS
+from ...api.kinds import JOBS, PODS
 from ...api.wire import ApiError, Item
 from .base import Controller
 from .context import Context, controller_of
 from .jobs import TRACKING, release_pod
-from .kinds import JOBS
 
 __all__ = ["JobOrphans"]
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ...api.kinds import JOBS
 from ...api.times import parse_time
 from ...api.wire import ApiError, Item
-from ..store import NORMAL, WARNING
+from ...client.counted_events import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
 from .job_status import Count, completed_indexes, format_indexes
-from .kinds import JOBS
 from .pods import conditions_with, is_finished, is_ready, pod_body
 
 __all__ = ["COMPLETION_INDEX", "TRACKING", "Jobs", "release_pod"]

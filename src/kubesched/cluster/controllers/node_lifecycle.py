@@ -13,14 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import NODES
+from ...api.kinds import LEASES, NODES
 from ...api.times import parse_time
 from ...api.types import Node
 from ...api.wire import STRATEGIC_PATCH, ApiError, Item
-from ..store import NORMAL, WARNING
+from ...client.counted_events import NORMAL, WARNING
 from .base import Controller
 from .context import BY_NODE, Context
-from .kinds import LEASES
 from .pods import is_finished, is_ready
 
 __all__ = ["LEASE_NAMESPACE", "NOT_READY", "UNREACHABLE", "UNSCHEDULABLE", "NodeLifecycle"]

@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...api.decode import DecodeError, from_builtins
-from ...api.kinds import NODES, PODS
+from ...api.kinds import CLAIMS, NODES, PODS, STORAGE_CLASSES, VOLUMES
 from ...api.selectors import NodeSelectorMatcher, SelectorError
 from ...api.types import Node, NodeSelector, Pod
 from ...api.wire import ApiError, Item
 from .base import Controller
 from .context import Context, Data
-from .kinds import CLAIMS, STORAGE_CLASSES, VOLUMES
 from .pods import is_finished
 from .volume_match import best_volume
 from .volumes import SELECTED_NODE

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
+from ...api.kinds import REPLICA_SETS, REPLICATION_CONTROLLERS
 from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
 from .base import WorkloadController
 from .context import BY_OWNER, Context, Data
-from .kinds import REPLICA_SETS, REPLICATION_CONTROLLERS
 from .pods import available_in, conditions_with, is_finished, is_ready, pod_body, ready_since
 
 __all__ = ["DELETION_COST", "ReplicaSets", "ReplicationControllers", "deletion_order"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...api.equality import same_json
+from ...api.kinds import REVISIONS
 from ...api.wire import Item
 from .context import BY_OWNER, Context, Data
-from .kinds import REVISIONS
 from .pods import owner_reference, template_hash
 
 __all__ = ["REVISION_LABEL", "Revisions", "revision_template"]

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...api.kinds import PODS
+from ...api.kinds import CLAIMS, PODS, STATEFUL_SETS
 from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
-from ..store import NORMAL, WARNING
+from ...client.counted_events import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
-from .kinds import CLAIMS, STATEFUL_SETS
 from .pods import available_in, is_finished, is_ready, pod_body
 from .revisions import REVISION_LABEL, Revisions, revision_template
 

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...api.kinds import NODES
+from ...api.kinds import CLAIMS, NODES, STORAGE_CLASSES, VOLUMES
 from ...api.wire import ApiError, Item
-from ..store import NORMAL, WARNING
+from ...client.counted_events import NORMAL, WARNING
 from .base import Controller
 from .context import Context, Data
-from .kinds import CLAIMS, STORAGE_CLASSES, VOLUMES
 from .volume_match import best_volume, may_bind
 
 __all__ = ["SELECTED_NODE", "Volumes"]

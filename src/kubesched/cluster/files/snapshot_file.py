@@ -20,13 +20,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import KINDS, Kind
+from ...api.kinds import EVENTS, KINDS, Kind
 from ...api.selectors import parse_int64
 from ...api.times import micro_time, parse_time
 from ...api.turns import Steps, finish
 from ..admission import STATUS_KINDS
 from ..schema import Stored
-from ..store import NEW_EVENTS, Store
+from ..store import Store
 from .dump_import import Import, import_dump
 
 __all__ = [
@@ -252,7 +252,7 @@ def read(path: str | Path) -> Snapshot:
         Kind(group, version, name, plural, namespaced, singular, short, custom=True)
         for group, version, name, plural, namespaced, singular, short in header.kinds
     )
-    kinds = {(kind.api_version, kind.kind): kind for kind in (*KINDS, *custom) if kind != NEW_EVENTS}
+    kinds = {(kind.api_version, kind.kind): kind for kind in (*KINDS, *custom) if kind != EVENTS}
     items: list[Stored] = []
     keys: set[tuple[Kind, str, str]] = set()
     for number, raw in enumerate(lines, 2):

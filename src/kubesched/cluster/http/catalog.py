@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...api.kinds import KINDS, NAMESPACES, Kind, kind_by_plural
+from ...api.kinds import DEFINITIONS, KINDS, NAMESPACES, Kind, kind_by_plural
 from ...api.wire import MERGE_PATCH
 from ..store import Store
 from .crds import Defined, defined_resources, establish, was_established
@@ -133,10 +133,7 @@ class Catalog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        definitions = kind_by_plural("apiextensions.k8s.io", "customresourcedefinitions")
-        assert definitions is not None
-        self._definitions = definitions
-        self._definitions_table = store.table(definitions)
+        self._definitions_table = store.table(DEFINITIONS)
         self._seen = -1
         self._custom: dict[tuple[str, str], Kind] = {}
         self._tree = _Tree()
@@ -164,7 +161,7 @@ class Catalog:
                 present.add(key)
                 tree.add(self._custom_resource(defined, has_status=has_status))
             if not was_established(item):
-                establish(self._store, self._definitions, item)
+                establish(self._store, DEFINITIONS, item)
         for key in self._custom.keys() - present:
             self._drop(self._custom.pop(key))
         self._tree = tree

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...api.kinds import NODES, Kind, kind_by_plural
+from ...api.kinds import LEASES, NODES
 from ...api.times import Clock, micro_time, timestamp
 from ...api.wire import ApiError, Transport
 from .nodes import kubelet_conditions
@@ -28,15 +28,6 @@ _RETRY_SECONDS: Final = 1.0
 _WRITES_PER_TURN: Final = 100
 #: Conditions that a kubelet reports; others (NetworkUnavailable, …) have authors of their own.
 _OURS: Final = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "Ready"})
-
-
-def _leases() -> Kind:
-    kind = kind_by_plural("coordination.k8s.io", "leases")
-    assert kind is not None
-    return kind
-
-
-LEASES: Final = _leases()
 
 
 class Heartbeats:

@@ -29,8 +29,8 @@ from ...api.tasks import Supervisor
 from ...api.times import Clock, parse_duration, timestamp
 from ...api.types import Pod
 from ...api.wire import MERGE_PATCH, ApiError, Item, Transport
+from ...client.counted_events import WARNING, CountingRecorder
 from ...client.reflector import BREATH, Reflector
-from ..store import WARNING, EventRecorder
 from .heartbeats import Heartbeats
 from .pod_status import finished_status, ready_condition, ready_status, running_status
 from .stages import DURATION, EXIT, Next, Stage, choose, default_stages
@@ -200,7 +200,7 @@ class HollowKubelets:
         #: Problems met and survived, newest last; bounded.
         self.problems: list[str] = []
         self._heartbeats = Heartbeats(client, clock, heartbeat_seconds, self._note)
-        self._recorder = EventRecorder(client, clock, self._note)
+        self._recorder = CountingRecorder(client, clock, self._note)
         self._complaints: deque[_Running] = deque()
 
     async def run(self) -> None:

@@ -13,22 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import Kind, kind_by_plural
+from ...api.kinds import CORE_EVENTS, EVENTS
 from ...api.times import parse_time
 from ...api.wire import Item, WatchEvent
 from ..schema import Stored, encode
 
-__all__ = ["EVENTS", "NEW_EVENTS", "EventExpiry", "as_core", "as_new", "new_item", "new_watch_event"]
+__all__ = ["EventExpiry", "as_core", "as_new", "new_item", "new_watch_event"]
 
-
-def _kind(group: str) -> Kind:
-    kind = kind_by_plural(group, "events")
-    assert kind is not None
-    return kind
-
-
-EVENTS: Final = _kind("")
-NEW_EVENTS: Final = _kind("events.k8s.io")
 
 #: Events are kept for an hour (seconds), upstream's default.
 EVENT_TTL: Final = 3600.0
@@ -48,13 +39,13 @@ _NEW_NAMES: Final = {core: new for new, core in _CORE_NAMES.items()}
 def as_core(data: Mapping[str, Any]) -> dict[str, Any]:
     """The core/v1 form of an events.k8s.io/v1 object."""
     renamed = {_CORE_NAMES.get(key, key): value for key, value in data.items()}
-    return {**renamed, "apiVersion": EVENTS.api_version, "kind": EVENTS.kind}
+    return {**renamed, "apiVersion": CORE_EVENTS.api_version, "kind": CORE_EVENTS.kind}
 
 
 def as_new(data: Mapping[str, Any]) -> dict[str, Any]:
     """The events.k8s.io/v1 form of a core/v1 object."""
     renamed = {_NEW_NAMES.get(key, key): value for key, value in data.items()}
-    return {**renamed, "apiVersion": NEW_EVENTS.api_version, "kind": NEW_EVENTS.kind}
+    return {**renamed, "apiVersion": EVENTS.api_version, "kind": EVENTS.kind}
 
 
 class _NewFace(Stored):
@@ -64,7 +55,7 @@ class _NewFace(Stored):
 
     def __init__(self, core: Item) -> None:
         # Not Stored's own: ``raw`` stays unset, so that its first reader ends in __getattr__.
-        self.kind, self.namespace, self.name, self.uid = NEW_EVENTS, core.namespace, core.name, core.uid
+        self.kind, self.namespace, self.name, self.uid = EVENTS, core.namespace, core.name, core.uid
         self.resource_version = core.resource_version
         self.labels, self.owners = (core.labels, core.owners) if isinstance(core, Stored) else ({}, ())
         self.fields = None
@@ -87,7 +78,7 @@ def new_watch_event(event: WatchEvent) -> WatchEvent:
     """A watch event as the new group shows it."""
     if event.type == "BOOKMARK":
         data = as_new(event.item.data())
-        return WatchEvent(event.type, Item(NEW_EVENTS, encode(data), "", "", "", event.item.resource_version))
+        return WatchEvent(event.type, Item(EVENTS, encode(data), "", "", "", event.item.resource_version))
     return WatchEvent(event.type, new_item(event.item))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ...api.decode import DecodeError, from_builtins
-from ...api.kinds import PODS, Kind, kind_by_plural
+from ...api.kinds import BUDGETS, PODS
 from ...api.selectors import SelectorError, compile_label_selector
 from ...api.types import LabelSelector
 from ...api.wire import ApiError
@@ -25,15 +25,6 @@ __all__ = ["PodActions"]
 
 _GATES: Final = b'"schedulingGates"'
 _NODE_NAME: Final = b'"nodeName"'
-
-
-def _budgets() -> Kind:
-    kind = kind_by_plural("policy", "poddisruptionbudgets")
-    assert kind is not None
-    return kind
-
-
-BUDGETS: Final = _budgets()
 
 
 class PodActions:

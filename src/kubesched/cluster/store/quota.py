@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from ...api.kinds import PODS, Kind, kind_by_plural
+from ...api.kinds import CLAIMS, PODS, RESOURCE_QUOTAS, Kind
 from ...api.quantity import Quantity, QuantityError, parse_quantity
 from ...api.requests import is_extended_resource, pod_request_amounts
 from ...api.types import Pod, ResourceRequirements
@@ -19,17 +19,9 @@ from ..admission import forbidden, show_amount
 from ..schema import Document, Stored, encode, open_section
 from .records import Records
 
-__all__ = ["RESOURCE_QUOTAS", "Quotas"]
+__all__ = ["Quotas"]
 
 
-def _known(plural: str) -> Kind:
-    kind = kind_by_plural("", plural)
-    assert kind is not None
-    return kind
-
-
-RESOURCE_QUOTAS: Final = _known("resourcequotas")
-CLAIMS: Final = _known("persistentvolumeclaims")
 #: Kinds that are counted under their bare name too.
 _BARE: Final = frozenset({"services", "secrets", "configmaps", "replicationcontrollers", "resourcequotas"})
 #: Resources that every container must ask for once they are limited.

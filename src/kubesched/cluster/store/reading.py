@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Unpack
 
-from ...api.kinds import KINDS, Kind
+from ...api.kinds import CORE_EVENTS, EVENTS, KINDS, Kind
 from ...api.turns import Steps, finish
 from ...api.wire import ApiError, ListOptions, ListPage
 from ..schema import Stored
-from .events import EVENTS, NEW_EVENTS, new_item, new_watch_event
+from .events import new_item, new_watch_event
 from .fields import compile_filter
 from .paging import make_page, read_token, write_token
 from .table import Key, Table, Watch, initial_events
@@ -40,7 +40,7 @@ class Reading:
         for kind in KINDS:
             self.register(kind)
         # One table, two names: see .events.
-        self._tables[NEW_EVENTS] = self._tables[EVENTS]
+        self._tables[EVENTS] = self._tables[CORE_EVENTS]
 
     # -- tables ----------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class Reading:
         item = self.table(kind).objects.get((namespace if kind.namespaced else "", name))
         if item is None:
             raise ApiError.not_found(kind, name)
-        return item if kind.group != NEW_EVENTS.group else new_item(item)
+        return item if kind.group != EVENTS.group else new_item(item)
 
     def list(
         self, kind: Kind, namespace: str = "", *, resource_version_match: str = "", **options: Unpack[ListOptions]
@@ -127,7 +127,7 @@ class Reading:
             else:
                 items = table.items(namespace)
         page = yield from make_page(items, filter_, version, after, options.get("limit", 0))
-        if kind.group == NEW_EVENTS.group:
+        if kind.group == EVENTS.group:
             page.items[:] = [new_item(item) for item in page.items]
         return page
 
@@ -152,7 +152,7 @@ class Reading:
         namespace = namespace if kind.namespaced else ""
         filter_ = compile_filter(kind, namespace, label_selector, field_selector)
         version = self._parse_version(resource_version)
-        convert = new_watch_event if kind.group == NEW_EVENTS.group else None
+        convert = new_watch_event if kind.group == EVENTS.group else None
         if send_initial_events or not version:
             items = [item for item in table.items(namespace) if filter_.matches(item)]
             first = initial_events(table.kind, items, self._version, marker=send_initial_events)

@@ -14,13 +14,20 @@ from typing import Any, Final
 import msgspec
 
 from ...api.equality import same_json
-from ...api.kinds import NAMESPACES, PODS, Kind
+from ...api.kinds import (
+    CLAIMS,
+    CORE_EVENTS,
+    EVENTS,
+    LIMIT_RANGES,
+    NAMESPACES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+    Kind,
+)
 from ...api.times import Clock
 from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError
 from ..admission import (
-    CLAIMS,
-    LIMIT_RANGES,
-    PRIORITY_CLASSES,
     STATUS_KINDS,
     Admission,
     Causes,
@@ -49,9 +56,9 @@ from ..schema import (
     same_section,
 )
 from .deletion import Deletion
-from .events import EVENTS, NEW_EVENTS, EventExpiry, as_core, new_item
+from .events import EventExpiry, as_core, new_item
 from .pod_actions import PodActions
-from .quota import RESOURCE_QUOTAS, Quotas
+from .quota import Quotas
 from .records import Records
 from .table import Table
 
@@ -101,7 +108,7 @@ class Store(Records):
             self.table, default_tolerations=default_tolerations, priority_admission=priority_admission
         )
         self._limits = Limits(self.table(LIMIT_RANGES))
-        self._events = self._tables[EVENTS]
+        self._events = self._tables[CORE_EVENTS]
         self._follow_changes()
         for name in FIRST_NAMESPACES:
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
@@ -118,7 +125,7 @@ class Store(Records):
         self.followers = (self._event_written, self._deletion.follow, self._quotas.changed)
 
     def _event_written(self, item: Stored | None, old: Stored | None) -> None:
-        if item is not None and item.kind == EVENTS:
+        if item is not None and item.kind == CORE_EVENTS:
             self._event_expiry.written(self.clock.now(), item)
 
     # -- writing ---------------------------------------------------------------------------------------
@@ -132,9 +139,9 @@ class Store(Records):
         come instead of being decided here.
         """
         given = _body_metadata(kind, obj)
-        if kind.group == NEW_EVENTS.group:
+        if kind.group == EVENTS.group:
             check_form(kind, encode_clean(obj))
-            return new_item(self.create(EVENTS, namespace, as_core(obj), dry_run=dry_run, restore=restore))
+            return new_item(self.create(CORE_EVENTS, namespace, as_core(obj), dry_run=dry_run, restore=restore))
         table = self.table(kind)
         if kind.namespaced:
             if given.get("namespace") not in (None, "", namespace) and namespace:
@@ -184,7 +191,7 @@ class Store(Records):
         if not restore:
             self._quotas.admit(kind, document)
         item = self.commit(table, document, None, dry_run=dry_run)
-        if kind == EVENTS and not dry_run:
+        if kind == CORE_EVENTS and not dry_run:
             self.expire_events()
         self.settle_later()
         return item
@@ -211,9 +218,9 @@ class Store(Records):
         A ``resourceVersion`` in the body that is not the current one is 409; without one the write is unconditional.
         """
         _body_metadata(kind, obj)
-        if kind.group == NEW_EVENTS.group:
+        if kind.group == EVENTS.group:
             check_form(kind, encode_clean(obj))
-            return new_item(self.update(EVENTS, namespace, name, as_core(obj), dry_run=dry_run))
+            return new_item(self.update(CORE_EVENTS, namespace, name, as_core(obj), dry_run=dry_run))
         old = self.get(kind, namespace, name)
         document = decode_document(encode_clean(obj))
         open_section(document, "metadata")
@@ -258,9 +265,9 @@ class Store(Records):
             )
         if not isinstance(document, dict) or not isinstance(open_section(document, "metadata"), dict):
             raise ApiError.bad_request("the patch leaves no object with metadata")
-        if kind.group == NEW_EVENTS.group:
+        if kind.group == EVENTS.group:
             whole = {key: open_section(document, key) for key in document}
-            return new_item(self.update(EVENTS, namespace, name, as_core(whole), dry_run=dry_run))
+            return new_item(self.update(CORE_EVENTS, namespace, name, as_core(whole), dry_run=dry_run))
         return self._replace(old, before, document, subresource, dry_run=dry_run)
 
     def _replace(self, old: Stored, before: Document, document: Document, subresource: str, *, dry_run: bool) -> Stored:
@@ -333,7 +340,7 @@ class Store(Records):
             ApiError: 404, or 409 when a precondition does not hold.
         """
         item = self._deletion.delete(
-            self.get(kind if kind.group != NEW_EVENTS.group else EVENTS, namespace, name),
+            self.get(kind if kind.group != EVENTS.group else CORE_EVENTS, namespace, name),
             uid=uid,
             resource_version=resource_version,
             grace_period_seconds=grace_period_seconds,

@@ -1,12 +1,12 @@
-"""Events of controllers and kubelets: core/v1, repetitions counted, floods cut short.
+"""Events as controllers and kubelets write them: core/v1, repetitions counted, floods cut short.
 
 Written as client-go's legacy recorder does, which is what upstream's controllers use (``events_cache.go``): the same
 event again raises ``count``; from the tenth different message of one kind within ten minutes on, all go into one
 ``(combined from similar events)``; and one object gets 25 writes, then one every five minutes. That last rule is what
 keeps a ReplicaSet of thousands of pods cheap: nothing is built or sent for what it leaves out.
 
-Caller: :class:`.controllers.base.Controller` and :mod:`.hollow`. The scheduler's events (events.k8s.io, series) are
-recorded by ``kubesched.client.events``.
+Callers: the embedded cluster's controllers and hollow kubelets. The scheduler's events (events.k8s.io, series) follow
+other rules, see :mod:`.events`; both describe objects and name events by :mod:`.event_objects`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...api.times import Clock, micro_time, timestamp
-from ...api.wire import MERGE_PATCH, ApiError, Item, Transport
-from .events import EVENTS
+from kubesched.api.kinds import CORE_EVENTS
+from kubesched.api.times import Clock, micro_time, timestamp
+from kubesched.api.wire import MERGE_PATCH, ApiError, Item, Transport
 
-__all__ = ["NORMAL", "WARNING", "EventRecorder"]
+from .event_objects import EventNames, Reference
+
+__all__ = ["NORMAL", "WARNING", "CountingRecorder"]
 
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
@@ -63,7 +65,7 @@ class _Subject:
     written: dict[tuple[str, str, str], _Written] = field(default_factory=dict)
 
 
-class EventRecorder:
+class CountingRecorder:
     """Records events by any transport. ``note`` is told of those that were refused; they are not tried again."""
 
     def __init__(self, client: Transport, clock: Clock, note: Callable[[str], None]) -> None:
@@ -71,7 +73,7 @@ class EventRecorder:
         self._clock = clock
         self._note = note
         self._subjects: OrderedDict[tuple[str, str], _Subject] = OrderedDict()
-        self._nanoseconds = 0
+        self._names = EventNames()
 
     async def record(
         self, about: Item, component: str, type_: str, reason: str, message: str, *, host: str = ""
@@ -96,7 +98,7 @@ class EventRecorder:
                 patch = {"count": written.count, "message": message, "lastTimestamp": timestamp(now)}
                 namespace = about.namespace or "default"
                 try:
-                    await self._client.patch(EVENTS, namespace, written.name, patch, patch_type=MERGE_PATCH)
+                    await self._client.patch(CORE_EVENTS, namespace, written.name, patch, patch_type=MERGE_PATCH)
                     return
                 except ApiError as error:
                     if error.code != 404:
@@ -130,18 +132,13 @@ class EventRecorder:
         now: float,
     ) -> None:
         namespace = about.namespace or "default"
-        regarding = {
-            "apiVersion": about.kind.api_version,
-            "kind": about.kind.kind,
-            "namespace": about.namespace,
-            "name": about.name,
-            "uid": about.uid,
-            "resourceVersion": str(about.resource_version),
-        }
+        regarding = Reference(
+            about.kind.api_version, about.kind.kind, about.namespace, about.name, about.uid, str(about.resource_version)
+        )
         event: dict[str, Any] = {
-            "apiVersion": EVENTS.api_version,
-            "kind": EVENTS.kind,
-            "involvedObject": {name: value for name, value in regarding.items() if value},
+            "apiVersion": CORE_EVENTS.api_version,
+            "kind": CORE_EVENTS.kind,
+            "involvedObject": regarding.to_wire(),
             "reason": reason,
             "message": message,
             "source": {"component": component, **({"host": host} if host else {})},
@@ -155,11 +152,10 @@ class EventRecorder:
             "reportingInstance": host,
         }
         while True:
-            self._nanoseconds = max(int(now * 1e9), self._nanoseconds + 1)
-            name = f"{about.name}.{self._nanoseconds:x}"
+            name = self._names.next(about.name, now)
             event["metadata"] = {"name": name, "namespace": namespace}
             try:
-                await self._client.create(EVENTS, namespace, event)
+                await self._client.create(CORE_EVENTS, namespace, event)
             except ApiError as error:
                 if error.reason != "AlreadyExists":
                     raise
