@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_kit import BENCH, EXAMPLES, GOLDEN, run
@@ -15,35 +16,120 @@ from kubesched.cli.arguments import SHAPES
 # -- conformance -----------------------------------------------------------------------------------------------
 
 
-def test_conformance_counts_per_area(capsys: pytest.CaptureFixture[str]) -> None:
-    ran = run(capsys, "conformance", GOLDEN / "nodename.jsonl.gz", GOLDEN / "unschedulable.jsonl.gz")
+HEAD = "AREA              VECTORS  PASSED  PARTLY  EXPLAINED  DECLARED  FAILED  NOT COMPARED\n"
+
+
+def test_conformance_counts_vectors_per_area(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run(capsys, "conformance", GOLDEN / "nodename.jsonl.gz", GOLDEN / "declaredfeatures.jsonl.gz")
     assert ran.code == 0
-    assert ran.out == (
-        "AREA           PASSED  TOTAL\nnodename          250    250\nunschedulable     250    250\nall               500    500\n"
-    )
+    lines = ran.out.splitlines()
+    assert f"{lines[0]}\n" == HEAD
+    assert [line.split()[:2] for line in lines[1:4]] == [
+        ["declaredfeatures", "100"],
+        ["nodename", "250"],
+        ["all", "350"],
+    ]
+    assert "RECORD                PASSED  FAILED  NOT COMPARED" in lines
+
+
+def test_conformance_counts_records_and_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run(capsys, "conformance", GOLDEN, "--area", "config")
+    assert ran.code == 0
+    table = [line.split() for line in ran.out.splitlines()]
+    assert ["stage", "300", "0", "0"] in table
+    assert ["errors", "102", "0", "57"] in table
+    assert "the wording of decoding errors is that of a particular parser       57" in ran.out
 
 
 def test_area_picks_one_file_of_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    data = json.loads(run(capsys, "conformance", GOLDEN, "--area", "declaredfeatures", "--json").out)
-    assert [(area["area"], area["passed"], area["failures"]) for area in data["areas"]] == [
-        ("declaredfeatures", 100, [])
-    ]
+    data = json.loads(run(capsys, "conformance", GOLDEN, "--area", "config2", "--json").out)
+    assert [(area["area"], area["total"], area["failures"]) for area in data["areas"]] == [("config2", 63, [])]
+    assert (data["total"], data["failed"], data["passed"], data["partly"]) == (63, 0, 60, 3)
+    assert data["records"]["stage"] == {"passed": 63, "failed": 0, "notCompared": 0}
+    assert data["notComparedByReason"] == {"the wording of decoding errors is that of a particular parser": 3}
+    assert "coverage" not in data
+
+
+def nodename(number: int) -> list[dict[str, Any]]:
+    with gzip.open(GOLDEN / "nodename.jsonl.gz", "rt") as lines:
+        return [json.loads(next(lines)) for _ in range(number)]
+
+
+def save(path: Path, *vectors: dict[str, Any]) -> None:
+    with gzip.open(path, "wt") as out:
+        out.writelines(json.dumps(vector) + "\n" for vector in vectors)
+
+
+def test_coverage_shows_paths_and_forms(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    save(tmp_path / "nodename.jsonl.gz", *nodename(10))
+    ran = run(capsys, "conformance", tmp_path, "--coverage")
+    lines = ran.out.splitlines()
+    assert "PATH OF FIND       ATTEMPTS" in lines
+    assert {"signature layer", "interaction layer", "full scan"} <= {line.rsplit("  ", 1)[0].strip() for line in lines}
+    assert any(line.startswith("CALLS DURING FIND") and line.endswith("VECTOR  ROW") for line in lines)
+    coverage = json.loads(run(capsys, "conformance", tmp_path, "--coverage", "--json").out)["coverage"]
+    assert coverage["paths"]["signature layer"] > 0
+    fit = next(item for item in coverage["calls"] if (item["point"], item["plugin"]) == ("Filter", "NodeResourcesFit"))
+    assert fit["vector"] > 0
+
+
+def test_explained_and_declared_vectors_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with gzip.open(GOLDEN / "balanced.jsonl.gz", "rt") as lines:
+        save(
+            tmp_path / "balanced.jsonl.gz",
+            *(each for line in lines if (each := json.loads(line))["name"] == "balanced-0065"),
+        )
+    with gzip.open(GOLDEN / "combined.jsonl.gz", "rt") as lines:
+        save(
+            tmp_path / "combined.jsonl.gz",
+            *(each for line in lines if (each := json.loads(line))["name"] == "combined-0170"),
+        )
+    ran = run(capsys, "conformance", tmp_path)
+    assert ran.code == 0
+    assert (
+        "EXPLAINED\n  balanced-0065: decimal drift: upstream counted the overhead of default/pod-njzv (memory)"
+        in ran.out
+    )
+    assert "DECLARED\n  combined-0170: A-Q1: upstream applies the term to every namespace\n" in ran.out
 
 
 def test_a_sabotaged_golden_file_fails_and_says_where(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    with gzip.open(GOLDEN / "nodename.jsonl.gz", "rt") as lines:
-        vectors = [json.loads(next(lines)) for _ in range(5)]
+    vectors = nodename(5)
     broken = next(vector for vector in vectors if vector["expected"].get("pods"))
     broken["expected"]["pods"][0]["outcome"] = "error"
-    with gzip.open(tmp_path / "nodename.jsonl.gz", "wt") as out:
-        out.writelines(json.dumps(vector) + "\n" for vector in vectors)
+    save(tmp_path / "nodename.jsonl.gz", *vectors, {})
     ran = run(capsys, "conformance", tmp_path)
     assert ran.code == 1
     assert f"nodename: {broken['name']}" in ran.out
     assert "outcome: expected" in ran.out
-    assert "nodename       4      5" in ran.out
+    assert "nodename: line 6\n  the replay stopped: RecordError: vector: member 'name' is missing" in ran.out
     data = json.loads(run(capsys, "conformance", tmp_path, "--json").out)
-    assert (data["passed"], data["total"]) == (4, 5)
+    assert (data["failed"], data["total"]) == (2, 6)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"), [(b"[1]\n", "line 1 is not a JSON object"), (b"{}\n", "vector: member 'name' is missing")]
+)
+def test_a_file_of_bad_lines_only_is_a_failure(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, line: bytes, message: str
+) -> None:
+    (tmp_path / "odd.jsonl.gz").write_bytes(gzip.compress(line, mtime=0))
+    ran = run(capsys, "conformance", tmp_path)
+    assert ran.code == 1
+    assert message in ran.out
+
+
+def test_a_file_of_which_nothing_can_be_compared_is_a_failure(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    save(
+        tmp_path / "protobuf.jsonl.gz",
+        {"name": "x", "area": "protobuf", "mode": "body", "scenario": {"body": ""}, "expected": {}},
+    )
+    ran = run(capsys, "conformance", tmp_path)
+    assert ran.code == 1
+    assert "protobuf bodies are not decoded here" in ran.out
+    assert "nothing was compared: see the reasons above" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -52,8 +138,6 @@ def test_a_sabotaged_golden_file_fails_and_says_where(capsys: pytest.CaptureFixt
         (None, ["."], "no golden files"),
         (None, ["gone"], "gone: no such file or directory"),
         (b"not gzip", ["."], "not a gzipped file of JSON lines"),
-        (gzip.compress(b"[1]\n", mtime=0), ["."], "line 1 is not a JSON object"),
-        (gzip.compress(b"{}\n", mtime=0), ["."], "not a golden vector"),
         (gzip.compress(b"", mtime=0), [".", "--area", "fit"], "no golden file of area fit"),
     ],
 )

@@ -10,13 +10,14 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from cli_kit import EXAMPLES, Ran, run, spawn
 
 from kubesched.cli import up_command
 from kubesched.cli.main import CRASHED
+from kubesched.scheduler.scheduler import Scheduler
 from task_kit import HOWS, How, kill, task_names
 
 TESTS = Path(__file__).parents[1]
@@ -127,3 +128,25 @@ def test_the_process_of_simulate_ends_with_the_traceback(name: str, how: How, tm
     assert ran.out == ""
     assert "Traceback (most recent call last):" in ran.err
     assert f"kubesched: internal error: task {name} " in ran.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("simulate", "-f", EXAMPLES / "web-shop", "--nodes", 3),
+        ("demo", "--fast", "--nodes", 30),
+        ("bench", "--nodes", 5, "--pods", 5, "--quiet"),
+    ],
+    ids=lambda command: str(command[0]),
+)
+def test_a_dead_scheduler_loop_ends_every_command(
+    command: tuple[object, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Scheduler) -> NoReturn:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(Scheduler, "_schedule", broken)
+    ran = run(capsys, *command)
+    assert ran.code == CRASHED, ran
+    assert "in broken\n" in ran.err
+    assert "kubesched: internal error: task scheduler failed: ZeroDivisionError: a defect\n" in ran.err

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from kubesched.api.kinds import NODES
 from kubesched.api.tombstone import final_state
-from kubesched.api.wire import ApiError, WatchEvent
+from kubesched.api.wire import ApiError, Item, WatchEvent
 from kubesched.client.informer import Informer
+from kubesched.client.reflector import Reflector
 from kubesched.simulate.virtual_time import run_virtual
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
@@ -121,6 +122,39 @@ def test_the_store_equals_the_server_and_the_handlers_view(
     assert {key: version_of(obj) for key, obj in view.objects.items()} == expected
     assert informer.statistics().handler_errors == 0
     expect_order_per_object(view.told)
+
+
+@pytest.mark.parametrize("method", ["replace", "upsert", "remove"])
+def test_a_defect_of_the_sink_ends_the_reflector(method: str) -> None:
+    """Also when it looks like trouble with the network: a new list would not repeat what the sink has stored."""
+
+    class Sink:
+        async def replace(self, items: list[Item], version: int) -> None:
+            self._call("replace")
+
+        def upsert(self, item: Item) -> None:
+            self._call("upsert")
+
+        def remove(self, item: Item) -> None:
+            self._call("remove")
+
+        def _call(self, what: str) -> None:
+            if what == method:
+                raise ConnectionResetError("a defect")
+
+    server = FakeServer()
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(Reflector(server, NODES, Sink(), rng=Random(5)).run())
+            await asyncio.sleep(0.1)
+            server.put("a")
+            server.remove("a")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run_virtual(main())
+    [error] = caught.value.exceptions
+    assert repr(error) == "ConnectionResetError('a defect')"
 
 
 class Flaky:

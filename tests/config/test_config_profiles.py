@@ -425,8 +425,11 @@ def test_ignoring_resources_needs_fit_arguments_in_every_profile() -> None:
     bare = {"plugins": {"multiPoint": {"disabled": names("*"), "enabled": names("PrioritySort", "DefaultBinder")}}}
     managed = [{"name": "example.com/a", "ignoredByScheduler": True}]
     config = configured(bare, extenders=[{"managedResources": managed}])
-    with pytest.raises(ConfigError, match="can't find NodeResourcesFitArgs in plugin config"):
+    text = "^couldn't build extenders: can't find NodeResourcesFitArgs in plugin config$"
+    with pytest.raises(ConfigError, match=text):
         ignore_extender_resources(config)
+    with pytest.raises(ConfigError, match=text):
+        expand_profiles(config, IN_TREE_CAPABILITIES)
 
 
 def test_point_types_are_spelled_like_upstreams() -> None:

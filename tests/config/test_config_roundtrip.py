@@ -105,6 +105,14 @@ def test_gated_fields_are_written_when_their_gate_is_on() -> None:
     assert args["DynamicResources"]["bindingTimeout"] == "10m0s"
 
 
+def test_an_empty_shape_is_left_out() -> None:
+    strategy = {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": []}}
+    fit = {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}
+    written = dump_config(load_config_data({**HEAD, "profiles": [{"pluginConfig": [fit]}]}))
+    args = {entry["name"]: entry["args"] for entry in written["profiles"][0]["pluginConfig"]}
+    assert args["NodeResourcesFit"]["scoringStrategy"]["requestedToCapacityRatio"] == {}
+
+
 # -- generated configurations --------------------------------------------------------------------------------
 
 label = st.from_regex(r"[A-Za-z0-9]([-_.]?[A-Za-z0-9]){0,8}", fullmatch=True)

@@ -529,6 +529,15 @@ FIT: list[tuple[str, dict[str, Any], list[str]]] = [
         {"scoringStrategy": {"type": "LeastAllocated", "requestedToCapacityRatio": {"shape": shaped((0, 0))}}},
         ["scoringStrategy.requestedToCapacityRatio: Forbidden: must be nil when type is not RequestedToCapacityRatio"],
     ),
+    (
+        "nor has one that is unknown",
+        {"scoringStrategy": {"requestedToCapacityRatio": {}}},
+        [
+            'scoringStrategy.type: Unsupported value: "": supported values: "LeastAllocated", "MostAllocated", '
+            '"RequestedToCapacityRatio"',
+            "scoringStrategy.requestedToCapacityRatio: Forbidden: must be nil when type is not RequestedToCapacityRatio",
+        ],
+    ),
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,22 @@ class Bench:
         pods: Iterable[Pod] = (),
         gates: FeatureGates = DEFAULT_GATES,
         client: Any = None,
+        services: Sequence[Any] = (),
     ) -> None:
+        """``services`` are those of the namespace ``ns``."""
         self.cache = Cache()
-        backends = Backends(StillClock(), random.Random(0), self.cache.snapshot(), gates=gates, client=client)
+
+        def informed_in(kind: str, namespace: str) -> Sequence[Any]:
+            return services if (kind, namespace) == ("services", "ns") else ()
+
+        backends = Backends(
+            StillClock(),
+            random.Random(0),
+            self.cache.snapshot(),
+            gates=gates,
+            client=client,
+            informed_in=informed_in,
+        )
         self.handle = ProfileHandle("default-scheduler", backends)
         for node in nodes:
             self.cache.set_node(node)

@@ -27,6 +27,7 @@ from kubesched.api.types import ContainerRestartRule, Node, NodeSelectorRequirem
 from kubesched.config import FeatureGates
 from kubesched.config.args import NodeAffinityArgs, NodeResourcesFitArgs
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code, Status
 from kubesched.plugins.node_affinity import NodeAffinity
 from kubesched.plugins.node_declared_features import NodeDeclaredFeatures
@@ -426,3 +427,12 @@ def test_a_pod_with_more_resources_than_a_verdict_has_bits_is_filtered_all_the_s
 )
 def test_a_gated_pod_waits_for_its_gates_in_their_order(gates: tuple[str, ...], want: Status | None) -> None:
     assert Bench().build(SchedulingGates).pre_enqueue(info(gates=gates)) == want
+
+
+def test_node_ports_cannot_filter_without_state() -> None:
+    bench = Bench([a_node("n")])
+    plugin, table, pod = bench.build(NodePorts), bench.cache.table, PodInfo(a_pod(ports=[a_port(80)]))
+    with pytest.raises(KeyError, match="not found"):
+        plugin.filter_rows(CycleState(), pod, table, bench.nodes.rows)
+    with pytest.raises(KeyError, match="not found"):
+        plugin.filter_row(CycleState(), pod, table, next(iter(bench.nodes)))

@@ -24,6 +24,7 @@ from builders import (
     requirement,
     term,
 )
+from kubesched.api.selectors import SelectorError
 from kubesched.api.types import Node, Pod
 from kubesched.config.args import (
     NodeAffinityArgs,
@@ -271,11 +272,39 @@ def test_a_preferred_term_that_cannot_be_parsed_is_an_error() -> None:
     assert "[0].matchExpressions[0].values[0]" in answer.message()
 
 
-@pytest.mark.parametrize("plugin", [TaintToleration, NodeAffinity, NodeResourcesBalancedAllocation])
-def test_scoring_without_state_is_an_error(plugin: type) -> None:
+def test_taint_toleration_cannot_score_without_state() -> None:
     bench = Bench([a_node("n", taints=[a_taint("k:PreferNoSchedule")])])
     with pytest.raises(KeyError, match="not found"):
-        bench.build(plugin).score_rows(CycleState(), info(), bench.cache.table, bench.nodes.rows)
+        bench.build(TaintToleration).score_rows(CycleState(), info(), bench.cache.table, bench.nodes.rows)
+
+
+def score_without_pre_score(plugin: type, pod: Pod) -> dict[str, int]:
+    """What the plugin scores when PreScore did not run, by node; its two forms must agree."""
+    bench = Bench([a_node("a", cpu="4", labels={"disk": "ssd"}), a_node("b", cpu="2")])
+    built, table, nodes, found = bench.build(plugin), bench.cache.table, bench.nodes, info(pod)
+    scores = dict(zip(nodes.names(), built.score_rows(CycleState(), found, table, nodes.rows).tolist(), strict=True))
+    assert scores == {node.name: built.score_row(CycleState(), found, table, node) for node in nodes}
+    return scores
+
+
+def test_node_affinity_and_balanced_allocation_score_without_pre_score() -> None:
+    preferring = a_pod(affinity=node_affinity(preferred=[(5, term(requirement("disk", "In", "ssd")))]))
+    assert score_without_pre_score(NodeAffinity, preferring) == {"a": 5, "b": 0}
+    assert score_without_pre_score(NodeAffinity, a_pod()) == {"a": 0, "b": 0}
+    prepared = Bench([a_node("a", cpu="4"), a_node("b", cpu="2")])
+    asking = a_pod(cpu="1", memory="1Gi")
+    expected = prepared.scores(prepared.build(NodeResourcesBalancedAllocation), asking)
+    assert score_without_pre_score(NodeResourcesBalancedAllocation, asking) == expected
+
+
+def test_a_pod_that_requests_nothing_scores_zero_for_balance_without_pre_score() -> None:
+    assert score_without_pre_score(NodeResourcesBalancedAllocation, a_pod()) == {"a": 0, "b": 0}
+
+
+def test_a_term_that_cannot_be_parsed_is_an_error_without_pre_score() -> None:
+    pod = a_pod(affinity=node_affinity(preferred=[(1, term(requirement("disk", "Gt", "big")))]))
+    with pytest.raises(SelectorError, match="big"):
+        score_without_pre_score(NodeAffinity, pod)
 
 
 # -- order of the queue ------------------------------------------------------------------------------------

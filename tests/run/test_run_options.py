@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from kubesched.cli.run.flags import FLAG_SET
 from kubesched.cli.run.options import OptionsError, RunOptions, options_of
-from kubesched.config import ConfigError, Duration, FeatureGates, KubeSchedulerConfiguration, decode_config
+from kubesched.config import ConfigError, Duration
 
 
-def load_file(path: str, gates: FeatureGates) -> tuple[KubeSchedulerConfiguration, tuple[str, ...]]:
-    return decode_config(Path(path).read_bytes(), source=path, gates=gates), ()
+async def config_map(namespace: str, name: str) -> dict[str, str]:
+    assert (namespace, name) == ("kube-system", "mine")
+    return {"policy.cfg": '{"kind": "Policy", "apiVersion": "v1", "predicates": [], "priorities": []}'}
 
 
 def options(*arguments: str) -> RunOptions:
-    return options_of(FLAG_SET.parse(arguments), load_file)
+    return asyncio.run(options_of(FLAG_SET.parse(arguments), config_map))
 
 
 def refusal(*arguments: str) -> str:
@@ -126,3 +128,22 @@ def test_an_emulated_version_turns_younger_gates_off_unless_they_are_set() -> No
     assert gates.enabled("SchedulerAsyncPreemption")  # 1.33
     gates = options("--emulated-version=1.34", "--feature-gates=OpportunisticBatching=true").gates
     assert gates.enabled("OpportunisticBatching")
+
+
+def test_older_files_and_retired_flags_are_converted_with_warnings(tmp_path: Path) -> None:
+    old = tmp_path / "old.yaml"
+    old.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration\nparallelism: 3\n"
+    )
+    found = options("--config", str(old))
+    assert found.config.parallelism == 3
+    assert any("v1beta3" in warning for warning in found.warnings)
+    found = options("--scheduler-name=mine", "--leader-elect=false")
+    assert [profile.scheduler_name for profile in found.config.profiles] == ["mine"]
+    assert "--scheduler-name" in found.warnings[0]
+
+
+def test_a_policy_in_a_config_map_is_read_from_the_cluster() -> None:
+    found = options("--policy-configmap=mine")
+    assert found.config.profiles[0].plugins.at("score").enabled == ()
+    assert any("policy" in warning for warning in found.warnings)

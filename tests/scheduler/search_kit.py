@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,9 @@ class House:
         percentage: int = 0,
         seed: int = 0,
         weights: Mapping[str, int] = WEIGHTS,
+        without: Collection[tuple[str, str]] = (),
     ) -> None:
+        """``without``: (plugin, point) pairs that the profile leaves out."""
         self.cache = Cache()
         self.nominated = Nominated()
         self.rotation = Rotation()
@@ -90,7 +92,12 @@ class House:
                 names.append(plugin.name)  # type: ignore[attr-defined]
         able = registry.capabilities()
         points = {
-            point.key: [(name, weights.get(name, 1)) for name in names if point.key in able[name]] for point in POINTS
+            point.key: [
+                (name, weights.get(name, 1))
+                for name in names
+                if point.key in able[name] and (name, point.key) not in without
+            ]
+            for point in POINTS
         }
         handle = ProfileHandle("default-scheduler", backends)
         self.framework = Framework("default-scheduler", points, registry, lambda name: None, handle, SchedulerMetrics())

@@ -80,7 +80,7 @@ def test_a_node_with_a_malformed_capacity_is_left_out_until_it_is_mended(resourc
         await world.until(lambda: world.node_of("big2"), "the second big pod", 11)
         await world.settle()
 
-    play(scenario, expect_errors=["cannot take over node bad"])
+    play(scenario, expect_errors=["cannot ingest node bad"])
 
 
 def test_a_malformed_node_that_goes_leaves_nothing() -> None:
@@ -91,7 +91,7 @@ def test_a_malformed_node_that_goes_leaves_nothing() -> None:
         await world.settle()
         assert not list(world.scheduler.cache.table.all_infos())
 
-    play(scenario, expect_errors=["cannot take over node bad", "?cannot remove node"])
+    play(scenario, expect_errors=["cannot ingest node bad", "?cannot remove node"])
 
 
 @pytest.mark.parametrize("status", [{}, {"allocatable": {}}, {"allocatable": {"cpu": "0"}}], ids=repr)

@@ -357,6 +357,16 @@ def test_a_nomination_that_no_longer_fits_is_kept_among_the_reasons() -> None:
 # -- PreFilter ---------------------------------------------------------------------------------------------
 
 
+def test_a_plugin_that_rejected_the_nominated_node_is_named_for_the_nodes_pre_filter_left_out() -> None:
+    house = House([a_node("n0", unschedulable=True), a_node("n1", cpu="1"), a_node("n2", cpu="1")])
+    wanted = node_affinity(required=[field_term("n1")])
+    rejection = house.failure(a_pod(cpu="2", nominated="n0", affinity=wanted))
+    assert rejection.message() == (
+        "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) didn't satisfy plugin(s) [NodeAffinity NodeUnschedulable], "
+        "1 node(s) were unschedulable."
+    )
+
+
 def test_only_the_nodes_pre_filter_allows_are_looked_at() -> None:
     house = House([a_node(f"n{index}", cpu="1") for index in range(4)])
     pod = a_pod(affinity=node_affinity(required=[field_term("n1"), field_term("n2"), field_term("gone")]))

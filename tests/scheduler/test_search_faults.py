@@ -213,3 +213,37 @@ def test_a_what_if_that_fails_leaves_no_trace(name: str, method: Any, text: str)
     assert (caught.value.plugin, str(caught.value)) == ("Bad", f'running AddPod on PreFilter plugin "Bad": {text}')
     assert check_cache(there.cache) == []
     assert len(there.cache.table.info(0).pods) == 0
+
+
+# -- plugins that a profile has at the later of two points only --------------------------------------------
+
+
+PORTS = 'running "NodePorts" filter plugin: '
+SPREAD_FILTER = 'running "PodTopologySpread" filter plugin: '
+SPREAD_SCORE = 'running Score plugins: plugin "PodTopologySpread" failed with: '
+
+
+@pytest.mark.parametrize(
+    ("plugin", "point", "text"),
+    [
+        ("NodePorts", "preFilter", PORTS),
+        ("PodTopologySpread", "preFilter", SPREAD_FILTER),
+        ("PodTopologySpread", "preScore", SPREAD_SCORE),
+    ],
+)
+def test_a_plugin_without_the_state_it_needs_fails_every_attempt(plugin: str, point: str, text: str) -> None:
+    nodes = [a_node(f"n{index}") for index in range(3)]
+    there = House(nodes, plugins=[*SIGNING, "PodTopologySpread"], without=[(plugin, point)])
+    for _ in range(3):  # what is remembered must not hide it
+        with pytest.raises(PluginFailedError) as caught:
+            there.find(a_pod(cpu="1"))
+        assert caught.value.plugin == plugin
+        assert str(caught.value).startswith(text)
+
+
+def test_a_failure_on_a_node_that_an_earlier_filter_rejects_does_not_count() -> None:
+    """The filter that rejects does not sign, so what is remembered of the nodes comes from the failing one alone."""
+    nowhere = make_plugin("Nowhere", filter=answer(Status.unschedulable("nowhere")))
+    there = House([a_node("n0"), a_node("n1")], plugins=[nowhere, *SIGNING], without=[("NodePorts", "preFilter")])
+    for _ in range(3):
+        assert there.failure(a_pod(cpu="1")).message() == "0/2 nodes are available: 2 nowhere."

@@ -15,7 +15,7 @@ from typing import Final
 
 from .quantity import Quantity, QuantityText, int_value, milli_value, parse_quantity
 from .selectors import is_qualified_name
-from .types import Container, ContainerStatus, Pod, ResourceList
+from .types import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 
 __all__ = [
     "CPU",
@@ -30,6 +30,7 @@ __all__ = [
     "is_extended_resource",
     "is_scalar_resource",
     "nonzero_requests",
+    "pod_limit_amounts",
     "pod_request_amounts",
     "pod_requests",
 ]
@@ -182,11 +183,16 @@ def _maximum(first: Mapping[str, Quantity], *others: Mapping[str, Quantity]) -> 
     return result
 
 
-def _pod_level_names(pod: Pod) -> list[str]:
-    """The supported names in ``spec.resources.requests``; non-empty means pod-level requests are set."""
+def _listed(resources: ResourceRequirements, limits: bool) -> ResourceList:
+    return resources.limits if limits else resources.requests
+
+
+def _pod_level_names(pod: Pod, *, limits: bool = False) -> list[str]:
+    """The supported names in ``spec.resources``; non-empty means pod-level requests (limits) are set."""
     if pod.spec.resources is None:
         return []
-    return [name for name in pod.spec.resources.requests if name in (CPU, MEMORY) or name.startswith("hugepages-")]
+    names = _listed(pod.spec.resources, limits)
+    return [name for name in names if name in (CPU, MEMORY) or name.startswith("hugepages-")]
 
 
 def _resize_infeasible(pod: Pod) -> bool:
@@ -203,9 +209,18 @@ def _with_defaults(amounts: Amounts, defaults: Mapping[str, Quantity]) -> Amount
 
 
 def _sum_requests(
-    pod: Pod, *, status_aware: bool, pod_level: bool, defaults: Mapping[str, Quantity] | None = None
+    pod: Pod,
+    *,
+    status_aware: bool,
+    pod_level: bool,
+    defaults: Mapping[str, Quantity] | None = None,
+    limits: bool = False,
 ) -> Amounts:
-    """The whole formula: containers, sidecars, init peaks, pod level, overhead, in exact amounts."""
+    """The whole formula: containers, sidecars, init peaks, pod level, overhead, in exact amounts.
+
+    ``limits`` sums limits in place of requests; overhead then only adds to resources that have a limit. The status
+    knows of requests only: ``limits`` does not go with ``status_aware``.
+    """
     spec, status = pod.spec, pod.status
     defaults = defaults or {}
     statuses: dict[str, ContainerStatus] = {}
@@ -215,7 +230,7 @@ def _sum_requests(
         infeasible = _resize_infeasible(pod)
 
     def effective(container: Container) -> Amounts:
-        amounts = _amounts(container.resources.requests)
+        amounts = _amounts(_listed(container.resources, limits))
         current = statuses.get(container.name)
         if current is not None and current.resources is not None:
             actual, allocated = _amounts(current.resources.requests), _amounts(current.allocated_resources)
@@ -235,20 +250,21 @@ def _sum_requests(
                 _add(sidecars, request)
                 peak = _maximum(peak, sidecars)
             else:
-                use = _with_defaults(_amounts(container.resources.requests), defaults)
+                use = _with_defaults(_amounts(_listed(container.resources, limits)), defaults)
                 _add(use, sidecars)
                 peak = _maximum(peak, use)
         total = _maximum(total, peak)
     if pod_level and spec.resources is not None:
-        total.update(_pod_level_amounts(pod, status_aware=status_aware))
-    _add(total, _amounts(spec.overhead))
+        total.update(_pod_level_amounts(pod, status_aware=status_aware, limits=limits))
+    overhead = _amounts(spec.overhead)
+    _add(total, {name: amount for name, amount in overhead.items() if name in total} if limits else overhead)
     return total
 
 
-def _pod_level_amounts(pod: Pod, *, status_aware: bool) -> Amounts:
+def _pod_level_amounts(pod: Pod, *, status_aware: bool, limits: bool = False) -> Amounts:
     assert pod.spec.resources is not None
-    names = _pod_level_names(pod)
-    own = _amounts(pod.spec.resources.requests)
+    names = _pod_level_names(pod, limits=limits)
+    own = _amounts(_listed(pod.spec.resources, limits))
     if not status_aware or pod.status.resources is None:
         return {name: own[name] for name in names}
     actual, allocated = _amounts(pod.status.resources.requests), _amounts(pod.status.allocated_resources)
@@ -294,9 +310,14 @@ def pod_requests(pod: Pod, *, status_aware: bool = True, pod_level: bool = True)
     return Resources.from_amounts(_sum_requests(pod, status_aware=status_aware, pod_level=pod_level))
 
 
-def pod_request_amounts(pod: Pod) -> dict[str, Quantity]:
-    """The exact status-aware request per resource name, counted or not: for comparing two versions of a pod."""
-    return _sum_requests(pod, status_aware=True, pod_level=True)
+def pod_request_amounts(pod: Pod, *, status_aware: bool = True) -> dict[str, Quantity]:
+    """The exact request per resource name, counted by the scheduler or not."""
+    return _sum_requests(pod, status_aware=status_aware, pod_level=True)
+
+
+def pod_limit_amounts(pod: Pod) -> dict[str, Quantity]:
+    """The exact limit per resource name, summed like requests; overhead adds to what is limited."""
+    return _sum_requests(pod, status_aware=False, pod_level=True, limits=True)
 
 
 def _missing(containers: Iterable[Container], name: str) -> bool:

@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import Final
 
-__all__ = ["SHAPES", "bench", "config", "conformance", "demo", "import_", "plugins", "simulate", "up", "version"]
+__all__ = ["SHAPES", "bench", "config", "conformance", "demo", "import_", "plugins", "run", "simulate", "up", "version"]
 
 #: Workloads that come with kubesched, each a file in ``bench/``.
 SHAPES: Final = (
@@ -134,9 +134,10 @@ Exit code: 0 even when pods are pending; 1 when the input cannot be used or pods
 
 
 def conformance(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Exit code: 0 when everything agrees, 1 on any difference or when there is nothing to compare."
+    parser.epilog = "Exit code: 0 when nothing differs, 1 on any difference or when nothing was compared."
     parser.add_argument("paths", metavar="PATH", nargs="+", help="golden files (*.jsonl.gz), or directories of them")
     parser.add_argument("--area", default="", help="only this area, such as fit or taints")
+    parser.add_argument("--coverage", action="store_true", help="also show which code paths the decisions took")
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     _quiet(parser)
 
@@ -278,16 +279,30 @@ def config(parser: argparse.ArgumentParser) -> None:
     check = actions.add_parser(
         "check",
         help="load and validate a file, and print the plugins in effect per profile",
-        description="Load and validate a KubeSchedulerConfiguration, and print the plugins in effect per profile.",
+        description="Load and validate a KubeSchedulerConfiguration (of any version, or a Policy), and print the plugins "
+        "in effect per profile.",
     )
     check.add_argument("file", metavar="FILE")
     check.add_argument("--json", action="store_true", help="the plugins in effect as JSON")
     _plugin_modules(check)
+    convert = actions.add_parser(
+        "convert",
+        help="write a file of any version, or a Policy, as today's v1",
+        description="Write a KubeSchedulerConfiguration of any version, or a Policy, as YAML of version v1 with every "
+        "default filled in. What is replaced or ignored is printed as warnings on stderr.",
+    )
+    convert.add_argument("file", metavar="FILE")
+    convert.add_argument("-o", "--output", metavar="FILE", help="where to (default: standard output)")
 
 
 def plugins(parser: argparse.ArgumentParser) -> None:
     _plugin_modules(parser)
     parser.add_argument("--json", action="store_true", help="the list as JSON")
+
+
+def run(parser: argparse.ArgumentParser) -> None:
+    """The flags are not argparse's: see :mod:`kubesched.cli.run.flags`."""
+    parser.epilog = "kubesched run --help lists the flags"
 
 
 def version(parser: argparse.ArgumentParser) -> None:

@@ -1,23 +1,59 @@
-"""``kubesched config check``: the plugins that a configuration really runs, per profile and extension point."""
+"""``kubesched config check`` and ``convert``: the plugins that a configuration really runs; any version as v1."""
 
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 
 import msgspec
 
-from kubesched.config import load_config_file
+from kubesched.config import dump_yaml
+from kubesched.config.legacy import Loaded, load_any_file
 from kubesched.simulate.report import Line
 
 from .console import print_lines, warn, write
-from .loading import expand, load_registry
+from .loading import expand, load_configuration, load_registry
 
 __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
+    return _convert(options) if options.action == "convert" else _check(options)
+
+
+def _convert(options: argparse.Namespace) -> int:
+    loaded = load_any_file(options.file)
+    for warning in loaded.warnings:
+        warn(warning)
+    text = _header(loaded) + dump_yaml(loaded.config)
+    if options.output is None:
+        write(text)
+        return 0
+    # Written to a second file and moved: the target is never incomplete, not even where it is the input.
+    target = Path(options.output)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return 0
+
+
+def _header(loaded: Loaded) -> str:
+    """Comment lines about what the written file needs."""
+    if not loaded.retired:
+        return ""
+    names = ", ".join(sorted(loaded.retired))
+    return f"# Uses retired plugins ({names}): needs --plugin-module kubesched.plugins.retired\n"
+
+
+def _check(options: argparse.Namespace) -> int:
     registry, _ = load_registry(options.plugin_module)
-    config = load_config_file(options.file)
+    config, remarks = load_configuration(options.file, registry, ())
+    for remark in remarks:
+        warn(remark)
     expanded = expand(config, registry, options.file)
     if options.json:
         data = {

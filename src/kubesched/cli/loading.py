@@ -14,11 +14,11 @@ from kubesched.config import (
     KubeSchedulerConfiguration,
     expand_profiles,
     load_config_data,
-    load_config_file,
 )
+from kubesched.config.legacy import LoadOptions, load_any_file
 from kubesched.config.profiles import Expanded
 from kubesched.framework.registry import PluginError, Registry
-from kubesched.plugins import in_tree_registry
+from kubesched.plugins import in_tree_registry, retired
 
 __all__ = ["expand", "load_configuration", "load_registry", "with_plugins"]
 
@@ -52,16 +52,21 @@ def load_configuration(
 ) -> tuple[KubeSchedulerConfiguration, list[str]]:
     """The configuration a command runs with, and remarks about it; its profiles can be built from the registry.
 
+    A file of an older version is converted; the retired plugins it uses are added to the registry.
+
     Raises:
         ConfigError: when the file cannot be used.
     """
     if path is None:
         return with_plugins(own), []
-    config = load_config_file(path)
+    loaded = load_any_file(path, LoadOptions(unavailable=IN_TREE.keys() - registry.keys()))
+    config = loaded.config
+    retired.register(registry, loaded.retired)
     expand(config, registry, path)
     used = {name for profile in config.profiles for name in profile.plugins.enabled_names()}
     unused = [name for name in own if name not in used]
-    return config, [f"plugin {name} was loaded, but no profile of {path} enables it" for name in unused]
+    remarks = [f"plugin {name} was loaded, but no profile of {path} enables it" for name in unused]
+    return config, [*loaded.warnings, *remarks]
 
 
 def expand(config: KubeSchedulerConfiguration, registry: Registry, path: str) -> dict[str, Expanded]:
@@ -81,5 +86,7 @@ def expand(config: KubeSchedulerConfiguration, registry: Registry, path: str) ->
             hint = (
                 f"did you mean {near[0]}?" if near else "load its module with --plugin-module, or install its package"
             )
+            if unknown[1] in retired.RETIRED:
+                hint = "it is retired: give --plugin-module kubesched.plugins.retired, or the file of an older version"
             details.append(f"no plugin is named {unknown[1]}; {hint}")
         raise ConfigError(error.stage, error.errors, details=details, source=path) from error

@@ -35,10 +35,11 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ("demo", "a cluster, pods being placed, a pending pod explained; under a minute", arguments.demo),
     ("simulate", "schedule manifests on a simulated cluster, and say what is pending and why", arguments.simulate),
     ("up", "an embedded cluster that kubectl can talk to, until Ctrl-C", arguments.up),
+    ("run", "schedule a real cluster, with kube-scheduler's flags and files", arguments.run),
     ("import", "copy a real cluster into a file to start from", arguments.import_),
     ("bench", "measure throughput, latencies and memory of the whole path", arguments.bench),
     ("conformance", "replay decisions recorded from Kubernetes and compare", arguments.conformance),
-    ("config", "check a KubeSchedulerConfiguration and show the plugins in effect", arguments.config),
+    ("config", "check a KubeSchedulerConfiguration, or convert an older one to v1", arguments.config),
     ("plugins", "list the plugins there are and the extension points they extend", arguments.plugins),
     ("version", "show the version and what it runs on", arguments.version),
 )
@@ -58,7 +59,15 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is returned, except for usage errors, which raise SystemExit(2) as argparse does."""
-    options = build_parser().parse_args(argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    if given[:1] == ["run"]:
+        # Its flags are kube-scheduler's, read and refused as there; argparse reads them differently.
+        try:
+            from .run.command import main as run_main  # noqa: PLC0415 - it needs the extra "run"
+        except ImportError as error:
+            return _fail(f"kubesched run needs more packages: pip install 'kubesched[run]' ({error})", 1)
+        return run_main(given[1:])
+    options = build_parser().parse_args(given)
     try:
         code: int = import_module(f"kubesched.cli.{options.command}_command").run(options)
         sys.stdout.flush()

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from kubesched.api.wire import ApiError
 
-__all__ = ["Backoff", "TokenBucket", "is_write_retriable", "retry_write", "token_bucket"]
+__all__ = ["Backoff", "TokenBucket", "is_write_retriable", "retry", "retry_write", "token_bucket"]
 
 T = TypeVar("T")
 logger = logging.getLogger("kubesched.client")
@@ -107,19 +107,47 @@ def is_write_retriable(error: BaseException) -> bool:
     )
 
 
+async def retry(
+    call: Callable[[], Awaitable[T]],
+    rng: Random,
+    *,
+    attempts: int,
+    first_delay: float,
+    factor: float,
+    jitter: float,
+    retriable: Callable[[BaseException], bool],
+) -> T:
+    """Do ``call`` up to ``attempts`` times, with ``first_delay`` seconds, then times ``factor``, in between.
+
+    Each delay is longer by a random share of itself, up to ``jitter``.
+
+    Raises:
+        Exception: what the last try raised, or the first error that is not ``retriable``.
+    """
+    delay = first_delay
+    for _ in range(attempts - 1):
+        try:
+            return await call()
+        except Exception as error:
+            if not retriable(error):
+                raise
+        await asyncio.sleep(delay * (1.0 + jitter * rng.random()))
+        delay *= factor
+    return await call()
+
+
 async def retry_write(call: Callable[[], Awaitable[T]], rng: Random) -> T:
     """Do ``call``, four tries in all, 10 ms x 5 between them with 10 % jitter (spec "Scheduling cycle" section 10.3).
 
     Raises:
         Exception: what the last try raised, or the first error that is not worth another.
     """
-    delay = WRITE_FIRST_DELAY
-    for _ in range(WRITE_ATTEMPTS - 1):
-        try:
-            return await call()
-        except Exception as error:
-            if not is_write_retriable(error):
-                raise
-        await asyncio.sleep(delay * (1.0 + WRITE_JITTER * rng.random()))
-        delay *= WRITE_DELAY_FACTOR
-    return await call()
+    return await retry(
+        call,
+        rng,
+        attempts=WRITE_ATTEMPTS,
+        first_delay=WRITE_FIRST_DELAY,
+        factor=WRITE_DELAY_FACTOR,
+        jitter=WRITE_JITTER,
+        retriable=is_write_retriable,
+    )

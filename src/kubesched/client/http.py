@@ -19,7 +19,7 @@ import io
 import logging
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Final, Unpack
+from typing import Any, Final, Protocol, Unpack
 from urllib.parse import quote
 
 import aiohttp
@@ -39,8 +39,9 @@ from kubesched.api.wire import (
 )
 
 from .access import AccessError, ClusterAccess, Credentials
+from .metered import NO_RESPONSE
 
-__all__ = ["HttpTransport"]
+__all__ = ["HttpTransport", "RequestObserver"]
 
 logger = logging.getLogger("kubesched.client")
 
@@ -88,12 +89,29 @@ _event = msgspec.json.Decoder(_Event).decode
 _encode = msgspec.json.Encoder().encode
 
 
+class RequestObserver(Protocol):
+    """Receives what each HTTP request did. ``code`` is the status code, ``<error>`` without an answer."""
+
+    def finished(self, method: str, code: str, seconds: float) -> None:
+        """A request was answered or failed; of a watch, its opening."""
+        ...
+
+    def transferred(self, method: str, sent: int, received: int) -> None:
+        """Bytes of a request's body and of its answer's. Not called for watches."""
+        ...
+
+    def repeated(self, method: str, code: str) -> None:
+        """A request is sent again because of this answer."""
+        ...
+
+
 class HttpTransport:
     """Requests to the API server at ``base_url``.
 
     ``token`` or ``credentials`` goes into every request. ``context`` is for HTTPS, ``server_name`` the name that the
     certificate must have when it is not the address's; ``proxy`` a proxy's URL (else the environment's). A given
-    ``session`` is used and left open; otherwise one is made and closed by ``close``.
+    ``session`` is used and left open; otherwise one is made and closed by ``close``. ``observer`` receives what each
+    request did, retries included.
     """
 
     def __init__(
@@ -109,6 +127,7 @@ class HttpTransport:
         user_agent: str = "kubesched",
         timeout: float = REQUEST_TIMEOUT,
         max_retries: int = MAX_RETRIES,
+        observer: RequestObserver | None = None,
     ) -> None:
         self._base = base_url.rstrip("/")
         self._session = session
@@ -123,6 +142,7 @@ class HttpTransport:
         self._options: dict[str, Any] = {"proxy": proxy or None}
         if server_name:
             self._options["server_hostname"] = server_name
+        self._observer = observer
 
     @classmethod
     def connect(cls, access: ClusterAccess, **options: Any) -> HttpTransport:
@@ -200,18 +220,21 @@ class HttpTransport:
                 known = isinstance(after, int | float) and (error.code == 429 or error.code >= 500)
                 if not known or not retry or tries >= self._max_retries or _is_too_large(error):
                     raise
-                delay = float(after or 0)
+                delay, code = float(after or 0), str(error.code)
             except ConnectionResetError:
                 if method != "GET" or not retry or tries >= self._max_retries:
                     raise
-                delay = RESET_DELAY
+                delay, code = RESET_DELAY, NO_RESPONSE
             tries += 1
+            if self._observer is not None:
+                self._observer.repeated(method, code)
             logger.debug("%s %s is repeated in %.1f s", method, path, delay)
             await asyncio.sleep(delay)
 
     async def _once(
         self, method: str, path: str, query: Mapping[str, str] | None, raw: bytes | None, content_type: str
     ) -> bytes:
+        started, code = asyncio.get_running_loop().time(), NO_RESPONSE
         try:
             async with self._opened().request(
                 method,
@@ -223,11 +246,20 @@ class HttpTransport:
                 **self._options,
             ) as response:
                 answer = await response.read()
+                code = str(response.status)
+                if self._observer is not None:
+                    self._observer.transferred(method, len(raw or b""), len(answer))
                 if response.status >= 400:
                     raise _refusal(response, answer)
                 return answer
         except aiohttp.ClientError as error:
             raise _network_error(error) from error
+        finally:
+            self._finished(method, code, started)
+
+    def _finished(self, method: str, code: str, started: float) -> None:
+        if self._observer is not None:
+            self._observer.finished(method, code, asyncio.get_running_loop().time() - started)
 
     # -- Transport ---------------------------------------------------------------------------------------
 
@@ -253,6 +285,7 @@ class HttpTransport:
         """
         query = {"watch": "true", "allowWatchBookmarks": "true", **_query(options)}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30.0)
+        started, is_open = asyncio.get_running_loop().time(), False
         try:
             async with self._opened().get(
                 self._base + _path(kind, namespace),
@@ -261,6 +294,8 @@ class HttpTransport:
                 timeout=timeout,
                 **self._options,
             ) as response:
+                is_open = True
+                self._finished("GET", str(response.status), started)
                 if response.status >= 400:
                     if response.status == 401 and self._credentials is not None:
                         self._credentials.rejected()
@@ -269,6 +304,9 @@ class HttpTransport:
                     yield batch
         except aiohttp.ClientError as error:
             raise _network_error(error) from error
+        finally:
+            if not is_open:
+                self._finished("GET", NO_RESPONSE, started)
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Item:
         return self._read(kind, await self._request("GET", _path(kind, namespace, name)))

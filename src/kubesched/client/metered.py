@@ -41,7 +41,8 @@ class MeteredTransport:
     """``inner`` behind a token bucket. Every request takes a token, list pages too; opening a watch takes none.
 
     ``limiter`` may be set at any time; None means no limit. ``requests`` counts by (HTTP method, code) and
-    may be shared between transports. ``on_request`` receives each: method, code, seconds without the wait.
+    may be shared between transports. ``on_request`` receives each: method, code, seconds without the wait;
+    ``on_wait`` receives method and the seconds waited for the limiter.
     ``may_write`` is evaluated right before each write is sent, after the wait for the limiter.
 
     Raises (every write):
@@ -55,21 +56,25 @@ class MeteredTransport:
         limiter: TokenBucket | None = None,
         requests: dict[tuple[str, str], int] | None = None,
         on_request: Callable[[str, str, float], None] | None = None,
+        on_wait: Callable[[str, float], None] | None = None,
         may_write: Callable[[], bool] | None = None,
     ) -> None:
         self._inner = inner
         self.limiter = limiter
         self.requests: dict[tuple[str, str], int] = {} if requests is None else requests
         self.on_request = on_request
+        self.on_wait = on_wait
         self.may_write = may_write
 
     async def _request(self, method: str, success: str, call: Coroutine[Any, Any, T]) -> T:
         if self.limiter is not None:
             try:
-                await self.limiter.acquire()
+                waited = await self.limiter.acquire()
             except BaseException:
                 call.close()
                 raise
+            if self.on_wait is not None:
+                self.on_wait(method, waited)
         if method != "GET" and self.may_write is not None and not self.may_write():
             call.close()
             raise NotLeaderError("this process does not hold the lease: nothing may be written")

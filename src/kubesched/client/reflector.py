@@ -41,8 +41,17 @@ class VeryShortWatchError(Exception):
     """A watch ended within a second without an event: something is wrong with the stream or the version."""
 
 
+class _SinkFailedError(Exception):
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class Sink(Protocol):
-    """Where a reflector delivers. Only one call is under way at a time."""
+    """Where a reflector delivers. Only one call is under way at a time.
+
+    What it raises ends the reflector: a new list would not repeat what the sink believes to have already.
+    """
 
     async def replace(self, items: list[Item], version: int) -> None:
         """A complete list, as of ``version``: it takes the place of all that was known."""
@@ -99,10 +108,12 @@ class Reflector:
         self.errors = 0
 
     async def run(self) -> None:
-        """Never returns; ends by cancellation only."""
+        """Never returns; ends by cancellation, or with what the sink raised."""
         while True:
             try:
                 await self._round()
+            except _SinkFailedError as failed:
+                raise failed.error from None
             except Exception as error:
                 await self._rest(error, "new list")
 
@@ -155,7 +166,10 @@ class Reflector:
                 raise
             items, found = await self._pages("", self._page_size)
         self.lists += 1
-        await self._sink.replace(items, found)
+        try:
+            await self._sink.replace(items, found)
+        except Exception as error:
+            raise _SinkFailedError(error) from error
         self.version = found
         self._listed = True
 
@@ -225,10 +239,11 @@ class Reflector:
                 elif not item.name:
                     logger.warning("%s: watch event %s without a name skipped", self._kind, event_type)
                     continue
-                elif event_type in {"MODIFIED", "ADDED"}:
-                    sink.upsert(item)
-                elif event_type == "DELETED":
-                    sink.remove(item)
+                elif event_type in {"MODIFIED", "ADDED", "DELETED"}:
+                    try:
+                        (sink.remove if event_type == "DELETED" else sink.upsert)(item)
+                    except Exception as error:
+                        raise _SinkFailedError(error) from error
                 else:
                     logger.warning("%s: watch event of unknown type %s skipped", self._kind, event_type)
                     continue

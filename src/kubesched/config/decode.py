@@ -6,6 +6,8 @@ which they win: spec "Configuration file and command line", section 6.2.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +18,19 @@ from .errors import ConfigError
 from .shapes import Decoder, WrongTypeError, describe, json_kind
 from .types import API_VERSION, GROUP, KIND, KubeSchedulerConfiguration, PluginConfig, Profile
 
-__all__ = ["MAX_BYTES", "decode_configuration", "parse_document"]
+__all__ = [
+    "MAX_BYTES",
+    "REMOVED_IN",
+    "V1",
+    "Scheme",
+    "decode_args",
+    "decode_configuration",
+    "decode_document",
+    "duplicate_keys",
+    "parse_document",
+    "strict_error",
+    "version_and_kind",
+]
 
 #: Larger files are refused unread; a configuration is a few kilobytes.
 MAX_BYTES: Final = 2 * 1024 * 1024
@@ -28,19 +42,45 @@ _TYPE_META: Final = (
 #: How much of a document without a kind is quoted back (upstream quotes all of it).
 _QUOTED: Final = 4096
 #: Versions that older releases served, and the release that dropped each.
-_RETIRED: Final = {"v1alpha1": "1.19", "v1alpha2": "1.19", "v1beta1": "1.23", "v1beta2": "1.28", "v1beta3": "1.29"}
+REMOVED_IN: Final = {"v1alpha1": "1.19", "v1alpha2": "1.19", "v1beta1": "1.23", "v1beta2": "1.28", "v1beta3": "1.29"}
 
 
-def _version_and_kind(data: Any, text: str, *, default_kind: str = "", path: str = "") -> tuple[str, str]:
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """What one version of the configuration knows: its apiVersion, and plugin name to the type of its arguments."""
+
+    api_version: str
+    args_types: Mapping[str, type[Any]]
+
+    def knows(self, kind: str) -> bool:
+        """Whether ``kind`` is the configuration or some plugin's arguments."""
+        return kind == KIND or (kind.endswith("Args") and kind.removesuffix("Args") in self.args_types)
+
+
+V1: Final = Scheme(API_VERSION, ARGS_TYPES)
+
+
+_ADVICE: Final = f"a configuration starts with the lines apiVersion: {API_VERSION} and kind: {KIND}"
+
+
+def version_and_kind(
+    data: Any,
+    text: str,
+    *,
+    default_kind: str = "",
+    default_version: str = API_VERSION,
+    path: str = "",
+    advice: str = _ADVICE,
+) -> tuple[str, str]:
     """The object's apiVersion and kind, checked to be texts.
 
-    For plugin arguments both may be missing: ``default_kind`` is then the kind. ``path`` is for people.
+    For plugin arguments both may be missing: ``default_kind`` and ``default_version`` are then taken. ``path`` and
+    ``advice`` are for people.
 
     Raises:
         ConfigError: when the data is no object, or names no version or kind and it is not plugin arguments.
     """
     prefix = "couldn't get version/kind; json parse error: json: cannot unmarshal"
-    advice = f"a configuration starts with the lines apiVersion: {API_VERSION} and kind: {KIND}"
     data = {} if data is None else data
     if not isinstance(data, dict):
         text = f"{prefix} {json_kind(data)} into Go value of type {_TYPE_META}"
@@ -53,7 +93,7 @@ def _version_and_kind(data: Any, text: str, *, default_kind: str = "", path: str
             raise ConfigError("decode", [text], details=[f"{path or 'document'}: {name} has to be text"])
     version, kind = data.get("apiVersion") or "", data.get("kind") or ""
     if default_kind:
-        version, kind = version or API_VERSION, kind or default_kind
+        version, kind = version or default_version, kind or default_kind
     missing = "Kind" if not kind else "apiVersion" if not version else ""
     if missing:
         quoted = text if len(text) <= _QUOTED else text[:_QUOTED] + "…"
@@ -66,23 +106,20 @@ def _version_and_kind(data: Any, text: str, *, default_kind: str = "", path: str
 def _not_registered(version: str, kind: str) -> ConfigError:
     group, _, short = version.rpartition("/")
     details = [f"this scheduler reads apiVersion {API_VERSION}"]
-    if group == GROUP and short in _RETIRED:
-        details = [f"{short} was removed in Kubernetes {_RETIRED[short]}; rewrite the file for {API_VERSION}"]
+    if group == GROUP and short in REMOVED_IN:
+        details = [f"{short} was removed in Kubernetes {REMOVED_IN[short]}; rewrite the file for {API_VERSION}"]
     return ConfigError(
         "decode", [f'no kind "{kind}" is registered for version "{version}" in scheme "{_SCHEME}"'], details=details
     )
 
 
-_KINDS: Final = frozenset({KIND, *map(args_kind, ARGS_TYPES)})
-
-
-def _decode_args(entry: PluginConfig, prefix: str, details: list[str]) -> tuple[PluginConfig, str]:
+def decode_args(entry: PluginConfig, prefix: str, details: list[str], scheme: Scheme) -> tuple[PluginConfig, str]:
     """A ``pluginConfig`` entry with typed args, and its strict error (empty when there is none).
 
     Raises:
         ConfigError: for anything but unknown fields; the text lacks the entry's path.
     """
-    type_ = ARGS_TYPES.get(entry.name)
+    type_ = scheme.args_types.get(entry.name)
     if type_ is None:
         return entry, ""
     if entry.args is None:
@@ -90,8 +127,10 @@ def _decode_args(entry: PluginConfig, prefix: str, details: list[str]) -> tuple[
     decoding = f"decoding args for plugin {entry.name}: "
     kind_wanted = args_kind(entry.name)
     try:
-        version, kind = _version_and_kind(entry.args, "", default_kind=kind_wanted, path=prefix.rstrip("."))
-        if version != API_VERSION or kind not in _KINDS:
+        version, kind = version_and_kind(
+            entry.args, "", default_kind=kind_wanted, default_version=scheme.api_version, path=prefix.rstrip(".")
+        )
+        if version != scheme.api_version or not scheme.knows(kind):
             raise _not_registered(version, kind)
     except ConfigError as error:
         raise ConfigError("decode", [decoding + str(error)], details=error.details) from None
@@ -104,11 +143,17 @@ def _decode_args(entry: PluginConfig, prefix: str, details: list[str]) -> tuple[
     except WrongTypeError as error:
         raise ConfigError("decode", [decoding + error.text], details=[error.detail]) from None
     details += decoder.details
-    strict = _strict([f"unknown field {name}" for name in decoder.unknown])
+    strict = strict_error([f"unknown field {name}" for name in decoder.unknown])
     return PluginConfig(name=entry.name, args=args), decoding + strict if strict else ""
 
 
-def _strict(errors: list[str]) -> str:
+def duplicate_keys(document: Document) -> list[str]:
+    """One text per key that a mapping has twice, with its line."""
+    return [f'line {twice.line}: key "{twice.key}" already set in map' for twice in document.duplicates]
+
+
+def strict_error(errors: list[str]) -> str:
+    """Errors of strict decoding as one text; empty when there are none."""
     return f"strict decoding error: {', '.join(errors)}" if errors else ""
 
 
@@ -117,7 +162,7 @@ def _decode_profile_args(profile: Profile, index: int, errors: list[str], detail
     for number, entry in enumerate(profile.plugin_config):
         path = f"profiles[{index}].pluginConfig[{number}]"
         try:
-            decoded, strict = _decode_args(entry, f"{path}.args.", details)
+            decoded, strict = decode_args(entry, f"{path}.args.", details, V1)
         except ConfigError as error:
             raise ConfigError("decode", [f"decoding .{path}: {error}"], details=error.details) from None
         entries.append(decoded)
@@ -126,9 +171,14 @@ def _decode_profile_args(profile: Profile, index: int, errors: list[str], detail
     return msgspec.structs.replace(profile, plugin_config=tuple(entries))
 
 
-def _decode_document(document: Document, text: str) -> KubeSchedulerConfiguration:
-    version, kind = _version_and_kind(document.data, text)
-    if version != API_VERSION or kind not in _KINDS:
+def decode_document(document: Document, text: str) -> KubeSchedulerConfiguration:
+    """A parsed v1 document as typed objects; ``text`` is quoted by some messages.
+
+    Raises:
+        ConfigError: stage ``decode``.
+    """
+    version, kind = version_and_kind(document.data, text)
+    if version != API_VERSION or not V1.knows(kind):
         raise _not_registered(version, kind)
     if kind != KIND:
         raise ConfigError("decode", [f"couldn't decode as {KIND}, got {version}, Kind={kind}: "])
@@ -139,14 +189,14 @@ def _decode_document(document: Document, text: str) -> KubeSchedulerConfiguratio
         raise ConfigError("decode", [error.text], details=[error.detail]) from None
     errors: list[str] = []
     if document.duplicates:
-        found = [f'  line {twice.line}: key "{twice.key}" already set in map' for twice in document.duplicates]
+        found = [f"  {text}" for text in duplicate_keys(document)]
         errors.append("\n".join(["yaml: unmarshal errors:", *found]))
     errors += [f"unknown field {name}" for name in decoder.unknown]
     profiles = [
         _decode_profile_args(profile, index, errors, decoder.details) for index, profile in enumerate(config.profiles)
     ]
     if errors:
-        raise ConfigError("decode", [_strict(errors)], details=decoder.details)
+        raise ConfigError("decode", [strict_error(errors)], details=decoder.details)
     return msgspec.structs.replace(config, profiles=tuple(profiles))
 
 
@@ -162,7 +212,7 @@ def decode_configuration(source: str | bytes | dict[str, Any]) -> tuple[KubeSche
         text, document = "", Document(source)
     else:
         text, document = parse_document(source)
-    return _decode_document(document, text), document.data
+    return decode_document(document, text), document.data
 
 
 def parse_document(source: str | bytes) -> tuple[str, Document]:

@@ -180,6 +180,7 @@ def expand_profiles(
     Raises:
         ConfigError: stage ``framework``, with upstream's full text.
     """
+    config = ignore_extender_resources(config)
     expanded: dict[str, Expanded] = {}
     first: Profile | None = None
     for profile in config.profiles:
@@ -221,7 +222,7 @@ def ignore_extender_resources(config: KubeSchedulerConfiguration) -> KubeSchedul
     profiles = []
     for profile in config.profiles:
         if not isinstance(profile.args_for("NodeResourcesFit"), NodeResourcesFitArgs):
-            raise _error("can't find NodeResourcesFitArgs in plugin config")
+            raise _error("couldn't build extenders: can't find NodeResourcesFitArgs in plugin config")
         entries = [
             replace(entry, args=replace(entry.args, ignored_resources=tuple(names)))
             if entry.name == "NodeResourcesFit"

@@ -27,12 +27,13 @@ from .errors import MAX_DETAILS
 from .fielderrors import quote
 from .types import ClientConnection, LeaderElection, Profile
 
-__all__ = ["Decoder", "WrongTypeError", "describe", "json_kind"]
+__all__ = ["Decoder", "WrongTypeError", "describe", "fold_names", "json_kind"]
 
 T = TypeVar("T")
 
 _INT_BITS: Final = {"int32": 31, "int64": 63}
-#: How upstream calls the struct types that we call otherwise; all others are ``v1.`` and our name.
+#: How upstream calls the struct types that we call otherwise; types of older versions carry it as ``go_name``; all
+#: others are ``v1.`` and our name.
 _GO_STRUCTS: Final[dict[Any, str]] = {
     Profile: "v1.KubeSchedulerProfile",
     LeaderElection: "v1alpha1.LeaderElectionConfiguration",
@@ -52,7 +53,7 @@ class _Shape:
 
 
 def _go_struct(cls: Any) -> str:
-    return _GO_STRUCTS.get(cls) or f"v1.{cls.__name__}"
+    return _GO_STRUCTS.get(cls) or getattr(cls, "go_name", "") or f"v1.{cls.__name__}"
 
 
 def _shape(annotation: Any) -> _Shape:
@@ -261,6 +262,32 @@ class Decoder:
                 data[name], field_shape, where, f"{fields}.{step}" if fields else step, here
             )
         return cls(**values)
+
+
+def fold_names(data: Any, type_: Any, twice: list[str], path: str = "") -> Any:
+    """A copy of ``data`` whose field names are spelled as ``type_`` spells them, matched without regard to case.
+
+    Names that match no field stay as they are. Where two names of an object match one field the later value
+    counts, and the field's path is added to ``twice``.
+    """
+    return _fold(data, _shape(type_), twice, path)
+
+
+def _fold(data: Any, shape: _Shape, twice: list[str], path: str) -> Any:
+    if shape.kind == "list" and shape.item is not None and isinstance(data, list):
+        return [_fold(item, shape.item, twice, f"{path}[{index}]") for index, item in enumerate(data)]
+    if shape.kind != "struct" or not isinstance(data, dict):
+        return data
+    fields = _fields(shape.cls)
+    spelled = {name.lower(): name for name in ("apiVersion", "kind", *fields)}
+    folded: dict[str, Any] = {}
+    for given, value in data.items():
+        name = spelled.get(str(given).lower(), str(given))
+        where = f"{path}.{name}" if path else name
+        if name in folded:
+            twice.append(where)
+        folded[name] = _fold(value, fields[name][1], twice, where) if name in fields else value
+    return folded
 
 
 def _zero(shape: _Shape) -> Any:

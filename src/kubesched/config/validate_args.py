@@ -38,7 +38,7 @@ from .fielderrors import (
     required,
 )
 
-__all__ = ["validate_args"]
+__all__ = ["shape_errors", "validate_args"]
 
 _STRATEGIES: Final = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 _ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
@@ -117,12 +117,12 @@ def _strategy(strategy: ScoringStrategy, path: str) -> Iterator[str]:
         if ratio is None:
             yield required(ratio_path, "must be specified when type is RequestedToCapacityRatio")
         else:
-            yield from _shape(ratio.shape, f"{ratio_path}.shape")
-    elif ratio is not None and strategy.type in _STRATEGIES:
+            yield from shape_errors(ratio.shape, f"{ratio_path}.shape")
+    elif ratio is not None:
         yield forbidden(ratio_path, "must be nil when type is not RequestedToCapacityRatio")
 
 
-def _shape(shape: Sequence[UtilizationShapePoint], path: str) -> Iterator[str]:
+def shape_errors(shape: Sequence[UtilizationShapePoint], path: str) -> Iterator[str]:
     if not shape:
         yield required(path, "at least one point must be specified")
     for index, point in enumerate(shape):
@@ -251,7 +251,7 @@ def _volume_binding(args: VolumeBindingArgs, at: str, gates: FeatureGates) -> It
         text = "invalid BindTimeoutSeconds, should not be a negative value"
         yield invalid(f"{at}bindTimeoutSeconds", args.bind_timeout_seconds, text)
     if gates.enabled("StorageCapacityScoring"):
-        yield from _shape(args.shape or (), f"{at}shape")
+        yield from shape_errors(args.shape or (), f"{at}shape")
     elif args.shape is not None:
         text = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
         yield invalid(f"{at}shape", go_json(args.shape) or [], text)

@@ -1,8 +1,8 @@
 """The scheduler's metrics, kept in plain Python numbers.
 
 Names, types, labels, buckets and stability levels are upstream's (spec "Metrics, events and the API client"
-section 2). Queue, cache, runtime and cycle write; the server turns :meth:`SchedulerMetrics.collect` into an
-exposition. Nothing here knows that format, and nothing here takes the time: durations are passed in.
+section 2). Queue, cache, runtime and cycle write; the server turns :meth:`MetricSet.collect` into an
+exposition. Other tables of metrics (``server.process_metrics``) are :class:`MetricSet` too. Nothing here knows that format, and nothing here takes the time: durations are passed in.
 
 Hot paths keep the child they write to::
 
@@ -28,13 +28,17 @@ __all__ = [
     "Histogram",
     "HistogramSample",
     "HistogramValue",
+    "Kind",
+    "Level",
     "MetricDef",
     "MetricFamily",
+    "MetricSet",
     "SchedulerMetrics",
     "exponential_buckets",
 ]
 
 Kind = Literal["counter", "gauge", "histogram"]
+Level = Literal["STABLE", "BETA", "ALPHA"]
 
 #: Share of passes in which per-plugin durations are recorded.
 PLUGIN_METRICS_SAMPLE: Final = 0.1
@@ -62,7 +66,7 @@ class MetricDef:
     """One row of the table: what a metric is called, counts and is labelled with.
 
     ``gate`` names the feature gate without which the metric is not registered; ``initial`` lists label
-    values that exist from the start.
+    values that exist from the start; ``prefix`` comes before ``name`` in the exposition.
     """
 
     name: str
@@ -70,13 +74,14 @@ class MetricDef:
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
-    level: Literal["STABLE", "BETA", "ALPHA"] = "ALPHA"
+    level: Level = "ALPHA"
     gate: str = ""
     initial: tuple[tuple[str, ...], ...] = ()
+    prefix: str = PREFIX
 
     @property
     def full_name(self) -> str:
-        return PREFIX + self.name
+        return self.prefix + self.name
 
 
 #: Every metric of the scheduler proper, in the order of the specification (section 2).
@@ -263,7 +268,7 @@ def _new_child(
 
 
 class MetricFamily(NamedTuple):
-    """What :meth:`SchedulerMetrics.collect` yields: enough to write an exposition.
+    """What :meth:`MetricSet.collect` yields: enough to write an exposition.
 
     ``help`` begins with the stability level in brackets. A sample is its label values and a number, or a
     :class:`HistogramSample`.
@@ -276,56 +281,18 @@ class MetricFamily(NamedTuple):
     samples: list[tuple[tuple[str, ...], float | HistogramSample]]
 
 
-class SchedulerMetrics:
-    """All metrics of one scheduler; one attribute per row of :data:`DEFINITIONS`, named like it.
+class MetricSet:
+    """The metrics of one table: an attribute per row, named like it.
 
     ``gates`` are feature gates by name. A metric whose gate is off can be written but is not collected.
     """
 
-    schedule_attempts_total: Counter
-    scheduling_attempt_duration_seconds: Histogram
-    scheduling_algorithm_duration_seconds: Histogram
-    framework_extension_point_duration_seconds: Histogram
-    plugin_execution_duration_seconds: Histogram
-    plugin_evaluation_total: Counter
-    permit_wait_duration_seconds: Histogram
-    goroutines: Gauge
-    cache_size: Gauge
-    preemption_attempts_total: Counter
-    preemption_victims: Histogram
-    pod_scheduling_sli_duration_seconds: Histogram
-    pod_scheduling_attempts: Histogram
-    pod_scheduled_after_flush_total: Counter
-    pending_pods: Gauge
-    queue_incoming_pods_total: Counter
-    unschedulable_pods: Gauge
-    inflight_events: Gauge
-    queueing_hint_execution_duration_seconds: Histogram
-    event_handling_duration_seconds: Histogram
-    batch_attempts_total: Counter
-    batch_cache_flushed_total: Counter
-    get_node_hint_duration_seconds: Histogram
-    store_schedule_results_duration_seconds: Histogram
-    preemption_goroutines_duration_seconds: Histogram
-    preemption_goroutines_execution_total: Counter
-    async_api_call_execution_total: Counter
-    async_api_call_execution_duration_seconds: Histogram
-    pending_async_api_calls: Gauge
-    resourceclaim_creates_total: Counter
-    dra_bindingconditions_allocations_total: Counter
-    dra_bindingconditions_wait_duration_seconds: Histogram
-    podgroup_schedule_attempts_total: Counter
-    podgroup_scheduling_attempt_duration_seconds: Histogram
-    podgroup_scheduling_algorithm_duration_seconds: Histogram
-    volume_binder_cache_requests_total: Counter
-    volume_scheduling_stage_error_total: Counter
-
-    def __init__(self, gates: Mapping[str, bool] | None = None) -> None:
+    def __init__(self, definitions: tuple[MetricDef, ...], gates: Mapping[str, bool] | None = None) -> None:
         given = gates or {}
         makers: dict[Kind, Any] = {"counter": Counter, "gauge": Gauge, "histogram": Histogram}
         self._registered: list[Family] = []
         self._before_collect: list[Callable[[], None]] = []
-        for definition in DEFINITIONS:
+        for definition in definitions:
             family: Family = makers[definition.kind](definition)
             setattr(self, definition.name, family)
             gate = definition.gate
@@ -373,3 +340,53 @@ class SchedulerMetrics:
                 for histogram in family.children.values():
                     histogram.counts = [0] * len(histogram.counts)
                     histogram.sum = 0
+
+    @property
+    def registered(self) -> tuple[MetricDef, ...]:
+        """The rows whose gates are on, in the order of the table."""
+        return tuple(family.definition for family in self._registered)
+
+
+class SchedulerMetrics(MetricSet):
+    """All metrics of one scheduler: the rows of :data:`DEFINITIONS`."""
+
+    schedule_attempts_total: Counter
+    scheduling_attempt_duration_seconds: Histogram
+    scheduling_algorithm_duration_seconds: Histogram
+    framework_extension_point_duration_seconds: Histogram
+    plugin_execution_duration_seconds: Histogram
+    plugin_evaluation_total: Counter
+    permit_wait_duration_seconds: Histogram
+    goroutines: Gauge
+    cache_size: Gauge
+    preemption_attempts_total: Counter
+    preemption_victims: Histogram
+    pod_scheduling_sli_duration_seconds: Histogram
+    pod_scheduling_attempts: Histogram
+    pod_scheduled_after_flush_total: Counter
+    pending_pods: Gauge
+    queue_incoming_pods_total: Counter
+    unschedulable_pods: Gauge
+    inflight_events: Gauge
+    queueing_hint_execution_duration_seconds: Histogram
+    event_handling_duration_seconds: Histogram
+    batch_attempts_total: Counter
+    batch_cache_flushed_total: Counter
+    get_node_hint_duration_seconds: Histogram
+    store_schedule_results_duration_seconds: Histogram
+    preemption_goroutines_duration_seconds: Histogram
+    preemption_goroutines_execution_total: Counter
+    async_api_call_execution_total: Counter
+    async_api_call_execution_duration_seconds: Histogram
+    pending_async_api_calls: Gauge
+    resourceclaim_creates_total: Counter
+    dra_bindingconditions_allocations_total: Counter
+    dra_bindingconditions_wait_duration_seconds: Histogram
+    podgroup_schedule_attempts_total: Counter
+    podgroup_scheduling_attempt_duration_seconds: Histogram
+    podgroup_scheduling_algorithm_duration_seconds: Histogram
+    volume_binder_cache_requests_total: Counter
+    volume_scheduling_stage_error_total: Counter
+
+    def __init__(self, gates: Mapping[str, bool] | None = None) -> None:
+        super().__init__(DEFINITIONS, gates)

@@ -131,7 +131,9 @@ class Registry(Mapping[str, PluginFactory]):
             self.register(plugin)
 
     def load_module(self, name: str) -> list[type]:
-        """Register every plugin class defined in a module, given by import name or file path.
+        """Register every plugin class that a module, given by import name or file path, defines.
+
+        A package defines those that it imports from its own modules, too.
 
         Raises:
             PluginError: when it cannot be imported, defines no plugin, or one does not fit.
@@ -140,7 +142,9 @@ class Registry(Mapping[str, PluginFactory]):
         found = [
             member
             for member in vars(module).values()
-            if inspect.isclass(member) and member.__module__ == module.__name__ and getattr(member, "name", "")
+            if inspect.isclass(member)
+            and f"{member.__module__}.".startswith(f"{module.__name__}.")
+            and bool(getattr(member, "name", ""))
         ]
         if not found:
             raise PluginError(f"module {name} defines no plugin: a plugin is a class with a name attribute")

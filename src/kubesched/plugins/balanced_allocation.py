@@ -66,22 +66,34 @@ class NodeResourcesBalancedAllocation(Plugin):
     def sign(self, pod: PodInfo) -> Hashable | None:
         return pod.requests.as_tuple()
 
-    def _asked(self, pod: PodInfo) -> list[tuple[str, int]]:
-        return [(name, 0 if name == PODS else pod.requests.get(name)) for name in self._names]
+    def _amounts(self, pod: PodInfo) -> list[tuple[str, int]]:
+        """What the pod requests, without scalar resources it does not request; empty when it requests nothing."""
+        asked = [(name, 0 if name == PODS else pod.requests.get(name)) for name in self._names]
+        if not any(amount for _, amount in asked):
+            return []
+        return [(name, amount) for name, amount in asked if amount or not is_scalar_resource(name)]
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        asked = self._asked(pod)
-        if not any(amount for _, amount in asked):
+        amounts = self._amounts(pod)
+        if not amounts:
             return Status.skip()
-        state.write(self.name, [(name, amount) for name, amount in asked if amount or not is_scalar_resource(name)])
+        state.write(self.name, amounts)
         return None
+
+    def _kept_amounts(self, state: CycleState, pod: PodInfo) -> list[tuple[str, int]]:
+        """What PreScore wrote, else computed now: a profile may have the plugin at Score only."""
+        kept: list[tuple[str, int]] | None = state.get(self.name)
+        return kept if kept is not None else self._amounts(pod)
 
     # -- one node --------------------------------------------------------------------------------------
 
     def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        amounts = self._kept_amounts(state, pod)
+        if not amounts:
+            return 0  # best effort, and PreScore did not run
         before: list[float] = []
         after: list[float] = []
-        for name, amount in state.read(self.name):
+        for name, amount in amounts:
             capacity = 0 if name == PODS else node.allocatable.get(name)
             if capacity == 0:
                 continue
@@ -93,10 +105,13 @@ class NodeResourcesBalancedAllocation(Plugin):
     # -- many rows -------------------------------------------------------------------------------------
 
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
+        amounts = self._kept_amounts(state, pod)
+        if not amounts:
+            return np.zeros(len(rows), np.int64)  # best effort, and PreScore did not run
         before: list[Floats] = []
         after: list[Floats] = []
         valid: list[npt.NDArray[np.bool_]] = []
-        for name, amount in state.read(self.name):
+        for name, amount in amounts:
             index = None if name == PODS else nodes.column(name)
             if index is None:
                 continue

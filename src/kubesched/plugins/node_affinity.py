@@ -126,23 +126,36 @@ class NodeAffinity(Plugin):
         if preferred is None and self._added_preferred is None:
             return Status.skip()
         try:
-            own = preferred_terms(preferred or ())
+            state.write(_SCORE_KEY, self._all_preferences(pod))
         except SelectorError as error:
             return Status.from_error(error)
-        added = self._added_preferred.terms if self._added_preferred is not None else ()
-        state.write(_SCORE_KEY, PreferredTerms((*added, *own.terms)))
         return None
 
+    def _all_preferences(self, pod: PodInfo) -> PreferredTerms:
+        """What the operator and the pod prefer.
+
+        Raises:
+            SelectorError: when one of the pod's terms cannot be parsed.
+        """
+        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+        own = preferred_terms((affinity.preferred if affinity else None) or ())
+        added = self._added_preferred.terms if self._added_preferred is not None else ()
+        return PreferredTerms((*added, *own.terms))
+
+    def _preferences(self, state: CycleState, pod: PodInfo) -> PreferredTerms:
+        """What PreScore wrote, else compiled now: a profile may have the plugin at Score only."""
+        kept: PreferredTerms | None = state.get(_SCORE_KEY)
+        return kept if kept is not None else self._all_preferences(pod)
+
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        preferences: PreferredTerms = state.read(_SCORE_KEY)
+        preferences = self._preferences(state, pod)
         scores = np.zeros(len(rows), np.int64)
         for weight, term in preferences.terms:
             scores += weight * nodes.matches_term(term, rows)
         return scores
 
     def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        preferences: PreferredTerms = state.read(_SCORE_KEY)
-        return preferences.score(node.labels, node.name)
+        return self._preferences(state, pod).score(node.labels, node.name)
 
     # -- queue -----------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from kubesched.framework.interface import Plugin, Reads, RowArray, VerdictArray
 from kubesched.framework.nodeinfo import NodeInfo, PortTable
-from kubesched.framework.podinfo import PodInfo, host_ports
+from kubesched.framework.podinfo import HostPort, PodInfo, host_ports
 from kubesched.framework.status import Status
 
 from . import names
@@ -35,18 +35,30 @@ class NodePorts(Plugin):
         return pod.ports
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        return None if pod.ports else Status.skip()
+        if not pod.ports:
+            return Status.skip()
+        state.write(self.name, pod.ports)
+        return None
 
     def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
         taken = np.zeros(nodes.capacity, np.uint64)
-        for wanted in pod.ports:
+        for wanted in self._wanted(state):
             for row in nodes.port_rows.get(wanted[1:], ()):
                 if nodes.info(row).used_ports.conflicts(wanted):
                     taken[row] = 1
         return taken[rows]
 
     def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        return int(any(node.used_ports.conflicts(wanted) for wanted in pod.ports))
+        return int(any(node.used_ports.conflicts(wanted) for wanted in self._wanted(state)))
+
+    def _wanted(self, state: CycleState) -> tuple[HostPort, ...]:
+        """The ports that PreFilter wrote; a profile with Filter but without PreFilter fails the attempt, as upstream.
+
+        Raises:
+            KeyError: ``not found``.
+        """
+        ports: tuple[HostPort, ...] = state.read(self.name)
+        return ports
 
     def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
         return Status.unschedulable(self.REASON)

@@ -26,7 +26,16 @@ from kubesched.api.types import Labels, LabelSelector, TopologySpreadConstraint
 from kubesched.framework.interface import Handle
 from kubesched.framework.podinfo import PodInfo
 
-__all__ = ["HARD", "HOSTNAME", "SOFT", "SYSTEM_DEFAULTS", "Constraint", "DefaultSelectors", "compile_constraints"]
+__all__ = [
+    "HARD",
+    "HOSTNAME",
+    "SOFT",
+    "SYSTEM_DEFAULTS",
+    "Constraint",
+    "DefaultSelectors",
+    "compile_constraints",
+    "service_selectors",
+]
 
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
@@ -112,7 +121,9 @@ class DefaultSelectors:
 
     def of(self, pod: PodInfo) -> Selector:
         """What the pod's Services and its controller select, all together; EVERYTHING when there are none."""
-        merged = self._services(pod.namespace, pod.labels) if pod.labels else {}
+        merged: Labels = {}
+        for selector in service_selectors(self._handle, pod) if pod.labels else ():
+            merged |= selector
         owners = pod.metadata.owner_references
         owner = next((item for item in owners if item.controller), None) if owners else None
         if owner is None:
@@ -126,14 +137,6 @@ class DefaultSelectors:
             if more.requirements:
                 return Selector((*selector_from_map(merged).requirements, *more.requirements))
         return selector_from_map(merged)
-
-    def _services(self, namespace: str, labels: Labels) -> Labels:
-        merged: Labels = {}
-        for service in self._handle.informed_in("services", namespace):
-            selector = _map_selector(service)
-            if selector and selector.items() <= labels.items():
-                merged = {**merged, **selector}
-        return merged
 
     def _owner(self, plural: str, key: str) -> Selector:
         """The selector of a ReplicaSet or StatefulSet; EVERYTHING when it is unknown or cannot be used."""
@@ -152,6 +155,12 @@ class DefaultSelectors:
             self._owners.clear()
         self._owners[plural, key] = (owner, selector)
         return selector
+
+
+def service_selectors(handle: Handle, pod: PodInfo) -> list[Labels]:
+    """The selectors of the Services that select a pod, in the order of the Services."""
+    selectors = (_map_selector(service) for service in handle.informed_in("services", pod.namespace))
+    return [selector for selector in selectors if selector and selector.items() <= pod.labels.items()]
 
 
 def _spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:

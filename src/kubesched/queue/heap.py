@@ -50,12 +50,12 @@ class KeyedHeap(Generic[Item]):
         self._sequence += 1
         entry = (order, self._sequence, key, item)
         self._entries[key] = entry
+        if old is None:
+            self._gauge.value += 1  # before the heap compares orders, which may raise
         heappush(self._heap, entry)
         if old is not None:
             self._compact()
-            return False
-        self._gauge.value += 1
-        return True
+        return old is None
 
     def pop(self) -> Item | None:
         """Remove and return the head, None when empty."""

@@ -226,7 +226,8 @@ class FullLook:
             if row in rows:
                 statuses.set(table.info(row).name, status)
         if restricted:
-            names = " ".join(sorted(outcome.restricting))
+            rejecting = (status.plugin for status in tried.values())
+            names = " ".join(sorted({*outcome.restricting, *rejecting}))
             statuses.absent = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
         self._rotation.start = (self._rotation.start + len(rows)) % max(1, len(table))
         if not len(feasible):
@@ -295,20 +296,7 @@ class FullLook:
         """
         if not len(self._table):
             return Rejection.without_nodes(state)
-        outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
-        if outcome.status is not None:
-            return self.rejected(outcome, outcome.status, state)
-        nominated = self.nominated(pod)
-        tried: dict[str, Status] = {}
-        evaluation: Evaluation | Rejection | None = None
-        if pod.status.nominated_node_name:
-            node, status = self.try_node(state, pod, pod.status.nominated_node_name, nominated)
-            if node is not None and status is None:
-                evaluation = Evaluation(np.array([node.row], np.int32), NodeStatuses(self._table))
-            elif node is not None and status is not None:
-                tried[node.name] = status
-        if evaluation is None:
-            evaluation = self.look(state, pod, None, outcome, nominated, tried)
+        evaluation = self.filtered(state, pod)
         if isinstance(evaluation, Rejection):
             return evaluation
         try:
@@ -317,6 +305,25 @@ class FullLook:
             if len(evaluation.feasible) > 1:
                 raise
         return evaluation
+
+    def filtered(self, state: CycleState, pod: PodInfo) -> Evaluation | Rejection:
+        """The feasible nodes without a lane and without scores; there must be a node.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
+        if outcome.status is not None:
+            return self.rejected(outcome, outcome.status, state)
+        nominated = self.nominated(pod)
+        tried: dict[str, Status] = {}
+        if pod.status.nominated_node_name:
+            node, status = self.try_node(state, pod, pod.status.nominated_node_name, nominated)
+            if node is not None and status is None:
+                return Evaluation(np.array([node.row], np.int32), NodeStatuses(self._table))
+            if node is not None and status is not None:
+                tried[node.name] = status
+        return self.look(state, pod, None, outcome, nominated, tried)
 
     # -- scores ----------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ One per pattern of signatures, made once. Used by :mod:`.search`.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 from kubesched.framework.entries import PluginFailedError, failed
 from kubesched.framework.podinfo import PodInfo
@@ -33,13 +34,18 @@ class Plan:
         names = {entry.name: None for entry in (*self.unsigned_filters, *self.unsigned_scores)}
         names.update(dict.fromkeys((*self.pre_filters, *self.unsigned_names)))
         plugins = [framework.plugins[name] for name in names]
+        #: Skipping, and catching up, is for plugins whose Filter and Score follow their PreFilter and PreScore. One that
+        #: a profile has at the later point only is called, and may fail for the lack of its state.
+        prepared = not any(_lacks_preparation(framework, plugin) for plugin in plugins)
         #: Their ``skips``; empty when there are none, or one of them lacks it.
-        self._skips = tuple(plugin.skips for plugin in plugins) if all(hasattr(p, "skips") for p in plugins) else ()
+        skipping = prepared and all(hasattr(plugin, "skips") for plugin in plugins)
+        self._skips = tuple(plugin.skips for plugin in plugins) if skipping else ()
         filtering = [entry.plugin for entry in self.unsigned_filters]
         scoring = [entry.plugin for entry in self.unsigned_scores]
         #: Whether all of them offer what an overlay needs.
         self.can_relate = bool(plugins) and (
-            all(hasattr(plugin, "relation") for plugin in plugins)
+            prepared
+            and all(hasattr(plugin, "relation") for plugin in plugins)
             and all(hasattr(plugin, "catch_up_filter") for plugin in filtering)
             and all(hasattr(plugin, "catch_up_scores") and hasattr(plugin, "normalize_within") for plugin in scoring)
         )
@@ -89,3 +95,12 @@ class Plan:
                 name = self._plugins[place].name
                 raise PluginFailedError(name, failed("running PreFilter plugin", name, error)) from error
         return bool(self._skips)
+
+
+def _lacks_preparation(framework: Framework, plugin: Any) -> bool:
+    """Whether the profile has the plugin at Filter without its PreFilter, or at Score without its PreScore."""
+    at = {point: {name for name, _ in plugins} for point, plugins in framework.points.items()}
+    return any(
+        hasattr(plugin, method) and plugin.name in at[later] - at[earlier]
+        for method, earlier, later in (("pre_filter", "preFilter", "filter"), ("pre_score", "preScore", "score"))
+    )

@@ -207,6 +207,10 @@ class Scheduler:
         pod: Pod | None = self._pods.get(namespace, name)
         return pod
 
+    def pods(self) -> list[Pod]:
+        """All pods that have not finished, as the API server last showed them."""
+        return self._pods.values()
+
     # -- life ------------------------------------------------------------------------------------------
 
     async def start(self) -> None:

@@ -18,9 +18,10 @@ percentage is set or a plugin is expensive, and ties are broken uniformly (``doc
 
 from __future__ import annotations
 
+import enum
 import random
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,7 +41,7 @@ from .overlay import Overlay
 from .plan import Plan
 from .ranking import pick_uniformly
 
-__all__ = ["Decision", "Search"]
+__all__ = ["Decision", "Path", "Search"]
 
 #: Memory for lanes of one profile (bytes); the least recently used go first.
 _LANE_BUDGET: Final = 48 << 20
@@ -61,8 +62,20 @@ class Decision:
     feasible: int
 
 
+class Path(enum.Enum):
+    """How an attempt found its node, or why it has none; for observers of the search."""
+
+    SIGNATURE = "signature layer"
+    INTERACTION = "interaction layer"
+    FULL_SCAN = "full scan"
+
+
 class Search:
-    """The algorithm of one profile. Everything is synchronous; nothing else runs meanwhile."""
+    """The algorithm of one profile. Everything is synchronous; nothing else runs meanwhile.
+
+    Attributes:
+        observer: receives the path of every attempt that :meth:`find` answers, if set.
+    """
 
     def __init__(
         self,
@@ -92,6 +105,7 @@ class Search:
         self._plans: dict[tuple[bool, ...], Plan] = {}
         self._overlays: OrderedDict[Hashable, Overlay] = OrderedDict()
         self._met: dict[Hashable, None] = {}
+        self.observer: Callable[[Path], None] | None = None
 
     # -- signatures ------------------------------------------------------------------------------------
 
@@ -128,11 +142,29 @@ class Search:
         Raises:
             PluginFailedError: when a plugin fails.
         """
-        table = self._table
-        if not len(table):
+        if not len(self._table):
             return Rejection.without_nodes(CycleState())
         signature = self.sign(pod)
         plan = self._plan(signature)
+        try:
+            return self._find(pod, signature, plan, record_plugin_metrics)
+        except PluginFailedError as error:
+            if not plan.unsigned_filters or error.plugin not in plan.signed:
+                raise
+        # Lanes ask the plugins that signed about nodes that an earlier, unsigned filter may have rejected. Whether the
+        # failure counts is decided in the configured order.
+        return self._find_in_order(pod, plan, record_plugin_metrics)
+
+    def _find_in_order(self, pod: PodInfo, plan: Plan, record_plugin_metrics: bool) -> Decision | Rejection:
+        """The same by a full look without a lane."""
+        state = CycleState()
+        self._prepare(state, record_plugin_metrics)
+        evaluation = self._full.filtered(state, pod)
+        return self._choose(state, pod, plan, None, evaluation)
+
+    def _find(
+        self, pod: PodInfo, signature: tuple[Hashable | None, ...], plan: Plan, record_plugin_metrics: bool
+    ) -> Decision | Rejection:
         lane = self._lanes.get(signature)
         if lane is not None:
             self._lanes.move_to_end(signature)
@@ -144,7 +176,7 @@ class Search:
                 state.skip_filter |= plan.skipped
                 state.skip_score |= lane.state.skip_score | plan.skipped
             elif plan.can_relate and (decision := self._find_in_overlay(state, pod, plan, lane, signature)) is not None:
-                return decision
+                return self._answered(Path.INTERACTION, decision)
             elif plan.pre_filters:
                 outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), plan.pre_filters)
         else:
@@ -152,7 +184,7 @@ class Search:
             self._prepare(state, record_plugin_metrics)
             outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
         if outcome.status is not None:
-            return self._full.rejected(outcome, outcome.status, state)
+            return self._answered(Path.FULL_SCAN, self._full.rejected(outcome, outcome.status, state))
         if lane is None and outcome.nodes is None:
             lane = self._new_lane(signature, plan, pod)
         nominated = self._full.nominated(pod) if self._nominations.nominated_nodes() else {}
@@ -161,7 +193,7 @@ class Search:
         if wished:
             node, status = self._full.try_node(state, pod, wished, nominated)
             if node is not None and status is None:
-                return Decision(node, state, 1, 1)
+                return self._answered(Path.FULL_SCAN, Decision(node, state, 1, 1))
             if node is not None and status is not None:
                 tried[wished] = status
         unsigned = [entry for entry in plan.unsigned_filters if entry.name not in state.skip_filter]
@@ -174,8 +206,13 @@ class Search:
                 # Expensive plugins are sampled; and when nothing fits, every node's reason is asked for.
                 evaluation = self._full.look(state, pod, lane, outcome, nominated, tried)
                 return self._choose(state, pod, plan, lane, evaluation)
-            return self._find_beside_lane(state, pod, plan, lane, rows)
-        return self._find_in_lane(state, pod, plan, lane)
+            return self._answered(Path.FULL_SCAN, self._find_beside_lane(state, pod, plan, lane, rows))
+        return self._answered(Path.SIGNATURE, self._find_in_lane(state, pod, plan, lane))
+
+    def _answered(self, path: Path, answer: Decision | Rejection) -> Decision | Rejection:
+        if self.observer is not None:
+            self.observer(path)
+        return answer
 
     @staticmethod
     def _prepare(state: CycleState, record_plugin_metrics: bool) -> None:
@@ -316,6 +353,16 @@ class Search:
     # -- the full path ---------------------------------------------------------------------------------
 
     def _choose(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        plan: Plan,
+        lane: Lane | None,
+        evaluation: Evaluation | Rejection,
+    ) -> Decision | Rejection:
+        return self._answered(Path.FULL_SCAN, self._chosen(state, pod, plan, lane, evaluation))
+
+    def _chosen(
         self,
         state: CycleState,
         pod: PodInfo,

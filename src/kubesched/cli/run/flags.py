@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubesched.config.durations import Duration
+from kubesched.config.retired_flags import RETIRED_FLAGS
 
 from .flagset import Flag, FlagSet
 from .values import (
@@ -279,6 +280,12 @@ _GLOBAL: Final = (
     ),
 )
 
+_TYPES: Final[dict[str, ValueType]] = {"string": STRING, "int": INT, "bool": BOOL}
+#: Flags of releases 1.18 to 1.22. They are read and converted, with a warning.
+_RETIRED: Final = tuple(
+    Flag("Retired", flag.name, _TYPES[flag.type], flag.default, flag.message, deprecated=True) for flag in RETIRED_FLAGS
+)
+
 #: The flags in the order of the help page.
 FLAG_SET: Final = FlagSet(
     "kube-scheduler",
@@ -295,5 +302,6 @@ FLAG_SET: Final = FlagSet(
         *_METRICS,
         *_LOGS,
         *_GLOBAL,
+        *_RETIRED,
     ),
 )

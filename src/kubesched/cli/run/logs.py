@@ -99,6 +99,11 @@ class VModule(logging.Filter):
         self._general = level_of(verbosity)
         self._patterns = {pattern: level_of(level) for pattern, level in patterns.items()}
 
+    def set_verbosity(self, verbosity: int) -> None:
+        """Change the general level."""
+        self._general = level_of(verbosity)
+        logging.getLogger("kubesched").setLevel(self.lowest)
+
     @property
     def lowest(self) -> int:
         return min([self._general, *self._patterns.values()])

@@ -6,7 +6,7 @@ Source: spec "Configuration file and command line" sections 7.1, 7.2 and 8.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,10 +21,14 @@ from kubesched.config import (
     validate,
 )
 from kubesched.config.features import FEATURES
+from kubesched.config.legacy import LoadOptions
+from kubesched.config.legacy.load import GetConfigMap, load_any_with_api
+from kubesched.config.load import read_config_file
+from kubesched.config.retired_flags import RETIRED_FLAGS, RETIRED_GATES, document_from_flags, flag_warnings
 
 from .flagset import Flags
 
-__all__ = ["LoadFile", "OptionsError", "RunOptions", "Versions", "feature_gates", "option_errors", "options_of"]
+__all__ = ["OptionsError", "RunOptions", "Versions", "feature_gates", "option_errors", "options_of"]
 
 _CURRENT: Final = (1, 36)
 _OLDEST: Final = (1, 33)
@@ -32,6 +36,7 @@ _PREVIOUS: Final = "1.35"
 _VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})(?:\.\d+)?")
 _REMOVED_LOCKS: Final = ("endpoints", "configmaps", "endpointsleases", "configmapsleases")
 _PATTERN: Final = re.compile(r"(?P<pattern>[^=,]+)=(?P<level>\d{1,9})")
+_RETIRED: Final = frozenset(flag.name for flag in RETIRED_FLAGS)
 _TLS_VERSIONS: Final = ("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 
 
@@ -88,20 +93,22 @@ def _component_version(given: Sequence[str], flag: str) -> tuple[int, int] | Non
     return version
 
 
-def feature_gates(flags: Flags, versions: Versions) -> FeatureGates:
-    """The gates in effect. A gate that reached its stage after the emulated version is off unless it is set.
+def feature_gates(flags: Flags, versions: Versions) -> tuple[dict[str, bool], FeatureGates]:
+    """The settings of retired gates, and the gates in effect. A gate that reached its stage after the emulated version is off unless it is set.
 
     Raises:
         OptionsError: with upstream's text.
     """
     try:
-        settings = parse_feature_gates(flags["feature-gates"])
+        given = parse_feature_gates(flags["feature-gates"])
+        settings = {name: value for name, value in given.items() if name not in RETIRED_GATES}
+        retired = {name: value for name, value in given.items() if name in RETIRED_GATES}
         younger = {
             feature.name: False
             for feature in FEATURES.values()
             if feature.default and feature.since and _since(feature.since) > versions.emulated and not feature.locked
         }
-        return FeatureGates.of({**_closed(younger), **settings})
+        return retired, FeatureGates.of({**_closed(younger), **settings})
     except FeatureGateError as error:
         raise OptionsError(str(error)) from None
 
@@ -128,39 +135,51 @@ def _closed(off: dict[str, bool]) -> dict[str, bool]:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Everything ``kubesched run`` was told."""
+    """What the flags and the configuration file say together.
+
+    ``retired``: the retired plugins that the configuration uses; they have to be registered for it.
+    """
 
     flags: Flags
     config: KubeSchedulerConfiguration
     gates: FeatureGates
     versions: Versions
     warnings: tuple[str, ...] = ()
+    retired: frozenset[str] = frozenset()
 
 
-#: Reads a configuration file of any version: the configuration, not validated, and warnings.
-LoadFile = Callable[[str, FeatureGates], tuple[KubeSchedulerConfiguration, tuple[str, ...]]]
+async def options_of(flags: Flags, get_config_map: GetConfigMap, unavailable: Collection[str] = ()) -> RunOptions:
+    """Read the configuration file and check everything that needs no API server.
 
-
-def options_of(flags: Flags, load_file: LoadFile) -> RunOptions:
-    """Check everything that needs no API server.
+    ``get_config_map`` is only called for a Policy in a ConfigMap. ``unavailable``: in-tree plugins that there are not.
 
     Raises:
         OptionsError: for flags.
         ConfigError: for the file.
     """
     versions = Versions.of(flags)
-    gates = feature_gates(flags, versions)
+    retired_gates, gates = feature_gates(flags, versions)
     _raise_all(_logging_errors(flags, gates))
     _raise_all(option_errors(flags), logged=True)
-    warnings: tuple[str, ...] = ()
-    if path := flags["config"]:
-        config, warnings = load_file(path, gates)
+    given = {name: flags[name] for name in flags.changed if name in _RETIRED}
+    source: str | bytes | dict[str, Any] | None
+    source = read_config_file(flags["config"]) if flags["config"] else document_from_flags(given)
+    warnings = flag_warnings(given)
+    retired: frozenset[str] = frozenset()
+    if source is None:
+        config = default_config(gates=gates)
+    else:
+        options = LoadOptions(flags["config"], gates, retired_gates, unavailable)
+        loaded = await load_any_with_api(source, get_config_map, options)
+        config, retired = loaded.config, loaded.retired
+        warnings += loaded.warnings
+    if flags["config"]:
         config = _with_election(config, flags)
         validate(config, gates)
     else:
-        config = _with_election(_with_deprecated(default_config(gates=gates), flags), flags)
+        config = _with_election(_with_deprecated(config, flags), flags)
         _raise_all(_late_errors(config), logged=True)
-    return RunOptions(flags, config, gates, versions, warnings)
+    return RunOptions(flags, config, gates, versions, tuple(warnings), retired)
 
 
 # -- what flags change in the configuration (section 7.1) ------------------------------------------------

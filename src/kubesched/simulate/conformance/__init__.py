@@ -1,8 +1,22 @@
-"""Replay decisions recorded from Kubernetes and compare them with ours.
+"""Replay decisions recorded from Kubernetes and compare them with ours: see ``docs/conformance.md``.
 
 :func:`replay_file` runs every vector of a golden file; ``kubesched conformance`` prints the result.
 """
 
-from .runner import AreaResult, Failure, golden_files, replay_file, replay_vector
+from .comparison import AreaResult, Comparison, Finding, Verdict
+from .coverage import Coverage
+from .files import golden_files
+from .replay import replay_file, replay_vector
+from .report import Report
 
-__all__ = ["AreaResult", "Failure", "golden_files", "replay_file", "replay_vector"]
+__all__ = [
+    "AreaResult",
+    "Comparison",
+    "Coverage",
+    "Finding",
+    "Report",
+    "Verdict",
+    "golden_files",
+    "replay_file",
+    "replay_vector",
+]

@@ -6,7 +6,9 @@ from typing import Any
 
 from kubesched.config import IN_TREE_CAPABILITIES, ConfigError, dump_config, expand_profiles, load_config
 
-__all__ = ["replay_config"]
+from .comparison import Comparison
+
+__all__ = ["compare_config"]
 
 JSON = dict[str, Any]
 
@@ -32,16 +34,22 @@ def _outcome(document: str) -> JSON:
     return outcome
 
 
-def replay_config(vector: JSON) -> list[str]:
-    """Compare the stage of a failure, its field paths, the defaulted form and the plugins that run."""
+def compare_config(comparison: Comparison, vector: JSON) -> None:
+    """Compare the stage of a failure, its errors, the defaulted form and the plugins that run.
+
+    Of decoding errors only the stage is compared: their wording is that of a particular parser. Validation errors
+    are compared by their field paths.
+    """
     expected, outcome = vector["expected"], _outcome(vector["scenario"]["document"])
-    differences = [
-        f"{member}: expected {expected.get(member)}, got {outcome.get(member)}"
-        for member in ("stage", "defaulted", "effective")
-        if outcome.get(member) != expected.get(member)
-    ]
-    if expected.get("stage") == "validate":
-        paths = [[text.split(":", 1)[0] for text in answer.get("errors", ())] for answer in (expected, outcome)]
-        if paths[0] != paths[1]:
-            differences.append(f"paths: expected {paths[0]}, got {paths[1]}")
-    return differences
+    for member in ("stage", "defaulted", "effective"):
+        if member in expected or member in outcome or member == "stage":
+            comparison.check(member, member, expected.get(member), outcome.get(member))
+    if "errors" not in expected:
+        return
+    if expected["stage"] == "decode":
+        comparison.leave("errors", "the wording of decoding errors is that of a particular parser")
+        return
+    wanted, got = expected["errors"], outcome.get("errors", [])
+    if expected["stage"] == "validate":
+        wanted, got = ([text.split(":", 1)[0] for text in texts] for texts in (wanted, got))
+    comparison.check("errors", "errors", wanted, got)

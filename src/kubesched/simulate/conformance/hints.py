@@ -10,9 +10,12 @@ from kubesched.framework.enqueue import registrations
 from kubesched.framework.events import ACTION_NAMES, ActionType, ClusterEvent, QueueingHint, node_events, pod_events
 from kubesched.framework.podinfo import PodInfo
 
+from .comparison import Comparison
+from .members import RecordError
+from .needs import not_built
 from .world import World, complete
 
-__all__ = ["replay_hints"]
+__all__ = ["compare_hint"]
 
 JSON = dict[str, Any]
 _ACTIONS = {name: ActionType(action) for action, name in ACTION_NAMES.items()}
@@ -28,35 +31,39 @@ def _typed(obj: JSON | None, resource: str) -> Any:
     return complete(obj, obj.get("kind", ""))
 
 
-def replay_hints(world: World, vector: JSON) -> list[str]:
-    """Compare the matched registrations, the hint, and the events that an update stands for."""
+def compare_hint(comparison: Comparison, world: World, vector: JSON) -> None:
+    """Compare the matched registrations, the hint, and the events that an update stands for.
+
+    Raises:
+        RecordError: when the event's action is unknown.
+    """
     scenario, expected = vector["scenario"], vector["expected"]
+    resource, action = scenario["event"]["resource"], scenario["event"]["action"]
+    if action not in _ACTIONS:
+        raise RecordError(f"scenario.event.action: {action!r} is unknown; known actions: {', '.join(_ACTIONS)}")
+    old, new = _typed(scenario["old"], resource), _typed(scenario["new"], resource)
+    if "derivedEvents" in expected:
+        derived = (node_events if resource == "Node" else pod_events)(old, new)
+        described = [f"{item.resource}/{ACTION_NAMES[int(item.action)]}" for item in derived]
+        comparison.check("derivedEvents", "derivedEvents", expected["derivedEvents"], described)
     name = scenario["plugin"]
     if name not in world.registry:
-        return []
-    resource = scenario["event"]["resource"]
-    event = ClusterEvent(resource, _ACTIONS[scenario["event"]["action"]])
+        comparison.leave("matched", not_built(name))
+        comparison.leave("hint", not_built(name))
+        return
     pod = PodInfo(from_builtins(complete(scenario["pod"], "Pod"), Pod))
-    old, new = _typed(scenario["old"], resource), _typed(scenario["new"], resource)
     plugin = world.frameworks[pod.spec.scheduler_name].plugins[name]
+    event = ClusterEvent(resource, _ACTIONS[action])
     matched = [item for item in registrations(plugin) if item.event.matches(event)]
-    differences = []
-    names = sorted(item.event.describe() for item in matched)
-    if names != expected.get("matched", []):
-        differences.append(f"matched: expected {expected.get('matched')}, got {names}")
+    comparison.check("matched", "matched", expected["matched"], sorted(item.event.describe() for item in matched))
     hint = None
     for item in matched:
         try:
             answer = QueueingHint.QUEUE if item.hint is None else item.hint(pod, old, new)
-        except Exception:
-            answer = QueueingHint.QUEUE
+        except Exception as error:
+            if "error" not in expected:
+                comparison.fail("hint", f"hint: {item.event.describe()} failed: {type(error).__name__}: {error}")
+                return
+            answer = QueueingHint.QUEUE  # a recorded error counts as Queue
         hint = QueueingHint.QUEUE if QueueingHint.QUEUE in (hint, answer) else answer
-    got = hint.value if hint is not None else None
-    if got != expected.get("hint"):
-        differences.append(f"hint: expected {expected.get('hint')}, got {got}")
-    if "derivedEvents" in expected and old is not None and new is not None:
-        derived = node_events(old, new) if resource == "Node" else pod_events(old, new)
-        described = [f"{item.resource}/{ACTION_NAMES[int(item.action)]}" for item in derived]
-        if described != expected["derivedEvents"]:
-            differences.append(f"derivedEvents: expected {expected['derivedEvents']}, got {described}")
-    return differences
+    comparison.check("hint", "hint", expected["hint"], hint.value if hint is not None else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -11,19 +12,39 @@ from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
 from kubesched.api.types import Namespace, Node, Pod
 from kubesched.cache import Cache
-from kubesched.config import ConfigError, KubeSchedulerConfiguration, default_config, load_config_data
+from kubesched.config import (
+    IN_TREE,
+    IN_TREE_CAPABILITIES,
+    ConfigError,
+    KubeSchedulerConfiguration,
+    default_config,
+    expand_profiles,
+    load_config_data,
+)
+from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.metrics import SchedulerMetrics
+from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
+from kubesched.framework.status import Status
 from kubesched.scheduler.full_look import Rotation
 from kubesched.scheduler.handle import Backends
 from kubesched.scheduler.profiles import build_frameworks
 from kubesched.scheduler.search import Search
 
-__all__ = ["FixedClock", "World", "complete"]
+from .coverage import Coverage
+
+__all__ = ["FixedClock", "NotBuiltError", "World", "complete"]
 
 JSON = dict[str, Any]
+
+
+class NotBuiltError(Exception):
+    """The scenario's configuration names a plugin that upstream has and the registry lacks."""
+
+    def __init__(self, plugin: str) -> None:
+        super().__init__(f"plugin {plugin} is not built")
 
 
 class FixedClock:
@@ -57,10 +78,18 @@ class Nominations:
         self._pods.setdefault(node_name, []).append(pod)
 
     def remove(self, uid: str) -> None:
-        for name in list(self._pods):
-            self._pods[name] = [pod for pod in self._pods[name] if pod.uid != uid]
-            if not self._pods[name]:
-                del self._pods[name]
+        """End the nomination of a pod, if it has one."""
+        self._keep_if(lambda pod: pod.uid != uid)
+
+    def remove_key(self, key: str) -> bool:
+        """The same by ``namespace/name``; True when it had one."""
+        found = any(pod.key == key for pods in self._pods.values() for pod in pods)
+        self._keep_if(lambda pod: pod.key != key)
+        return found
+
+    def _keep_if(self, stays: Callable[[PodInfo], bool]) -> None:
+        kept = {name: [pod for pod in pods if stays(pod)] for name, pods in self._pods.items()}
+        self._pods = {name: pods for name, pods in kept.items() if pods}
 
     def nominated_nodes(self) -> set[str]:
         return set(self._pods)
@@ -70,49 +99,89 @@ class Nominations:
 
 
 class World:
-    """Nodes, pods and objects of one scenario, and a search per profile."""
+    """Nodes, pods and objects of one scenario, and a search per profile.
 
-    def __init__(self, scenario: JSON, registry: Registry) -> None:
+    Attributes:
+        pending: the pods to place, in the order of the scenario.
+        points: scheduler name to what upstream runs there: point to plugin names in order, built or not.
+        frameworks, searches: what we run, by scheduler name.
+        objects: plural to key to object.
+        device_resources: the extended resources that device classes offer.
+        coverage: counts what the searches do, if given.
+    """
+
+    def __init__(self, scenario: JSON, registry: Registry, coverage: Coverage | None = None) -> None:
         """Load the scenario.
 
         Raises:
             ConfigError: when its configuration is refused.
+            NotBuiltError: when its configuration names a plugin that the registry lacks.
         """
         self.config: KubeSchedulerConfiguration = (
             default_config() if scenario["config"] is None else load_config_data(scenario["config"])
         )
+        self.registry = registry
+        self.points = _upstream_points(self.config, registry)
         self.cache = Cache()
         self.nominations = Nominations()
-        snapshot = self.cache.snapshot()
+        self.snapshot = self.cache.snapshot()
         self.objects: dict[str, dict[str, Any]] = {}
+        self.device_resources: set[str] = set()
+        self._volume_sources: dict[str, frozenset[str]] = {}
         for obj in scenario["objects"]:
             self._keep(obj)
         backends = Backends(
-            FixedClock(), random.Random(0), snapshot,
+            FixedClock(), random.Random(0), self.snapshot,
             nominated_pods=self.nominations.nominated_pods_for_node,
             informed=lambda kind: self.objects.get(kind, {}),
             informed_in=self._objects_in,
         )  # fmt: skip
-        self.frameworks: dict[str, Framework] = build_frameworks(self.config, registry, backends, SchedulerMetrics())
-        self.registry = registry
+        self.frameworks: dict[str, Framework] = self._build(backends)
         self.searches: dict[str, Search] = {
-            name: Search(framework, snapshot, self.nominations, backends.random, Rotation())
+            name: Search(framework, self.snapshot, self.nominations, backends.random, Rotation())
             for name, framework in self.frameworks.items()
         }
+        self.coverage = coverage
+        if coverage is not None:
+            coverage.watch(self.frameworks, self.searches)
         for obj in scenario["nodes"]:
             self.cache.set_node(from_builtins(complete(obj, "Node"), Node))
-        for obj in scenario["pods"]:
-            pod = PodInfo(from_builtins(complete(obj, "Pod"), Pod))
+        for obj in scenario.get("pods", ()):
+            pod = self._pod(obj)
             if pod.status.phase in ("Succeeded", "Failed"):
                 continue
             if pod.spec.node_name:
                 self.cache.add_pod(pod)
-            elif pod.status.nominated_node_name:
-                self.nominations.add(pod, pod.status.nominated_node_name)
-        self.pending = [PodInfo(from_builtins(complete(obj, "Pod"), Pod)) for obj in scenario["pending"]]
+            else:
+                self._nominate_waiting(pod)
+        self.pending = [self._pod(obj) for obj in scenario.get("pending", ())]
         for pod in self.pending:
-            if pod.status.nominated_node_name:
-                self.nominations.add(pod, pod.status.nominated_node_name)
+            self._nominate_waiting(pod)
+
+    def _build(self, backends: Backends) -> dict[str, Framework]:
+        try:
+            return build_frameworks(self.config, self.registry, backends, SchedulerMetrics())
+        except ConfigError as error:
+            # The same profiles could be expanded with all of upstream's plugins.
+            for name in IN_TREE.keys() - self.registry.keys():
+                if f'plugin "{name}" is part of Kubernetes' in str(error):
+                    raise NotBuiltError(name) from None
+            raise
+
+    def _pod(self, obj: JSON) -> PodInfo:
+        pod = PodInfo(from_builtins(complete(obj, "Pod"), Pod))
+        volumes = (obj.get("spec") or {}).get("volumes") or ()
+        self._volume_sources[pod.uid] = frozenset(source for volume in volumes for source in volume if source != "name")
+        return pod
+
+    def volume_sources(self, pod: PodInfo) -> frozenset[str]:
+        """The kinds of volumes of a pod of the scenario, as the API spells them (``emptyDir``, …)."""
+        return self._volume_sources[pod.uid]
+
+    def _nominate_waiting(self, pod: PodInfo) -> None:
+        """A waiting pod's nomination counts while the pod is queued; one with scheduling gates is not."""
+        if pod.status.nominated_node_name and not pod.spec.scheduling_gates:
+            self.nominations.add(pod, pod.status.nominated_node_name)
 
     def _keep(self, obj: JSON) -> None:
         kind = kind_of(obj["apiVersion"], obj["kind"])
@@ -121,6 +190,8 @@ class World:
         obj = complete(obj, obj["kind"])
         name = obj["metadata"]["name"]
         key = f"{obj['metadata']['namespace']}/{name}" if kind.namespaced else name
+        if kind.kind == "DeviceClass" and (resource := (obj.get("spec") or {}).get("extendedResourceName")):
+            self.device_resources.add(resource)
         typed = obj if kind.type is None else from_builtins(obj, kind.type)
         self.objects.setdefault(kind.plural, {})[key] = typed
         if isinstance(typed, Namespace):
@@ -129,6 +200,28 @@ class World:
     def _objects_in(self, plural: str, namespace: str) -> list[Any]:
         prefix = f"{namespace}/"
         return [obj for key, obj in self.objects.get(plural, {}).items() if key.startswith(prefix)]
+
+    def filter_with_nominated(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Filter one node by itself: with the nominated pods that count, and then as it is (spec framework 4.8).
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        framework, table = self.frameworks[pod.spec.scheduler_name], self.cache.table
+        others = [
+            other
+            for other in self.nominations.nominated_pods_for_node(node.name)
+            if other.priority >= pod.priority and other.uid != pod.uid
+        ]
+        if others:
+            trial = state.clone()
+            with self.snapshot.with_pods(node, others):
+                for other in others:
+                    framework.add_pod(trial, pod, other, node)
+                status = framework.filter_node(trial, pod, table, node)
+            if status is not None:
+                return status
+        return framework.filter_node(state, pod, table, node)
 
     def place(self, pod: PodInfo, node_name: str, start_time: str) -> None:
         """Let a pod run on a node from now on."""
@@ -142,3 +235,12 @@ class World:
         for pod in list(self.cache.pods.values()):
             if pod.key == key:
                 self.cache.remove_pod(pod.pod)
+
+
+def _upstream_points(config: KubeSchedulerConfiguration, registry: Registry) -> dict[str, dict[str, list[str]]]:
+    """Scheduler name to point to the plugins that upstream runs there, in order."""
+    capabilities: Mapping[str, frozenset[str]] = {**IN_TREE_CAPABILITIES, **registry.capabilities()}
+    return {
+        name: {point: [plugin for plugin, _ in plugins] for point, plugins in points.items()}
+        for name, points in expand_profiles(config, capabilities).items()
+    }

@@ -1,0 +1,511 @@
+"""``kubesched run``: the scheduler of a real cluster, as kube-scheduler is run.
+
+    flags -> options -> access -> HTTPS server (bound) -> scheduler (built) -> informers -> lease -> scheduling
+
+Source: spec "Configuration file and command line" sections 7 and 8, "Serving, high availability" sections 7 and 9.
+Different on purpose: at a signal bindings that have begun end before the lease is released, for at most five seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import platform
+import random
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from kubesched import __version__
+from kubesched.api.kinds import kind_by_plural
+from kubesched.api.tasks import Supervisor, TaskCrashedError
+from kubesched.api.times import RealClock
+from kubesched.api.wire import ApiError
+from kubesched.api.yamltext import TextError, read_single
+from kubesched.client.access import AccessError, ClusterAccess, load_access
+from kubesched.client.backoff import token_bucket
+from kubesched.client.http import HttpTransport
+from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
+from kubesched.client.metered import MeteredTransport
+from kubesched.client.port import ApiPort
+from kubesched.config import (
+    IN_TREE,
+    ConfigError,
+    KubeSchedulerConfiguration,
+    Plugin,
+    dump_config,
+    dump_yaml,
+)
+from kubesched.framework.metrics import SchedulerMetrics
+from kubesched.framework.registry import PluginError, Registry
+from kubesched.plugins import retired
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.server import (
+    AuthenticationOptions,
+    AuthorizationOptions,
+    Exposition,
+    Pages,
+    PodResources,
+    ProcessMetrics,
+    Server,
+    ServingError,
+    ServingOptions,
+    SniPair,
+    election_check,
+    scheduler_checks,
+)
+from kubesched.server.process_metrics import RequestMetrics
+
+from ..loading import load_registry
+from .flags import FLAG_SET
+from .flagset import FlagError, Flags
+from .logs import VModule, configure, level_of, with_pairs
+from .options import OptionsError, RunOptions, options_of
+
+__all__ = ["main"]
+
+_log = logging.getLogger("kubesched.run")
+
+#: The Kubernetes version whose scheduler this is, as ``--version`` prints it.
+KUBERNETES_VERSION: Final = "v1.36.0"
+
+#: Seconds that bindings under way may take at the end.
+_BINDING_SECONDS: Final = 5.0
+#: Requests a second, and at once, of token and access reviews.
+_REVIEW_QPS, _REVIEW_BURST = 200.0, 400
+#: Few objects are garbage in cycles here, see ``kubesched up``.
+_GC_THRESHOLDS: Final = (50_000, 20, 20)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run until a signal comes or something fails; the exit code, as kube-scheduler's."""
+    try:
+        flags = FLAG_SET.parse(arguments)
+    except FlagError as error:
+        usage = f"{FLAG_SET.usage}\n" if error.with_usage else ""
+        print(f"{usage}Error: {error}", file=sys.stderr)
+        return 1
+    if flags["help"]:
+        print(FLAG_SET.help())
+        return 0
+    if "version" in flags.changed and flags["version"] in ("true", "raw"):
+        print(_version(raw=flags["version"] == "raw"))
+        return 0
+    return asyncio.run(_run(flags))
+
+
+def _version(*, raw: bool) -> str:
+    if not raw:
+        return f"Kubernetes {KUBERNETES_VERSION}"
+    fields = {
+        "Major": "1",
+        "Minor": "36",
+        "GitVersion": KUBERNETES_VERSION,
+        "KubeschedVersion": __version__,
+        "PythonVersion": platform.python_version(),
+        "Platform": f"{sys.platform}/{platform.machine()}",
+    }
+    return "\n".join(f"{name}: {value}" for name, value in fields.items())
+
+
+async def _run(flags: Flags) -> int:
+    """Everything that needs a loop. Errors before logging is set up are plain, later ones are log lines."""
+    try:
+        process = _Process(flags)
+        return await process.run()
+    except OptionsError as error:
+        if not error.logged:
+            print(f"Error: {error}" if "format:" not in str(error) else str(error), file=sys.stderr)
+            return 1
+        return _failed(str(error))
+    except ConfigError as error:
+        return _failed(error.user_message)
+    except (AccessError, ServingError, LeaseError, PluginError, ApiError) as error:
+        prefix = "couldn't create leader elector: " if isinstance(error, LeaseError) else ""
+        return _failed(f"{prefix}{error}")
+    except TaskCrashedError as error:
+        _log.critical("a task of the scheduler ended unexpectedly", exc_info=error)
+        return _failed(str(error))
+    except OSError as error:
+        return _failed(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def _failed(text: str) -> int:
+    if not logging.getLogger().handlers:
+        configure()
+    _log.error("command failed", extra=with_pairs(err=text))
+    return 1
+
+
+class _Process:
+    """One run of the command."""
+
+    def __init__(self, flags: Flags) -> None:
+        self._flags = flags
+        self._clock = RealClock()
+        self._rng = random.Random(flags["seed"] or None)
+        self._stop = asyncio.Event()
+        self._lost = False
+        self._leading = False
+        self._synced = False
+        self._transports: list[HttpTransport] = []
+        self._stack = AsyncExitStack()
+
+    async def run(self) -> int:
+        self._handle_signals()
+        registry, _ = load_registry(self._flags["plugin-module"])
+        options = await options_of(self._flags, self._config_map, IN_TREE.keys() - registry.keys())
+        logs = _configure_logs(self._flags)
+        for name, text in self._flags.texts().items():
+            _log.log(level_of(1), 'FLAG: --%s="%s"', name, text)
+        for warning in options.warnings:
+            _log.warning("%s", warning)
+        retired.register(registry, options.retired)
+        config = _with_plugins(options.config, self._flags["enable-plugin"], registry)
+        async with self._stack:
+            return await self._serve(msgspec.structs.replace(config), options, registry, logs)
+
+    # -- assembly --------------------------------------------------------------------------------------
+
+    async def _serve(
+        self, config: KubeSchedulerConfiguration, options: RunOptions, registry: Registry, logs: VModule
+    ) -> int:
+        flags, gates = self._flags, options.gates
+        access = await load_access(config.client_connection.kubeconfig, flags["master"])
+        lease = _lease(config, coordinated=gates.enabled("CoordinatedLeaderElection"))
+        if lease is not None:
+            lease.check()
+        process_metrics = ProcessMetrics(gates, {"git_version": KUBERNETES_VERSION, "platform": sys.platform})
+        scheduler_metrics = SchedulerMetrics(gates.values)
+        requests = RequestMetrics(process_metrics, _host(access))
+        connection = config.client_connection
+        port = ApiPort(
+            self._transport(access, "scheduler", requests),
+            clock=self._clock,
+            rng=random.Random(self._rng.getrandbits(64)),
+            hostname=socket.gethostname(),
+            limiter=token_bucket(connection.qps, connection.burst),
+            event_limiter=token_bucket(connection.qps, connection.burst),
+        )
+        elector: LeaderElector | None = None
+        if lease is not None:
+            elector = LeaderElector(
+                MeteredTransport(
+                    self._transport(access, "leader-election", requests, seconds=lease.request_timeout),
+                    limiter=token_bucket(connection.qps, connection.burst),
+                ),
+                lease,
+                clock=self._clock,
+                rng=random.Random(self._rng.getrandbits(64)),
+                component=config.profiles[0].scheduler_name,
+            )
+            process_metrics.follow_election(elector)
+            port.transport.may_write = port.event_transport.may_write = lambda: elector.may_write
+        # The listener is opened before the scheduler is built, so that an address in use shows first.
+        scheduler: Scheduler | None = None
+        pages = Pages(
+            _exposition(flags, process_metrics, scheduler_metrics),
+            scheduler_checks(
+                stopping=self._stop.is_set,
+                handlers_synced=lambda: self._synced,
+                leader_election=election_check(elector, lease) if elector is not None and lease is not None else None,
+            ),
+            PodResources(lambda: scheduler.pods() if scheduler is not None else (), lambda: self._leading),
+            configz=lambda: {"componentconfig": dump_config(config)},
+            flags=flags.texts if gates.enabled("ComponentFlagz") else None,
+            versions=(KUBERNETES_VERSION, "1.36") if gates.enabled("ComponentStatusz") else None,
+            profiling=config.enable_profiling,
+            set_verbosity=logs.set_verbosity,
+        )
+        server = await self._server(pages, process_metrics, access, requests)
+        if server is not None:
+            server.bind()
+            self._stack.push_async_callback(server.stop)
+        scheduler = Scheduler(
+            config,
+            registry,
+            port,
+            clock=self._clock,
+            rng=random.Random(self._rng.getrandbits(64)),
+            gates=gates,
+            metrics=scheduler_metrics,
+            max_in_unschedulable=flags["pod-max-in-unschedulable-pods-duration"].seconds,
+        )
+        text = dump_yaml(config, registered=list(registry))
+        _log.log(level_of(2), "Using component config", extra=with_pairs(config=text))
+        if path := flags["write-config-to"]:
+            _write(path, text)
+            _log.info("Wrote configuration", extra=with_pairs(file=path))
+            return 0
+        return await self._work(config, scheduler, port, server, elector)
+
+    async def _work(
+        self,
+        config: KubeSchedulerConfiguration,
+        scheduler: Scheduler,
+        port: ApiPort,
+        server: Server | None,
+        elector: LeaderElector | None,
+    ) -> int:
+        version = {"version": KUBERNETES_VERSION, "kubesched": __version__}
+        _log.info("Starting Kubernetes Scheduler", extra=with_pairs(**version))
+        scheduler.debugger.install(asyncio.get_running_loop())
+        tasks = Supervisor("run")
+        try:
+            with tasks.guard():
+                tasks.spawn(port.events.run(), "events")
+                if server is not None:
+                    await server.start()
+                delayed = elector is not None and config.delay_cache_until_active
+                work = self._lead(scheduler, tasks, elector, delayed=delayed)
+                leading = tasks.spawn(work, "leader", lasting=False)
+                stopped = tasks.spawn(self._stop.wait(), "signal", lasting=False)
+                await asyncio.wait((leading, stopped), return_when=asyncio.FIRST_COMPLETED)
+                if not self._stop.is_set():
+                    leading.result()
+                    self._lost = True
+                    _log.error("Leaderelection lost")
+                    return 1
+                # Bindings that have begun may end; then the lease is released, by cancelling its renewal.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_BINDING_SECONDS):
+                        await scheduler.stop()
+                        await port.events.drain()
+                leading.cancel()
+                await asyncio.wait((leading,))
+            if elector is None:
+                return _failed("finished without leader elect")
+            _log.info("Requested to terminate, exiting")
+            return 0
+        finally:
+            tasks.begin_stop()
+            port.events.stop()
+            await tasks.stop()
+
+    async def _lead(
+        self, scheduler: Scheduler, tasks: Supervisor, elector: LeaderElector | None, *, delayed: bool
+    ) -> None:
+        """Fill the caches, win the lease, schedule; returns when the lease is lost."""
+        if not delayed:
+            await self._start(scheduler)
+        if elector is not None:
+            await elector.acquire()
+        self._leading = True
+        try:
+            if delayed:
+                _log.info("Waiting for caches to sync, because delayCacheUntilActive is set")
+                await self._start(scheduler)
+            tasks.spawn(scheduler.run(), "scheduler", lasting=False)
+            if elector is not None:
+                await elector.hold()
+            else:
+                await self._stop.wait()
+        finally:
+            self._leading = False
+
+    async def _start(self, scheduler: Scheduler) -> None:
+        gc.disable()
+        try:
+            await scheduler.start()
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(*_GC_THRESHOLDS)
+        finally:
+            gc.enable()
+        self._synced = True
+
+    # -- parts -----------------------------------------------------------------------------------------
+
+    def _transport(
+        self, access: ClusterAccess, suffix: str, observer: RequestMetrics | None, *, seconds: float | None = None
+    ) -> HttpTransport:
+        agent = f"kube-scheduler/{KUBERNETES_VERSION} ({sys.platform}/{platform.machine()}) kubesched/{__version__}"
+        options: dict[str, Any] = {} if seconds is None else {"timeout": seconds}
+        transport = HttpTransport.connect(
+            access, user_agent=f"{agent}/{suffix}" if suffix else agent, observer=observer, **options
+        )
+        self._stack.push_async_callback(transport.close)
+        return transport
+
+    async def _config_map(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """The data of a ConfigMap, for a Policy."""
+        kind = kind_by_plural("", "configmaps")
+        assert kind is not None
+        access = await load_access(self._flags["kubeconfig"], self._flags["master"])
+        async with HttpTransport.connect(access) as transport:
+            found: Mapping[str, Any] = (await transport.get(kind, namespace, name)).data().get("data") or {}
+        return found
+
+    async def _server(
+        self, pages: Pages, metrics: ProcessMetrics, access: ClusterAccess, requests: RequestMetrics
+    ) -> Server | None:
+        flags = self._flags
+        if not flags["secure-port"]:
+            return None
+        authn = await self._reviewer(flags["authentication-kubeconfig"], access, requests)
+        authz = await self._reviewer(flags["authorization-kubeconfig"], access, requests)
+        return Server(
+            pages,
+            metrics=metrics,
+            clock=self._clock,
+            rng=random.Random(self._rng.getrandbits(64)),
+            serving=_serving(flags),
+            authentication=_authentication(flags),
+            authorization=AuthorizationOptions(
+                flags["authorization-always-allow-paths"],
+                flags["authorization-webhook-cache-authorized-ttl"].seconds,
+                flags["authorization-webhook-cache-unauthorized-ttl"].seconds,
+            ),
+            authn_transport=authn,
+            authz_transport=authz,
+        )
+
+    async def _reviewer(
+        self, kubeconfig: str, access: ClusterAccess, requests: RequestMetrics
+    ) -> MeteredTransport | None:
+        """The transport of reviews: the kubeconfig given for them, or the service account inside a cluster."""
+        if not kubeconfig and "KUBERNETES_SERVICE_HOST" not in os.environ:
+            return None
+        found = await load_access(kubeconfig) if kubeconfig else access
+        transport = self._transport(found, "", requests, seconds=10.0)
+        return MeteredTransport(transport, limiter=token_bucket(_REVIEW_QPS, _REVIEW_BURST))
+
+    # -- signals ---------------------------------------------------------------------------------------
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+
+    def _signalled(self) -> None:
+        """The first signal stops in good order, the second at once."""
+        if self._stop.is_set():
+            os._exit(1)
+        self._stop.set()
+
+
+def _configure_logs(flags: Flags) -> VModule:
+    patterns: dict[str, int] = {}
+    for item in ",".join(flags["vmodule"]).split(","):
+        if item.strip():
+            pattern, _, level = item.strip().partition("=")
+            patterns[pattern] = int(level)
+    return configure(
+        json_lines=flags["logging-format"] == "json",
+        verbosity=flags["v"],
+        vmodule=patterns,
+        split=flags["log-json-split-stream"] or flags["log-text-split-stream"],
+    )
+
+
+def _with_plugins(
+    config: KubeSchedulerConfiguration, names: Sequence[str], registry: Registry
+) -> KubeSchedulerConfiguration:
+    """Every profile with these plugins enabled at all their points, behind those it has."""
+    for name in names:
+        if name not in registry:
+            raise PluginError(f"--enable-plugin {name}: there is no plugin of that name; load it with --plugin-module")
+    if not names:
+        return config
+    profiles = []
+    for profile in config.profiles:
+        points = profile.plugins.multi_point
+        known = {plugin.name for plugin in points.enabled}
+        more = tuple(Plugin(name) for name in names if name not in known)
+        points = msgspec.structs.replace(points, enabled=points.enabled + more)
+        plugins = msgspec.structs.replace(profile.plugins, multi_point=points)
+        profiles.append(msgspec.structs.replace(profile, plugins=plugins))
+    return msgspec.structs.replace(config, profiles=tuple(profiles))
+
+
+def _lease(config: KubeSchedulerConfiguration, *, coordinated: bool) -> LeaseConfig | None:
+    election = config.leader_election
+    if not election.leader_elect:
+        return None
+    return LeaseConfig(
+        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        namespace=election.resource_namespace,
+        name=election.resource_name,
+        lease_duration=election.lease_duration.seconds,
+        renew_deadline=election.renew_deadline.seconds,
+        retry_period=election.retry_period.seconds,
+        coordinated=coordinated,
+    )
+
+
+def _host(access: ClusterAccess) -> str:
+    return access.url.partition("://")[2]
+
+
+def _exposition(flags: Flags, process: ProcessMetrics, scheduler: SchedulerMetrics) -> Exposition:
+    allowed = {key: values.split(",") for key, values in flags["allow-metric-labels"].items()}
+    if path := flags["allow-metric-labels-manifest"]:
+        allowed = {**_label_manifest(path), **allowed}
+    exposition = Exposition(process, scheduler, allowed_labels=allowed, disabled=flags["disabled-metrics"])
+    for name in exposition.unknown:
+        _log.warning("--disabled-metrics or --allow-metric-labels names %s, which is no metric", name)
+    return exposition
+
+
+def _label_manifest(path: str) -> dict[str, list[str]]:
+    try:
+        data = read_single(Path(path).read_bytes(), "label manifest")
+    except TextError as error:
+        raise OptionsError(error.in_file(path), logged=True) from None
+    mapping = data.get("allowListMapping") if isinstance(data, dict) else None
+    if not isinstance(mapping, dict):
+        raise OptionsError(f"{path}: allowListMapping: must map metric,label to values", logged=True)
+    return {str(key): str(values).split(",") for key, values in mapping.items()}
+
+
+def _write(path: str, text: str) -> None:
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
+def _serving(flags: Flags) -> ServingOptions:
+    pairs = []
+    for text in flags["tls-sni-cert-key"]:
+        files, _, names = text.partition(":")
+        cert, key = files.split(",")
+        pairs.append(SniPair(Path(cert), Path(key), tuple(name for name in names.split(",") if name)))
+    return ServingOptions(
+        bind_address=flags["bind-address"],
+        port=flags["secure-port"],
+        cert_dir=_path(flags["cert-dir"]),
+        cert_file=_path(flags["tls-cert-file"]),
+        key_file=_path(flags["tls-private-key-file"]),
+        sni=tuple(pairs),
+        min_tls_version=flags["tls-min-version"] or "VersionTLS12",
+        cipher_suites=flags["tls-cipher-suites"],
+        curve_preferences=flags["tls-curve-preferences"],
+        permit_address_sharing=flags["permit-address-sharing"],
+        permit_port_sharing=flags["permit-port-sharing"],
+    )
+
+
+def _authentication(flags: Flags) -> AuthenticationOptions:
+    return AuthenticationOptions(
+        client_ca_file=_path(flags["client-ca-file"]),
+        requestheader_client_ca_file=_path(flags["requestheader-client-ca-file"]),
+        requestheader_allowed_names=flags["requestheader-allowed-names"],
+        requestheader_username_headers=flags["requestheader-username-headers"],
+        requestheader_group_headers=flags["requestheader-group-headers"],
+        requestheader_uid_headers=flags["requestheader-uid-headers"],
+        requestheader_extra_headers_prefix=flags["requestheader-extra-headers-prefix"],
+        skip_lookup=flags["authentication-skip-lookup"],
+        tolerate_lookup_failure=flags["authentication-tolerate-lookup-failure"],
+        token_cache_ttl=flags["authentication-token-webhook-cache-ttl"].seconds,
+    )

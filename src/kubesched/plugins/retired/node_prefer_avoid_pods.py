@@ -1,0 +1,90 @@
+"""NodePreferAvoidPods: keep the pods of a controller off nodes whose annotation names it, if possible (Score).
+
+Retired with v1beta2. Spec "Configuration file and command line", section 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
+import numpy as np
+
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interface import MAX_NODE_SCORE, IntArray, Plugin, Reads, RowArray
+from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.podinfo import PodInfo
+
+if TYPE_CHECKING:
+    from kubesched.cache import NodeTable
+
+__all__ = ["ANNOTATION", "NodePreferAvoidPods"]
+
+ANNOTATION: Final = "scheduler.alpha.kubernetes.io/preferAvoidPods"
+_CONTROLLERS: Final = frozenset({"ReplicationController", "ReplicaSet"})
+#: How many annotation texts are kept parsed.
+_KEPT: Final = 4096
+
+#: Kind and UID of a controller.
+_Controller = tuple[str, str]
+
+
+def _controller(pod: PodInfo) -> _Controller | None:
+    """The pod's controller, if it is of a kind that nodes can avoid."""
+    owner = next((item for item in pod.metadata.owner_references if item.controller), None)
+    return (owner.kind, owner.uid) if owner is not None and owner.kind in _CONTROLLERS else None
+
+
+def _avoided(text: str) -> frozenset[_Controller]:
+    """The controllers in an annotation; none when it cannot be read, as upstream."""
+    try:
+        data = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return frozenset()
+    found = set()
+    entries = data.get("preferAvoidPods") if isinstance(data, dict) else None
+    for entry in entries if isinstance(entries, list) else ():
+        signature = entry.get("podSignature") if isinstance(entry, dict) else None
+        controller = signature.get("podController") if isinstance(signature, dict) else None
+        if isinstance(controller, dict):
+            kind, uid = controller.get("kind"), controller.get("uid")
+            if isinstance(kind, str) and isinstance(uid, str):
+                found.add((kind, uid))
+    return frozenset(found)
+
+
+class NodePreferAvoidPods(Plugin):
+    """Annotations have no column: each node's is looked up, its text parsed once."""
+
+    name = "NodePreferAvoidPods"
+    reads: ClassVar[Reads] = Reads.NODE
+
+    def __init__(self, args: Any, handle: Any) -> None:
+        super().__init__(args, handle)
+        self._parsed: dict[str, frozenset[_Controller]] = {}
+
+    def sign(self, pod: PodInfo) -> Hashable | None:
+        return _controller(pod) or ()
+
+    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
+        controller = _controller(pod)
+        if controller is None:
+            return np.full(len(rows), MAX_NODE_SCORE, np.int64)
+        info = nodes.info
+        return np.array([self._score(controller, info(row)) for row in rows.tolist()], np.int64)
+
+    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        controller = _controller(pod)
+        return MAX_NODE_SCORE if controller is None else self._score(controller, node)
+
+    def _score(self, controller: _Controller, node: NodeInfo) -> int:
+        text = node.node.metadata.annotations.get(ANNOTATION) if node.node is not None else None
+        if text is None:
+            return MAX_NODE_SCORE
+        avoided = self._parsed.get(text)
+        if avoided is None:
+            if len(self._parsed) >= _KEPT:
+                self._parsed.clear()
+            avoided = self._parsed[text] = _avoided(text)
+        return 0 if controller in avoided else MAX_NODE_SCORE

@@ -1,0 +1,182 @@
+"""NodeResourcesLeastAllocated, NodeResourcesMostAllocated and RequestedToCapacityRatio (Score).
+
+Retired with v1beta2, which made them strategies of NodeResourcesFit. They differ from those strategies: a resource
+that a node does not have counts with score 0, and utilisation is rounded up. Spec "Configuration file and command
+line", section 11; where releases differed for MostAllocated (more asked for than there is) the newer form is taken.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from kubesched.api.quantity import INT64_MAX
+from kubesched.api.requests import CPU, MEMORY
+from kubesched.config.args import CPU_AND_MEMORY, ResourceSpec
+from kubesched.config.legacy import retired_args
+from kubesched.config.legacy.retired_args import (
+    NodeResourcesLeastAllocatedArgs,
+    NodeResourcesMostAllocatedArgs,
+    RequestedToCapacityRatioArgs,
+)
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interface import MAX_NODE_SCORE, Handle, IntArray, Plugin, Reads, RowArray
+from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.podinfo import PodInfo
+from kubesched.plugins.resource_scoring import broken_line, trunc_div
+
+if TYPE_CHECKING:
+    from kubesched.cache import NodeTable
+
+__all__ = ["NodeResourcesLeastAllocated", "NodeResourcesMostAllocated", "RequestedToCapacityRatio"]
+
+#: Amounts up to this many units can be added, and multiplied by 100, in int64.
+_SAFE: Final = INT64_MAX // 200
+_MAX_CUSTOM_SCORE: Final = 10
+
+
+class _Allocation(Plugin):
+    """A score from how full each resource of a node would be. Subclasses score one resource, by node and by column."""
+
+    reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
+
+    def __init__(self, args: Any, handle: Handle, resources: tuple[ResourceSpec, ...]) -> None:
+        super().__init__(args, handle)
+        self._resources = [(item.name, item.weight or 1) for item in resources or CPU_AND_MEMORY]
+
+    @abstractmethod
+    def _one(self, used: int, capacity: int) -> int:
+        """Score 0…100 of one resource; ``used`` includes the pod."""
+
+    @abstractmethod
+    def _column(self, used: IntArray, capacity: IntArray) -> IntArray:
+        """:meth:`_one` for int64 columns."""
+
+    def _mean(self, total: int, weights: int) -> int:
+        return total // weights
+
+    def _mean_column(self, total: IntArray, weights: IntArray) -> IntArray:
+        mean: IntArray = total // weights
+        return mean
+
+    def _counts(self, score: int) -> bool:
+        """Whether a resource with this score takes part in the mean."""
+        return True
+
+    def sign(self, pod: PodInfo) -> Hashable | None:
+        return (pod.nonzero_cpu, pod.nonzero_memory, pod.requests.as_tuple())
+
+    @staticmethod
+    def _asked(pod: PodInfo, name: str) -> int:
+        if name == CPU:
+            return pod.nonzero_cpu
+        return pod.nonzero_memory if name == MEMORY else pod.requests.get(name)
+
+    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        total = weights = 0
+        for name, weight in self._resources:
+            if name == CPU:
+                capacity, used = node.allocatable.milli_cpu, node.nonzero_cpu
+            elif name == MEMORY:
+                capacity, used = node.allocatable.memory, node.nonzero_memory
+            else:
+                capacity, used = node.allocatable.get(name), node.requested.get(name)
+            score = self._one(used + self._asked(pod, name), capacity)
+            if self._counts(score):
+                total += score * weight
+                weights += weight
+        return self._mean(total, weights) if weights else 0
+
+    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
+        total, weights = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        for name, weight in self._resources:
+            index, asked = nodes.column(name), self._asked(pod, name)
+            nonzero = {CPU: 0, MEMORY: 1}.get(name)
+            if index is None:
+                capacity = used = np.zeros(len(rows), np.int64)
+            else:
+                capacity = nodes.allocatable[index, rows]
+                used = nodes.requested[index, rows] if nonzero is None else nodes.nonzero[nonzero, rows]
+            if not _is_safe(capacity, used, asked):
+                info = nodes.info
+                return np.array([self.score_row(state, pod, nodes, info(row)) for row in rows.tolist()], np.int64)
+            score = self._column(used + asked, capacity)
+            counts = score > 0 if not self._counts(0) else np.ones(len(rows), np.bool_)
+            total += np.where(counts, score * weight, 0)
+            weights += np.where(counts, weight, 0)
+        return self._mean_column(total, np.where(weights == 0, 1, weights))
+
+
+def _is_safe(capacity: IntArray, used: IntArray, asked: int) -> bool:
+    """Whether the column form of the arithmetic can neither overflow nor meet negative amounts."""
+    if not len(capacity):
+        return True
+    least, most = min(int(capacity.min()), int(used.min()), asked), max(int(capacity.max()), int(used.max()), asked)
+    return least >= 0 and most <= _SAFE
+
+
+class NodeResourcesLeastAllocated(_Allocation):
+    """The emptier the better."""
+
+    name = "NodeResourcesLeastAllocated"
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle, retired_args(args, NodeResourcesLeastAllocatedArgs).resources)
+
+    def _one(self, used: int, capacity: int) -> int:
+        return 0 if capacity == 0 or used > capacity else trunc_div((capacity - used) * MAX_NODE_SCORE, capacity)
+
+    def _column(self, used: IntArray, capacity: IntArray) -> IntArray:
+        score: IntArray = np.maximum(capacity - used, 0) * MAX_NODE_SCORE // np.maximum(capacity, 1)
+        return score
+
+
+class NodeResourcesMostAllocated(_Allocation):
+    """The fuller the better."""
+
+    name = "NodeResourcesMostAllocated"
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle, retired_args(args, NodeResourcesMostAllocatedArgs).resources)
+
+    def _one(self, used: int, capacity: int) -> int:
+        return 0 if capacity == 0 else trunc_div(min(used, capacity) * MAX_NODE_SCORE, capacity)
+
+    def _column(self, used: IntArray, capacity: IntArray) -> IntArray:
+        score: IntArray = np.minimum(used, capacity) * MAX_NODE_SCORE // np.maximum(capacity, 1)
+        return score
+
+
+class RequestedToCapacityRatio(_Allocation):
+    """Any function of utilisation, given as a broken line; resources that score 0 are left out of the mean."""
+
+    name = "RequestedToCapacityRatio"
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        known = retired_args(args, RequestedToCapacityRatioArgs)
+        super().__init__(args, handle, known.resources)
+        points = [(point.utilization, point.score * MAX_NODE_SCORE // _MAX_CUSTOM_SCORE) for point in known.shape]
+        #: Score at each whole utilisation 0…100.
+        self._line = np.array([broken_line(points, utilization) for utilization in range(101)], np.int64)
+
+    def _one(self, used: int, capacity: int) -> int:
+        full = capacity == 0 or used > capacity
+        utilization = 100 if full else 100 - trunc_div((capacity - used) * 100, capacity)
+        return int(self._line[max(0, min(100, utilization))])
+
+    def _column(self, used: IntArray, capacity: IntArray) -> IntArray:
+        free = np.maximum(capacity - used, 0) * 100 // np.maximum(capacity, 1)
+        score: IntArray = self._line[100 - free]
+        return score
+
+    def _counts(self, score: int) -> bool:
+        return score > 0
+
+    def _mean(self, total: int, weights: int) -> int:
+        return int(total / weights + 0.5)
+
+    def _mean_column(self, total: IntArray, weights: IntArray) -> IntArray:
+        return (total / weights + 0.5).astype(np.int64)

@@ -1,0 +1,101 @@
+"""SelectorSpread: few pods of the same owner on one node and in one zone (PreScore, Score).
+
+Retired with v1, replaced by PodTopologySpread's default constraints. Spec "Configuration file and command line",
+section 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from kubesched.cache.domain_counts import Counter
+from kubesched.cache.node_tree import zone_key
+from kubesched.cache.term_index import PodSet
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interface import MAX_NODE_SCORE, Handle, IntArray, Plugin, RowArray
+from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.status import Status
+from kubesched.plugins.topology_constraints import DefaultSelectors
+
+if TYPE_CHECKING:
+    from kubesched.cache import NodeList, NodeTable
+
+__all__ = ["SelectorSpread"]
+
+_ZONE_SHARE: Final = 2 / 3
+
+
+class SelectorSpread(Plugin):
+    """Pods per node are taken from the term index. Scores depend on all feasible nodes, so nothing is remembered."""
+
+    name = "SelectorSpread"
+    #: Kinds whose objects the selector is made of.
+    informs: ClassVar[tuple[str, ...]] = ("services", "replicationcontrollers", "replicasets", "statefulsets")
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._selectors = DefaultSelectors(handle)
+        self._zone_of: IntArray = np.zeros(0, np.int64)
+        self._zones_version = -1
+
+    def sign(self, pod: PodInfo) -> Hashable | None:
+        return () if pod.spec.topology_spread_constraints else None
+
+    def skips(self, pod: PodInfo) -> bool:
+        return bool(pod.spec.topology_spread_constraints)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
+        if pod.spec.topology_spread_constraints:
+            return Status.skip()
+        selector = self._selectors.of(pod)
+        counter: Counter | None = None
+        if not selector.is_empty:
+            pods = PodSet(((frozenset((pod.namespace,)), selector),), terminating=False)
+            counter = self.handle.snapshot.table.terms.counter(pods)
+        state.write(self.name, counter)
+        return None
+
+    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
+        counter: Counter | None = state.read(self.name)
+        if counter is None:
+            return np.zeros(len(rows), np.int64)
+        return counter.dense(nodes.capacity)[rows].astype(np.int64)
+
+    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        counter: Counter | None = state.read(self.name)
+        return 0 if counter is None else counter.by_row.get(node.row, 0)
+
+    def _zones(self, table: NodeTable) -> IntArray:
+        """int64[capacity]: a number per zone, -1 where a row has none. Made again when some node's labels changed."""
+        if self._zones_version != table.labels_version:
+            numbers: dict[str, int] = {}
+            self._zone_of = np.full(table.capacity, -1, np.int64)
+            for info in table.all_infos():
+                if zone := zone_key(info.labels):
+                    self._zone_of[info.row] = numbers.setdefault(zone, len(numbers))
+            self._zones_version = table.labels_version
+        return self._zone_of
+
+    def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray:
+        """The fewer pods on the node, and (two thirds) in its zone, the better; nodes without a zone have no zone part."""
+        result = _fewest_first(scores)
+        zone_of = self._zones(self.handle.snapshot.table)[nodes.rows]
+        in_zone = zone_of >= 0
+        if in_zone.any():
+            sums = np.bincount(zone_of[in_zone], weights=scores[in_zone])
+            zone_part = _fewest_first(sums)[zone_of[in_zone]]
+            result[in_zone] = result[in_zone] * (1.0 - _ZONE_SHARE) + zone_part * _ZONE_SHARE
+        return result.astype(np.int64)
+
+
+def _fewest_first(counts: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """float64: 100 where there are no pods, 0 where there are most; 100 everywhere when there are none at all."""
+    most = counts.max(initial=0)
+    if most <= 0:
+        return np.full(len(counts), float(MAX_NODE_SCORE))
+    scores: np.ndarray[Any, np.dtype[np.float64]] = MAX_NODE_SCORE * ((most - counts) / most)
+    return scores

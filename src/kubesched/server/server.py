@@ -1,0 +1,318 @@
+"""The HTTPS server of ``kubesched run``: its socket, tasks, start and stop.
+
+    Server(...) ──▶ bind() ──▶ start() ──▶ … requests: pipeline … ──▶ stop()
+
+Caller: the command line, which passes plain values and live parts. Source: spec "Serving" sections 1 and 9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import os
+import socket
+from random import Random
+from typing import Any, Final
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from kubesched.api.tasks import Supervisor
+from kubesched.api.times import Clock
+from kubesched.api.wire import Transport
+
+from .answers import internal_error, text_answer
+from .authentication import Authenticator
+from .authorization import Authorizer
+from .endpoints import Endpoints, Pages
+from .options import AuthenticationOptions, AuthorizationOptions, ServingError, ServingOptions
+from .pipeline import Pipeline
+from .process_metrics import ProcessMetrics
+from .reviews import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Reviews
+from .tls import TlsContexts
+from .trust import TrustSources
+
+__all__ = ["Server"]
+
+_log = logging.getLogger("kubesched.server")
+
+_HEADER_BYTES: Final = 2**20
+_READ_HEADER_SECONDS: Final = 32.0
+_IDLE_SECONDS: Final = 90.0
+_TCP_KEEPALIVE_SECONDS: Final = 180
+_BODY_BYTES: Final = 2**20
+
+
+class Server:
+    """Serves health, metrics and configuration over HTTPS.
+
+    ``authn_transport`` reaches the API server for token reviews and the configmap of authorities, ``authz_transport``
+    for access reviews. Without the first, only certificates of authorities given as files authenticate; without the
+    second, only masters and the always-allow paths are let through. Limits on requests to the API server are the
+    transports' own.
+
+    Raises:
+        ServingError: for options that cannot be used, naming them.
+    """
+
+    def __init__(
+        self,
+        pages: Pages,
+        *,
+        metrics: ProcessMetrics,
+        clock: Clock,
+        rng: Random,
+        serving: ServingOptions | None = None,
+        authentication: AuthenticationOptions | None = None,
+        authorization: AuthorizationOptions | None = None,
+        authn_transport: Transport | None = None,
+        authz_transport: Transport | None = None,
+    ) -> None:
+        self._options = serving or ServingOptions()
+        authn = authentication or AuthenticationOptions()
+        self._tls = TlsContexts(self._options, clock)
+        self._trust = TrustSources(authn, self._tls, transport=authn_transport, rng=Random(rng.getrandbits(64)))
+        token_reviews = access_reviews = None
+        if authn_transport is not None:
+            token_reviews = Reviews(
+                authn_transport,
+                TOKEN_REVIEWS,
+                rng=Random(rng.getrandbits(64)),
+                clock=clock,
+                requests=metrics.apiserver_delegated_authn_request_total,
+                durations=metrics.apiserver_delegated_authn_request_duration_seconds,
+            )
+        else:
+            _log.warning("No authentication kubeconfig: bearer tokens are not reviewed, their bearers are anonymous")
+        if authz_transport is not None:
+            access_reviews = Reviews(
+                authz_transport,
+                SUBJECT_ACCESS_REVIEWS,
+                rng=Random(rng.getrandbits(64)),
+                clock=clock,
+                requests=metrics.apiserver_delegated_authz_request_total,
+                durations=metrics.apiserver_delegated_authz_request_duration_seconds,
+            )
+        else:
+            _log.warning("No authorization kubeconfig: only the always-allow paths and system:masters are let through")
+        self._authenticator = Authenticator(
+            clock=clock,
+            metrics=metrics,
+            reviews=token_reviews,
+            token_cache_ttl=authn.token_cache_ttl,
+            trust=lambda: self._trust.current,
+        )
+        self._authorizer = Authorizer(
+            authorization or AuthorizationOptions(), clock=clock, metrics=metrics, reviews=access_reviews
+        )
+        self._endpoints = Endpoints(pages, clock=clock, rng=Random(rng.getrandbits(64)), started=clock.now())
+        self._pipeline = Pipeline(self._authenticator, self._authorizer, self._endpoints, clock=clock)
+        self._socket: socket.socket | None = None
+        self._runner: web.ServerRunner | None = None
+        self._site: web.SockSite | None = None
+        self._tasks = Supervisor("server")
+
+    @property
+    def port(self) -> int:
+        """The port listened on; the one asked for until :meth:`bind`."""
+        return int(self._socket.getsockname()[1]) if self._socket is not None else self._options.port
+
+    # -- start and stop --------------------------------------------------------------------------------------------------
+
+    def bind(self) -> None:
+        """Open the socket; connections wait until :meth:`start`.
+
+        Raises:
+            ServingError: when the address cannot be used.
+        """
+        if self._socket is None:
+            self._socket = _listen(self._options)
+
+    async def start(self) -> None:
+        """Read the authorities and serve. Binds first if that was not done.
+
+        Raises:
+            ServingError: when the address, a CA file or a lookup that is not tolerated fails.
+        """
+        self.bind()
+        assert self._socket is not None
+        try:
+            await self._trust.start()
+            server = _Connections(
+                self._handle,
+                access_log=None,
+                logger=_log,
+                max_line_size=_HEADER_BYTES,
+                max_field_size=_HEADER_BYTES,
+                keepalive_timeout=_IDLE_SECONDS,
+                request_factory=_request,
+                handler_cancellation=True,
+            )
+            self._runner = web.ServerRunner(server, shutdown_timeout=self._options.shutdown_seconds)
+            await self._runner.setup()
+            self._site = web.SockSite(self._runner, self._socket, ssl_context=self._tls.listening, backlog=1024)
+            await self._site.start()
+        except BaseException:
+            await self.stop()
+            raise
+        if self._trust.follows_configmap:
+            self._tasks.spawn(self._trust.run(), "authentication-config")
+        self._tasks.spawn(self._reload_files(), "serving-files")
+        host = self._options.bind_address
+        _log.info("Serving securely on %s:%d", f"[{host}]" if ":" in host else host, self.port)
+
+    async def run(self) -> None:
+        """Serve until cancelled: :meth:`start`, then :meth:`stop`.
+
+        Raises:
+            ServingError: as :meth:`start`.
+            TaskCrashedError: when what follows files or authorities fails.
+        """
+        await self.start()
+        try:
+            with self._tasks.guard():
+                await self._tasks.ended()
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """Stop listening, let open requests end within their time, then cut them off. May be called twice.
+
+        Raises:
+            TaskCrashedError: when a task failed and :meth:`run` was not there to say so.
+        """
+        site, self._site = self._site, None
+        runner, self._runner = self._runner, None
+        opened, self._socket = self._socket, None
+        self._endpoints.close()
+        try:
+            if site is not None:
+                await site.stop()
+                _log.info("[graceful-termination] secure server has stopped listening")
+            if runner is not None:
+                await runner.cleanup()
+                _log.info("[graceful-termination] secure server is exiting")
+            if opened is not None:
+                opened.close()
+            await self._authenticator.close()
+            await self._authorizer.close()
+        finally:
+            await self._tasks.stop()
+
+    async def __aenter__(self) -> Server:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.stop()
+
+    # -- following files ---------------------------------------------------------------------------------------
+
+    def reload(self) -> bool:
+        """Look at certificates and CA files now; whether something changed. What cannot be used is logged."""
+        changed = False
+        for source in (self._tls, self._trust):
+            try:
+                changed = source.reload() or changed
+            except ServingError as error:
+                _log.error("%s; what was read before stays in use", error)
+        return changed
+
+    async def _reload_files(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.reload_seconds)
+            self.reload()
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        protocol = request.protocol
+        if isinstance(protocol, _Connection):
+            protocol.request_arrived()
+        return await self._pipeline.handle(request)
+
+
+def _listen(options: ServingOptions) -> socket.socket:
+    host, port = options.bind_address, options.port
+    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        version = ipaddress.ip_address(host).version
+    except ValueError:
+        raise ServingError(f"bind-address: {host!r} is not an IP address") from None
+    family = socket.AF_INET6 if version == 6 else socket.AF_INET
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix" or options.permit_address_sharing:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if options.permit_port_sharing:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _TCP_KEEPALIVE_SECONDS)
+        if version == 6 and host == "::":
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        opened.bind((host, port))
+        opened.listen(1024)
+        opened.setblocking(False)
+    except OSError as error:
+        opened.close()
+        reason = {errno.EADDRINUSE: "address already in use", errno.EADDRNOTAVAIL: "cannot assign requested address"}
+        why = reason.get(error.errno or 0, (error.strerror or str(error)).lower())
+        text = f"failed to create listener: failed to listen on {shown}: listen tcp {shown}: bind: {why}"
+        raise ServingError(text) from None
+    return opened
+
+
+# -- connections -----------------------------------------------------------------------------------------------
+
+
+def _request(*parts: Any) -> web.BaseRequest:
+    message, payload, protocol, writer, task = parts
+    return web.BaseRequest(
+        message, payload, protocol, writer, task, asyncio.get_running_loop(), client_max_size=_BODY_BYTES
+    )
+
+
+class _Connections(web.Server):
+    """A server whose connections are :class:`_Connection`."""
+
+    def __call__(self) -> RequestHandler:
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+
+class _Connection(RequestHandler):
+    """A connection that must send its first request in time, and whose malformed bytes are not logged."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._first_request = asyncio.get_running_loop().call_later(_READ_HEADER_SECONDS, self.force_close)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._first_request.cancel()
+        super().connection_lost(exc)
+
+    def request_arrived(self) -> None:
+        """The first header was read in time."""
+        self._first_request.cancel()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to what could not be read as a request. The error quotes bytes that may be a secret."""
+        _log.debug("a request could not be answered: %s", type(exc).__name__)
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has been begun; there is no place for another")
+        response = internal_error() if status >= 500 else text_answer(f"{status} Bad Request", status)
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Errors of connections are caused by clients: logged at debug level, without the bytes."""
+        error = kw.get("exc_info")
+        _log.debug("a connection failed: %s", type(error).__name__ if isinstance(error, BaseException) else args[:1])

@@ -1,0 +1,210 @@
+"""A recorded attempt against ours, member by member."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.status import Code
+
+from .attempts import evaluated, found
+from .comparison import Comparison
+from .needs import missing_plugin, missing_plugins, not_built
+from .preemption import PREEMPTION_KINDS, compare_preemption, post_filter_text
+from .world import World
+
+__all__ = ["FINDS", "compare_attempt"]
+
+JSON = dict[str, Any]
+
+#: How often each pod goes through ``Search.find``: the first time the answer is computed, then it is remembered.
+FINDS: Final = 3
+#: The part of an error that names the extension point and the plugin.
+_FAILED_PLUGIN: Final = re.compile(r'running (?:[^":]+: )?(?:[^":]* )?"[^"]+"(?: filter plugin)?')
+_NOT_READ: Final = {
+    "volumes": "volumes to bind and provision are not read from the plugin",
+    "devices": "devices to allocate are not read from the plugin",
+    "reserve": "Reserve is not run",
+}
+_CHANCE: Final = "which nodes are filtered before a plugin fails depends on chance"
+_KINDS: Final = {"preFilter": ("preFilter.code", "preFilter.nodes", "preFilter.skipped")}
+#: Members that only say which attempt this is, or what follows from it.
+_ADDRESS: Final = frozenset({"pod", "pass", "node", "clearedNominations"})
+
+
+def compare_attempt(comparison: Comparison, world: World, pod: PodInfo, expected: JSON, where: str) -> JSON | None:
+    """Evaluate the pod, find its node, and compare both with the record; our record.
+
+    A record that needs a plugin that is not built is left out as a whole: None.
+    """
+    missing = missing_plugin(world, pod)
+    if missing is not None:
+        _leave_all(comparison, expected, not_built(missing))
+        return None
+    answer = evaluated(world, pod)
+    if not comparison.check("outcome", f"{where}: outcome", expected["outcome"], answer["outcome"]):
+        return answer
+    _Attempt(comparison, world, pod, expected, answer, where).compare()
+    if expected["outcome"] != "gated":
+        for number in range(1, FINDS + 1):
+            _compare_find(comparison, expected, found(world, pod), f"{where}: find {number}")
+    return answer
+
+
+def _leave_all(comparison: Comparison, expected: JSON, reason: str) -> None:
+    for member, value in expected.items():
+        if member in _ADDRESS and member != "node":
+            continue
+        if member == "preemption":
+            kinds: Iterable[str] = (PREEMPTION_KINDS[name] for name in PREEMPTION_KINDS.keys() & value.keys())
+        else:
+            kinds = _KINDS.get(member, (member,))
+        for kind in kinds:
+            comparison.leave(kind, reason)
+    comparison.leave("find", reason)
+
+
+class _Attempt:
+    """One attempt's members."""
+
+    def __init__(
+        self, comparison: Comparison, world: World, pod: PodInfo, expected: JSON, answer: JSON, where: str
+    ) -> None:
+        self.comparison = comparison
+        self.world = world
+        self.pod = pod
+        self.expected = expected
+        self.answer = answer
+        self.where = where
+        self._met = {"outcome", *_ADDRESS}
+
+    def compare(self) -> None:
+        """Every member of the record is compared, or left out with a reason."""
+        self._compare()
+        for member in self.expected.keys() - self._met:
+            if self.expected["outcome"] == "error" and member in ("unschedulablePlugins", "pendingPlugins"):
+                self.comparison.leave(member, _CHANCE)
+            else:
+                self.comparison.leave(member, _NOT_READ.get(member, f"{member} is not compared here"))
+
+    def _compare(self) -> None:
+        expected, answer = self.expected, self.answer
+        for member in ("feasible", "best"):
+            if member in expected:
+                self._check(member, expected[member], answer[member])
+        if expected["outcome"] == "gated":
+            self._check("preEnqueue", expected["preEnqueue"], answer["preEnqueue"])
+            return
+        if "preFilter" in expected:
+            self._pre_filter(expected["preFilter"], answer.get("preFilter", {}))
+            self._filters()
+        if "nominatedNodeUsed" in expected or "nominatedNodeUsed" in answer:
+            self._check("nominatedNodeUsed", expected.get("nominatedNodeUsed"), answer.get("nominatedNodeUsed"))
+        outcome = expected["outcome"]
+        if outcome == "scheduled":
+            self._scores()
+        elif outcome == "unschedulable":
+            self._unschedulable()
+        else:
+            self._check("message", failed_plugin(expected["message"]), failed_plugin(answer["message"]))
+
+    def _check(self, kind: str, want: Any, got: Any, what: str = "") -> None:
+        self._met.add(kind.split(".", maxsplit=1)[0])
+        self.comparison.check(kind, f"{self.where}: {what or kind}", want, got)
+
+    def _pre_filter(self, want: JSON, got: JSON) -> None:
+        for member in ("code", "nodes"):
+            self._check(f"preFilter.{member}", want.get(member), got.get(member))
+        if want["code"] != Code.SUCCESS.label:
+            self._check("preFilter.plugin", want.get("plugin", ""), got.get("plugin"))
+            wanted, given = want.get("reasons", []), got.get("reasons", [])
+            if want["code"] == Code.ERROR.label:
+                wanted, given = ([failed_plugin(text) for text in texts] for texts in (wanted, given))
+            self._check("preFilter.reasons", wanted, given)
+        skipped = set(got.get("skipped", ()))
+        missing = missing_plugins(self.world, self.pod, "preFilter")
+        if want["code"] == Code.SUCCESS.label:
+            skipped.update(missing)  # the pod does not need them
+        else:
+            skipped.update(name for name in missing if name in want["skipped"])  # those before the one that stopped
+        self._check("preFilter.skipped", want["skipped"], sorted(skipped))
+
+    def _filters(self) -> None:
+        # Nodes outside what PreFilter allows are not listed.
+        allowed = self.expected["preFilter"].get("nodes")
+        got = {
+            name: status
+            for name, status in self.answer.get("filters", {}).items()
+            if allowed is None or name in allowed
+        }
+        self._check("filters", _without_wording(self.expected.get("filters", {})), _without_wording(got))
+
+    def _scores(self) -> None:
+        expected, answer = self.expected, self.answer
+        if "scoreSkipped" in expected:
+            # Missing plugins that extend PreScore have nothing to do for the pod; the others add zero.
+            missing = missing_plugins(self.world, self.pod, "preScore")
+            skipped = sorted({*answer.get("scoreSkipped", ()), *missing})
+            self._check("scoreSkipped", expected["scoreSkipped"], skipped)
+        if "scores" in expected:
+            missing = missing_plugins(self.world, self.pod, "score")
+            self._met.add("scores")
+            scores = answer.get("scores", {})
+            for plugin, want in expected["scores"].items():
+                zero = dict.fromkeys(want, 0) if plugin in missing else None
+                self._check("scores", want, scores.get(plugin, zero), f"scores of {plugin}")
+            for plugin in scores.keys() - expected["scores"].keys():
+                self._check("scores", None, scores[plugin], f"scores of {plugin}")
+        if "totals" in expected or "totals" in answer:
+            self._check("totals", expected.get("totals"), answer.get("totals"))
+
+    def _unschedulable(self) -> None:
+        expected, answer = self.expected, self.answer
+        preemption = expected.get("preemption")
+        self._check("message", expected["message"], answer["message"] + post_filter_text(preemption))
+        for member in ("unschedulablePlugins", "pendingPlugins"):
+            self._check(member, expected.get(member, []), answer[member])
+        if preemption is not None:
+            self._met.add("preemption")
+            compare_preemption(self.comparison, self.world, self.pod, preemption, self.where)
+
+
+def failed_plugin(message: str) -> str:
+    """The extension point and plugin that an error names; the wording after that is not part of the answers."""
+    match = _FAILED_PLUGIN.match(message)
+    return match.group() if match is not None else message
+
+
+def _without_wording(filters: JSON) -> JSON:
+    """Of errors, the extension point and the plugin only."""
+    return {
+        name: {**status, "reasons": [failed_plugin(text) for text in status["reasons"]]}
+        if status["code"] == Code.ERROR.label
+        else status
+        for name, status in filters.items()
+    }
+
+
+def _compare_find(comparison: Comparison, expected: JSON, answer: JSON, where: str) -> None:
+    """The node found must be one of the best; a rejection must say what the record says."""
+    outcome = expected["outcome"]
+    if answer["outcome"] != outcome:
+        comparison.check("find", f"{where}: outcome", outcome, answer["outcome"])
+    elif outcome == "scheduled":
+        if answer["node"] in expected["best"]:
+            comparison.passed["find"] += 1
+        else:
+            comparison.fail("find", f"{where}: expected one of {expected['best']}, got {answer['node']}")
+    elif outcome == "error":
+        comparison.check("find", where, failed_plugin(expected["message"]), failed_plugin(answer["message"]))
+    else:
+        text = post_filter_text(expected.get("preemption"))
+        want = {
+            "message": expected["message"],
+            "unschedulablePlugins": expected.get("unschedulablePlugins", []),
+            "pendingPlugins": expected.get("pendingPlugins", []),
+        }
+        got = {**answer, "message": answer["message"] + text}
+        comparison.check("find", where, want, {name: got[name] for name in want})

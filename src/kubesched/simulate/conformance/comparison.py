@@ -1,0 +1,131 @@
+"""What was compared, what differed and what was left out: of one vector, and summed up for a file.
+
+A vector has **records** of several **kinds** (``filters``, ``scores``, ``message``, …: the names of the golden
+format). Each record that a replay meets is counted once, as passed, failed or not compared; nothing is passed
+without a comparison. Verdicts on whole vectors follow from these counts.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+__all__ = ["AreaResult", "Comparison", "Finding", "Verdict"]
+
+
+class Verdict(enum.StrEnum):
+    """What is said of a vector as a whole."""
+
+    #: Every record was compared and agrees.
+    PASSED = "passed"
+    #: What was compared agrees; the rest is counted as not compared, with reasons.
+    PARTLY = "partly"
+    #: Nothing was compared.
+    NOT_COMPARED = "not compared"
+    FAILED = "failed"
+    #: Agrees once a known defect of the recording is modelled (see :mod:`.decimals`).
+    EXPLAINED = "explained"
+    #: Agrees once a difference that ``docs/differences.md`` declares is undone (see :mod:`.declared`).
+    DECLARED = "declared"
+
+
+class Comparison:
+    """One vector's records.
+
+    Attributes:
+        passed, failed: record kind to number of records.
+        left: (record kind, reason) to number of records that were not compared.
+        differences: readable lines, one for each failed record.
+    """
+
+    def __init__(self) -> None:
+        self.passed: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+        self.left: Counter[tuple[str, str]] = Counter()
+        self.differences: list[str] = []
+
+    def check(self, kind: str, where: str, want: Any, got: Any) -> bool:
+        """Compare one record; ``where`` says whose it is."""
+        if want == got:
+            self.passed[kind] += 1
+            return True
+        self.fail(kind, f"{where}: expected {_short(want)}, got {_short(got)}")
+        return False
+
+    def fail(self, kind: str, difference: str) -> None:
+        self.failed[kind] += 1
+        self.differences.append(difference)
+
+    def leave(self, kind: str, reason: str) -> None:
+        """Say that a record is not compared, and why."""
+        self.left[kind, reason] += 1
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.differences:
+            return Verdict.FAILED
+        if not self.passed:
+            return Verdict.NOT_COMPARED
+        return Verdict.PARTLY if self.left else Verdict.PASSED
+
+
+def _short(value: Any, limit: int = 400) -> str:
+    text = msgspec.json.encode(value, order="sorted").decode()
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A vector worth naming; ``lines`` are its differences, or what explains them."""
+
+    vector: str
+    lines: list[str]
+
+
+@dataclass(slots=True)
+class AreaResult:
+    """How one golden file went.
+
+    Attributes:
+        verdicts: number of vectors by verdict.
+        kinds: record kind to counts under ``passed``, ``failed`` and ``not compared``.
+        reasons: why records were not compared, to how many.
+        failures, explained, declared: the vectors of these verdicts.
+    """
+
+    area: str
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
+    kinds: dict[str, Counter[str]] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
+    failures: list[Finding] = field(default_factory=list)
+    explained: list[Finding] = field(default_factory=list)
+    declared: list[Finding] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return self.verdicts.total()
+
+    def add(self, vector: str, comparison: Comparison, verdict: Verdict | None = None, why: str = "") -> None:
+        """Count a vector. ``verdict`` and ``why`` are given when a variant of the replay agreed."""
+        chosen = verdict if verdict is not None else comparison.verdict
+        self.verdicts[chosen] += 1
+        if chosen is Verdict.FAILED:
+            self.failures.append(Finding(vector, comparison.differences))
+        elif chosen is Verdict.EXPLAINED:
+            self.explained.append(Finding(vector, [why]))
+        elif chosen is Verdict.DECLARED:
+            self.declared.append(Finding(vector, [why]))
+        for kind, number in comparison.passed.items():
+            self._of(kind)["passed"] += number
+        for kind, number in comparison.failed.items():
+            self._of(kind)["failed"] += number
+        for (kind, reason), number in comparison.left.items():
+            self._of(kind)["not compared"] += number
+            self.reasons[reason] += number
+
+    def _of(self, kind: str) -> Counter[str]:
+        return self.kinds.setdefault(kind, Counter())

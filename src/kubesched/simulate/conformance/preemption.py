@@ -1,0 +1,152 @@
+"""PostFilter: what preemption would do for a rejected pod, compared with the record.
+
+The status of the whole stage, the node nominated and whether a nomination is cleared come from running the
+profile's PostFilter plugins. Victims and nodes tried in vain are compared when the plugin can list them
+(:class:`ListsCandidates`). A profile with a PostFilter plugin that is not built is not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol, runtime_checkable
+
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interface import NodeToStatus, PostFilterResult
+from kubesched.framework.nominating import NominatingMode
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.status import Code, Status, is_success
+
+from .attempts import rejection_of, status_of
+from .comparison import Comparison
+from .needs import missing_plugins, not_built
+from .world import World
+
+__all__ = ["PREEMPTION_KINDS", "ListsCandidates", "compare_preemption", "post_filter_text"]
+
+JSON = dict[str, Any]
+
+#: Member of the record to its record kind; a record has those that are there.
+PREEMPTION_KINDS: Final = {
+    "status": "preemption.status",
+    "nominated": "preemption.nominated",
+    "cleared": "preemption.cleared",
+    "candidates": "preemption.candidates",
+    "rejected": "preemption.rejected",
+}
+_DEVICES: Final = "DynamicResources"
+_NO_LIST: Final = "no PostFilter plugin lists its candidates (method list_candidates)"
+
+
+@runtime_checkable
+class ListsCandidates(Protocol):
+    """A PostFilter plugin that can tell what it would consider, without doing anything.
+
+    The first value is node name to (victims, most important first; number of violated disruption budgets), for
+    every node where preemption helps, as if the number of candidates had no limit; the second is node name to the
+    status of each node that was tried in vain.
+    """
+
+    def list_candidates(
+        self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
+    ) -> tuple[Mapping[str, tuple[Sequence[PodInfo], int]], Mapping[str, Status]]: ...
+
+
+def post_filter_text(record: JSON | None) -> str:
+    """What the recorded PostFilter stage adds to the pod's message, with the space before it."""
+    if record is None or record["status"]["code"] == Code.SUCCESS.label:
+        return ""
+    text = ", ".join(record["status"].get("reasons", ()))
+    return f" {text}" if text else ""
+
+
+def compare_preemption(comparison: Comparison, world: World, pod: PodInfo, record: JSON, where: str) -> None:
+    """Run the PostFilter stage and compare every member of the record."""
+    missing = missing_plugins(world, pod, "postFilter")
+    blocking = _blocking(missing, record)
+    if blocking:
+        for member in PREEMPTION_KINDS.keys() & record.keys():
+            comparison.leave(PREEMPTION_KINDS[member], not_built(blocking))
+        return
+    rejection = rejection_of(world, pod)
+    framework = world.frameworks[pod.spec.scheduler_name]
+    result, status = framework.post_filter(rejection.state, pod, rejection.diagnosis.statuses)
+    wanted = dict(record["status"])
+    if _DEVICES in missing and wanted["code"] != Code.SUCCESS.label:
+        # Its one reason comes first; the rest is that of the plugins after it.
+        wanted["reasons"] = wanted.get("reasons", [])[1:]
+        wanted.pop("plugin", None)
+    comparison.check("preemption.status", f"{where}: preemption.status", wanted, _status(status, "plugin" in wanted))
+    node, cleared = _nomination(result)
+    _compare_nomination(comparison, record, node, cleared, where)
+    rejection = rejection_of(world, pod)  # with a state that no plugin has worked on
+    for plugin in (framework.plugins[name] for name, _ in framework.points["postFilter"]):
+        if isinstance(plugin, ListsCandidates):
+            _compare_candidates(comparison, record, plugin, (rejection.state, pod, rejection.diagnosis.statuses), where)
+            return
+    for member in ("candidates", "rejected"):
+        if member in record:
+            comparison.leave(PREEMPTION_KINDS[member], _NO_LIST)
+
+
+def _blocking(missing: list[str], record: JSON) -> str | None:
+    """The missing plugin that keeps the stage from being compared.
+
+    DynamicResources blocks only where its failure ends the stage; else its part is known: one reason.
+    """
+    for name in missing:
+        if name != _DEVICES or record["status"]["code"] == Code.ERROR.label:
+            return name
+    return None
+
+
+def _status(status: Status | None, with_plugin: bool) -> JSON:
+    if status is None or is_success(status):
+        return {"code": Code.SUCCESS.label}
+    return {**status_of(status), **({"plugin": status.plugin} if with_plugin else {})}
+
+
+def _nomination(result: PostFilterResult | None) -> tuple[str, bool]:
+    """The node nominated ("" for none), and whether an earlier nomination ends."""
+    nominating = result.nominating if result is not None else None
+    if nominating is None or nominating.mode is not NominatingMode.OVERRIDE:
+        return "", False
+    return nominating.nominated_node_name, not nominating.nominated_node_name
+
+
+def _compare_nomination(comparison: Comparison, record: JSON, node: str, cleared: bool, where: str) -> None:
+    kind = PREEMPTION_KINDS["nominated"]
+    if node and node in record["nominated"]:
+        comparison.check(kind, where, node, node)  # any of them is right
+    else:
+        comparison.check(kind, f"{where}: preemption.nominated", record["nominated"], [node] if node else [])
+    if "cleared" in record or cleared:
+        comparison.check(
+            PREEMPTION_KINDS["cleared"], f"{where}: preemption.cleared", record.get("cleared", False), cleared
+        )
+
+
+def _compare_candidates(
+    comparison: Comparison,
+    record: JSON,
+    plugin: ListsCandidates,
+    question: tuple[CycleState, PodInfo, NodeToStatus],
+    where: str,
+) -> None:
+    candidates, rejected = plugin.list_candidates(*question)
+    found: dict[str, JSON] = {
+        "candidates": {
+            node: {"victims": [victim.key for victim in victims], "numPDBViolations": violations}
+            for node, (victims, violations) in candidates.items()
+        },
+        "rejected": {
+            node: {
+                **({"plugin": status.plugin} if status.plugin else {}),
+                "code": status.code.label,
+                "reasons": sorted(status.reasons()),
+            }
+            for node, status in rejected.items()
+        },
+    }
+    for member, got in found.items():
+        if member in record or got:
+            comparison.check(PREEMPTION_KINDS[member], f"{where}: preemption.{member}", record.get(member, {}), got)

@@ -1,0 +1,98 @@
+"""Run golden vectors and say what agrees.
+
+Every vector is replayed as it is. One that differs is replayed again with each variant that :mod:`.variants` offers
+for it; a variant under which every record agrees explains the difference. Whatever goes wrong with a vector is a
+failure of that vector; the rest of the file is still replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kubesched.framework.registry import Registry
+
+from .comparison import AreaResult, Comparison, Verdict
+from .configs import compare_config
+from .coverage import Coverage
+from .files import BadLineError, area_of, read_vectors
+from .hints import compare_hint
+from .members import check_members
+from .pods import Change, replay_independent, replay_sequential, unchanged
+from .variants import variants
+from .world import NotBuiltError, World
+
+__all__ = ["replay_file", "replay_vector"]
+
+JSON = dict[str, Any]
+
+
+def replay_file(
+    path: Path,
+    registry: Registry,
+    progress: Callable[[], None] = lambda: None,
+    coverage: Coverage | None = None,
+) -> AreaResult:
+    """Replay every vector of a golden file.
+
+    Raises:
+        ValueError: when the file cannot be read to its end.
+    """
+    result = AreaResult(area_of(path))
+    for number, vector in enumerate(read_vectors(path), 1):
+        if isinstance(vector, BadLineError):
+            failed = Comparison()
+            failed.fail("vector", str(vector))
+            result.add(f"line {number}", failed)
+        else:
+            name = vector.get("name")
+            comparison, verdict, why = replay_vector(vector, registry, coverage)
+            result.add(name if isinstance(name, str) else f"line {number}", comparison, verdict, why)
+        progress()
+    return result
+
+
+def replay_vector(
+    vector: JSON, registry: Registry, coverage: Coverage | None = None
+) -> tuple[Comparison, Verdict, str]:
+    """One vector: what was compared, the verdict, and what explains it where a variant agreed.
+
+    Nothing is raised: a vector that cannot be replayed has failed.
+    """
+    comparison = _replay(vector, registry, unchanged, coverage)
+    if comparison.verdict is Verdict.FAILED and vector.get("mode") in _PODS:
+        try:
+            offered = variants(World(vector["scenario"], registry).pending)
+        except Exception:
+            offered = []  # the scenario cannot be loaded: that is the failure
+        for variant in offered:
+            again = _replay(vector, registry, variant.change, None)
+            if again.verdict is not Verdict.FAILED:
+                return again, variant.verdict, variant.why
+    return comparison, comparison.verdict, ""
+
+
+_PODS = {"independent": replay_independent, "sequential": replay_sequential}
+
+
+def _replay(vector: JSON, registry: Registry, change: Change, coverage: Coverage | None) -> Comparison:
+    comparison = Comparison()
+    try:
+        check_members(vector)
+        mode = vector["mode"]
+        if mode == "body":
+            comparison.leave("body", "protobuf bodies are not decoded here")
+        elif mode == "config":
+            compare_config(comparison, vector)
+        else:
+            world = World(vector["scenario"], registry, coverage)
+            if mode == "hints":
+                compare_hint(comparison, world, vector)
+            else:
+                _PODS[mode](comparison, world, vector, change)
+    except NotBuiltError as error:
+        comparison.leave("scenario", str(error))
+    except Exception as error:
+        comparison.fail("vector", f"the replay stopped: {type(error).__name__}: {error}")
+    return comparison
