@@ -1,4 +1,4 @@
-"""What a distinct pod asks of its topology, compiled once: constraints, and the counts they look at.
+"""What a distinct pod asks of its topology, compiled once: constraints, and the counts they read.
 
 A :class:`CompiledConstraints` holds the hard or the soft constraints of pods that cannot be told apart, with one
 ``DomainCounts`` per constraint. Catching up costs what moved since the last such pod.
@@ -102,7 +102,7 @@ class CompiledConstraints:
         return masks
 
     def sync(self) -> None:
-        """Catch up with pods, nodes and labels; counters that aged out are asked for again."""
+        """Catch up with pods, nodes and labels; counters that aged out are registered again."""
         index = self._table.terms
         fresh = not self.domains
         for place, pod_set in enumerate(self._sets):

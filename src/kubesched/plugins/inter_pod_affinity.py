@@ -3,8 +3,8 @@
 PreFilter (with AddPod and RemovePod), Filter, PreScore, Score, NormalizeScore (spec "Topology plugins" part A).
 Everything that is counted over pods comes from the term index (``cache.term_index``), summed per domain of a
 topology (:mod:`.affinity_rules`). The plugin does not sign: its answers about a node depend on other nodes. For
-pods that are alike they are remembered all the same, and asked for anew in the domains that changed
-(``catch_up_…``). A pod that no rule concerns is told so by a few lookups (Skip).
+pods that are alike they are remembered all the same, and made again in the domains that changed
+(``refresh_…``). For a pod that no rule concerns a few lookups lead to Skip.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ PreFilter (with AddPod and RemovePod), Filter, PreScore, Score, NormalizeScore (
 B). Pods per domain come from the term index (``cache.term_index``); what a pod asks for is compiled once
 per distinct pod (:mod:`.compiled_constraints`) and only caught up with what moved since. The plugin signs pods only
 where it has nothing to say about any, since its answers about a node depend on other nodes; for pods that are
-alike they are remembered all the same, and asked for anew in the domains that changed (``catch_up_…``).
+alike they are remembered all the same, and made again in the domains that changed (``refresh_…``).
 """
 
 from __future__ import annotations
