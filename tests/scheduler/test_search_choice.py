@@ -18,7 +18,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code, Status
 from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.full_look import nodes_to_find
+from kubesched.scheduler.full_scan import nodes_to_find
 
 
 def many(count: int) -> list[Any]:

@@ -63,6 +63,10 @@ class NodeStatuses:
         for name, status in self._single.items():
             yield status, [name]
 
+    def distinct(self) -> Iterator[Status]:
+        """Each distinct status of some node."""
+        return (status for status, _ in (self.groups() if self._single else self._groups))
+
     def freeze(self) -> None:
         """Turn rows into names."""
         for status, names in list(self.groups()):

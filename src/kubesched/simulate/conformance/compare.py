@@ -34,28 +34,28 @@ _KINDS: Final = {"preFilter": ("preFilter.code", "preFilter.nodes", "preFilter.s
 _ADDRESS: Final = frozenset({"pod", "pass", "node", "clearedNominations"})
 
 
-def compare_attempt(comparison: Comparison, world: World, pod: PodInfo, expected: JSON, where: str) -> None:
-    """Evaluate the pod, find its node, and compare both with the record.
+def compare_attempt(comparison: Comparison, world: World, pod: PodInfo, expected: JSON, where: str) -> JSON | None:
+    """Evaluate the pod, find its node, and compare both with the record; our record.
 
-    A record that needs a plugin that is not built is left out as a whole.
+    A record that needs a plugin that is not built is left out as a whole: None.
     """
     missing = missing_plugin(world, pod)
     if missing is not None:
         _leave_all(comparison, expected, not_built(missing))
-        return
+        return None
     answer = evaluated(world, pod)
     if not comparison.check("outcome", f"{where}: outcome", expected["outcome"], answer["outcome"]):
-        return
+        return answer
     _Attempt(comparison, world, pod, expected, answer, where).compare()
-    if expected["outcome"] == "gated":
-        return
-    for number in range(1, FINDS + 1):
-        _compare_find(comparison, expected, found(world, pod), f"{where}: find {number}")
+    if expected["outcome"] != "gated":
+        for number in range(1, FINDS + 1):
+            _compare_find(comparison, expected, found(world, pod), f"{where}: find {number}")
+    return answer
 
 
 def _leave_all(comparison: Comparison, expected: JSON, reason: str) -> None:
     for member, value in expected.items():
-        if member in _ADDRESS:
+        if member in _ADDRESS and member != "node":
             continue
         if member == "preemption":
             kinds: Iterable[str] = (PREEMPTION_KINDS[name] for name in PREEMPTION_KINDS.keys() & value.keys())

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from datetime import datetime
+from functools import cmp_to_key
+from typing import Any, Final
 
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.queued import QueuedPodInfo
 
 from .attempts import nominated
 from .compare import compare_attempt
@@ -16,6 +19,8 @@ from .world import World
 __all__ = ["Change", "replay_independent", "replay_sequential", "unchanged"]
 
 JSON = dict[str, Any]
+
+_FROM_RECORD: Final = "what preemption does is taken from the record"
 
 #: What an incoming pod looks like while it is attempted; see :mod:`.variants`.
 Change = Callable[[PodInfo], PodInfo]
@@ -53,17 +58,30 @@ def replay_sequential(comparison: Comparison, world: World, vector: JSON, change
             raise RecordError(f"expected.steps[{number - 1}].pod: {step['pod']} is not in scenario.pending")
         pod = sequence.pending[step["pod"]]
         where = f"step {number}, pod {pod.key}"
-        compare_attempt(comparison, world, change(pod), step, where)
-        sequence.follow(comparison, step, number, where)
+        answer = compare_attempt(comparison, world, change(pod), step, where)
+        if answer is not None and "node" in step:
+            if step["outcome"] == "scheduled":
+                comparison.check("node", f"{where}: node", step["node"], min(answer["best"], default=None))
+            else:
+                comparison.leave("node", _FROM_RECORD)
+        sequence.follow(comparison, step, number)
 
 
 def _compare_order(comparison: Comparison, world: World, steps: list[JSON]) -> None:
-    ordered = sorted(
-        enumerate(world.pending),
-        key=lambda item: (-item[1].priority, item[1].metadata.creation_timestamp or "", item[0]),
-    )
+    """The order in which the queue of the first profile would give the pods out."""
+    framework = next(iter(world.frameworks.values()))
+
+    def compared(one: QueuedPodInfo, other: QueuedPodInfo) -> int:
+        return framework.less(other, one) - framework.less(one, other)
+
+    queued = [QueuedPodInfo(pod, timestamp=_seconds(pod.metadata.creation_timestamp)) for pod in world.pending]
     recorded = [step["pod"] for step in steps if step["pass"] == 1]
-    comparison.check("order", "order of attempts", recorded, [pod.key for _, pod in ordered])
+    ordered = [each.pod_info.key for each in sorted(queued, key=cmp_to_key(compared))]
+    comparison.check("order", "order of attempts", recorded, ordered)
+
+
+def _seconds(time: str | None) -> float:
+    return datetime.fromisoformat(time).timestamp() if time else 0.0
 
 
 class _Sequence:
@@ -73,39 +91,34 @@ class _Sequence:
         self._world = world
         self.pending = {pod.key: pod for pod in world.pending}
 
-    def follow(self, comparison: Comparison, step: JSON, number: int, where: str) -> None:
-        """Carry out what the record says of an attempt: placement, preemption, nominations that end."""
+    def follow(self, comparison: Comparison, step: JSON, number: int) -> None:
+        """Carry out what the record says of an attempt: placement, preemption, nominations that end.
+
+        Raises:
+            RecordError: when a nomination ends that there is not.
+        """
         preemption = step.get("preemption", {})
+        for key in step.get("clearedNominations", ()):
+            comparison.leave("clearedNominations", _FROM_RECORD)
+            if not self._clear(key):
+                raise RecordError(f"expected.steps[{number - 1}].clearedNominations: {key} is not nominated")
         if step["outcome"] == "scheduled":
-            comparison.check("node", f"{where}: node", step["node"], min(step["best"], default=None))
-            self._world.place(
-                self.pending[step["pod"]], step["node"], f"2030-01-01T00:{number // 60:02}:{number % 60:02}Z"
-            )
+            start = f"2030-01-01T00:{number // 60:02}:{number % 60:02}Z"
+            self._world.place(self.pending[step["pod"]], step["node"], start)
         elif preemption.get("nominated"):
-            self._preempt(comparison, step, min(preemption["nominated"]), where)
+            self._preempt(step, min(preemption["nominated"]))
         elif preemption.get("cleared"):
             self._clear(step["pod"])
 
-    def _preempt(self, comparison: Comparison, step: JSON, node: str, where: str) -> None:
-        comparison.check("node", f"{where}: node", step["node"], node)
-        pod = self.pending[step["pod"]]
-        cleared = sorted(
-            other.key
-            for other in self._world.nominations.nominated_pods_for_node(node)
-            if other.priority < pod.priority and other.uid != pod.uid
-        )
-        if "clearedNominations" in step or cleared:
-            recorded = sorted(step.get("clearedNominations", []))
-            comparison.check("clearedNominations", f"{where}: clearedNominations", recorded, cleared)
+    def _preempt(self, step: JSON, node: str) -> None:
         for key in step["preemption"].get("candidates", {}).get(node, {}).get("victims", ()):
             self._world.remove(key)
-        for key in step.get("clearedNominations", ()):
-            self._clear(key)
-        self.pending[pod.key] = nominated(pod, node)
-        self._world.nominations.add(self.pending[pod.key], node)
+        pod = nominated(self.pending[step["pod"]], node)
+        self.pending[pod.key] = pod
+        self._world.nominations.add(pod, node)
 
-    def _clear(self, key: str) -> None:
-        """End a pod's nomination; the pod may be one that waits outside the scenario's pending list."""
-        self._world.nominations.remove_key(key)
+    def _clear(self, key: str) -> bool:
+        """End a pod's nomination, if it has one; the pod may be one that waits outside the scenario's pending list."""
         if key in self.pending:
             self.pending[key] = nominated(self.pending[key], "")
+        return self._world.nominations.remove_key(key)

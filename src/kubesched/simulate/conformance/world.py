@@ -29,7 +29,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
-from kubesched.scheduler.full_look import Rotation
+from kubesched.scheduler.full_scan import Rotation
 from kubesched.scheduler.handle import Backends
 from kubesched.scheduler.profiles import build_frameworks
 from kubesched.scheduler.search import Search
@@ -92,9 +92,11 @@ class Nominations:
         """End the nomination of a pod, if it has one."""
         self._keep_if(lambda pod: pod.uid != uid)
 
-    def remove_key(self, key: str) -> None:
-        """The same by ``namespace/name``."""
+    def remove_key(self, key: str) -> bool:
+        """The same by ``namespace/name``; True when it had one."""
+        found = any(pod.key == key for pods in self._pods.values() for pod in pods)
         self._keep_if(lambda pod: pod.key != key)
+        return found
 
     def _keep_if(self, stays: Callable[[PodInfo], bool]) -> None:
         kept = {name: [pod for pod in pods if stays(pod)] for name, pods in self._pods.items()}
