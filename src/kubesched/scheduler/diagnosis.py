@@ -16,11 +16,11 @@ from typing import Final
 
 import numpy as np
 
-from kubesched.cache import NodeTable
+from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import RowArray
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.fit_error import fit_error_text
 from kubesched.framework.interface import VerdictArray
-from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.status import Code, Status
 
 __all__ = ["Decoder", "Diagnosis", "NodeStatuses", "Rejection"]
@@ -100,15 +100,19 @@ class NodeStatuses:
     def __len__(self) -> int:
         return sum(nodes for _, nodes in self._counted())
 
-    def nodes_for_code(self, code: Code) -> list[NodeInfo]:
-        """The nodes whose status has ``code``, in list order when the absent status counts."""
-        assert self._table is not None
+    def nodes_for_code(self, code: Code) -> NodeList:
+        """The nodes whose status has ``code``, in list order."""
         table = self._table
-        if self.absent.code is code:
-            other = {name for status, names in self.groups() if status.code is not code for name in names}
-            return [info for row in table.order().tolist() if (info := table.info(row)).name not in other]
-        names = [name for status, group in self.groups() if status.code is code for name in group]
-        return [node for name in names if (node := table.get(name)) is not None and node.node is not None]
+        assert table is not None
+        wanted = np.full(table.capacity, self.absent.code is code)
+        for status, rows in self._groups:
+            wanted[rows] = status.code is code
+        for name, status in self._single.items():
+            row = table.row_of(name)
+            if row is not None:
+                wanted[row] = status.code is code
+        rows = table.order()
+        return NodeList(table, rows[wanted[rows]])
 
     @classmethod
     def from_arrays(
@@ -198,14 +202,10 @@ class Rejection:
         if not self.all_nodes:
             return "no nodes available to schedule pods"
         diagnosis = self.diagnosis
-        text = f"0/{self.all_nodes} nodes are available:"
         if diagnosis.pre_filter_message:
-            text += f" {diagnosis.pre_filter_message}."
+            text = f"{fit_error_text(self.all_nodes, {})} {diagnosis.pre_filter_message}."
         else:
-            counts = diagnosis.statuses.histogram(self.all_nodes)
-            # Sorted as plain strings: "10 x" comes before "2 y".
-            if counts:
-                text += f" {', '.join(sorted(f'{count} {reason}' for reason, count in counts.items()))}."
+            text = fit_error_text(self.all_nodes, diagnosis.statuses.histogram(self.all_nodes))
         if diagnosis.post_filter_message:
             text += f" {diagnosis.post_filter_message}"
         return text
