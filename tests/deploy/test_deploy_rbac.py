@@ -29,6 +29,9 @@ from kubesched.cluster.store import Store
 USER = "system:serviceaccount:kube-system:kubesched"
 GRANTED = permissions(documents(KUSTOMIZE / "base" / "rbac.yaml"), ("kube-system", "kubesched"))
 
+#: A scheduler that is refused nothing needs two seconds; a slow machine gets more.
+_SECONDS = 20.0
+
 #: What the scheduler is seen to do.
 CACHES = "its caches are filled"
 LEASE = "it takes the lease and renews it"
@@ -79,8 +82,8 @@ class _Clock:
         return 1_780_000_000.0 + self._loop.time()
 
 
-def _node(name: str, **spec: Any) -> dict[str, Any]:
-    amounts = {"cpu": "2", "memory": "4Gi", "pods": "10"}
+def _node(name: str, cpu: str = "2", **spec: Any) -> dict[str, Any]:
+    amounts = {"cpu": cpu, "memory": "4Gi", "pods": "10"}
     metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, "name": name}}
     return {"metadata": metadata, "spec": spec, "status": {"capacity": amounts, "allocatable": amounts}}
 
@@ -95,10 +98,11 @@ def _pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
 
 def _fill(store: Store) -> None:
     store.create(NODES, "", _node("a"))
+    store.create(NODES, "", _node("c", "500m"))
     store.create(PRIORITIES, "", {"metadata": {"name": "high"}, "value": 1000})
     store.create(CONFIG_MAPS, "kube-system", {"metadata": {"name": "extension-apiserver-authentication"}, "data": {}})
     store.create(PODS, "default", _pod("victim", "1500m", nodeName="a"))
-    store.create(PODS, "default", _pod("plain", "100m"))
+    store.create(PODS, "default", _pod("plain", "100m", nodeSelector={"name": "c"}))
     store.create(PODS, "default", _pod("urgent", "1500m", priorityClassName="high"))
     store.create(PODS, "default", _pod("elsewhere", "100m", nodeSelector={"name": "b"}))
 
@@ -141,7 +145,7 @@ class World:
         seen = {item.resource for item in self.server.allowed if item.verb == "watch"}
         return seen.issuperset(resources)
 
-    def _conditions(self, name: str) -> list[str]:
+    def conditions(self, name: str) -> list[str]:
         return [item["reason"] for item in self.pod(name)["status"].get("conditions", ()) if "reason" in item]
 
     def scenarios(self) -> dict[str, Callable[[], bool]]:
@@ -153,10 +157,10 @@ class World:
             LEADER_EVENT: lambda: any(
                 item["reason"] == "LeaderElection" for item in self._events(CORE_EVENTS, "kube-system")
             ),
-            BINDING: lambda: self.pod("plain")["spec"].get("nodeName") == "a",
+            BINDING: lambda: self.pod("plain")["spec"].get("nodeName") == "c",
             EVENT: lambda: any(item["reason"] == "Scheduled" for item in self._events(EVENTS, "default")),
             REPEATED: lambda: any((item.get("series") or {}).get("count") for item in self._events(EVENTS, "default")),
-            CONDITION: lambda: "Unschedulable" in self._conditions("elsewhere"),
+            CONDITION: lambda: "Unschedulable" in self.conditions("elsewhere"),
             PREEMPTION: lambda: bool(self.pod("victim")["metadata"].get("deletionTimestamp")),
             TOKEN: lambda: self.pages.get("token") == 200,
             ACCESS: lambda: self.pages.get("anonymous") == 200,
@@ -182,6 +186,15 @@ async def _fetch_pages(world: World, port: int) -> None:
                     await asyncio.sleep(0.02)
 
 
+async def _until_done(world: World, denials: _Denials, running: asyncio.Task[int]) -> None:
+    """Return when nothing is missing, something was refused, or the scheduler ended."""
+    while world.missing() and not denials.texts and not running.done():
+        if "Unschedulable" in world.conditions("elsewhere") and len(world.store.list(NODES).items) == 2:
+            # A node that the pod asks for, and does not tolerate: the attempt fails again.
+            world.store.create(NODES, "", _node("b", taints=[{"key": "k", "effect": "NoSchedule"}]))
+        await asyncio.sleep(0.02)
+
+
 async def _play(granted: list[Permission], folder: Path, denials: _Denials) -> tuple[list[str], int]:
     """Run the scheduler until it has done everything or was refused something: what it has not done, and its exit code."""
     store = Store(_Clock(), random=Random(1))
@@ -201,13 +214,8 @@ async def _play(granted: list[Permission], folder: Path, denials: _Denials) -> t
         running = asyncio.create_task(process.run())
         pages = asyncio.create_task(_fetch_pages(world, port))
         try:
-            async with asyncio.timeout(60):
-                while world.missing() and not denials.texts and not running.done():
-                    if "Unschedulable" in world._conditions("elsewhere") and len(store.list(NODES).items) == 1:
-                        # A node that the pod asks for, and does not tolerate: the attempt fails again.
-                        taint = {"key": "k", "effect": "NoSchedule"}
-                        store.create(NODES, "", _node("b", taints=[taint]))
-                    await asyncio.sleep(0.02)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(_until_done(world, denials, running), _SECONDS)
         finally:
             pages.cancel()
             await asyncio.gather(pages, return_exceptions=True)
