@@ -25,6 +25,7 @@ from kubesched.config import (
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.nominating import nominations_that_count
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
@@ -219,21 +220,9 @@ class World:
         Raises:
             PluginFailedError: when a plugin fails.
         """
-        framework, table = self.frameworks[pod.spec.scheduler_name], self.cache.table
-        others = [
-            other
-            for other in self.nominations.nominated_pods_for_node(node.name)
-            if other.priority >= pod.priority and other.uid != pod.uid
-        ]
-        if others:
-            trial = state.clone()
-            with self.snapshot.with_pods(node, others):
-                for other in others:
-                    framework.add_pod(trial, pod, other, node)
-                status = framework.filter_node(trial, pod, table, node)
-            if status is not None:
-                return status
-        return framework.filter_node(state, pod, table, node)
+        others = nominations_that_count(self.nominations.nominated_pods_for_node(node.name), pod)
+        framework = self.frameworks[pod.spec.scheduler_name]
+        return framework.filter_with_nominated(state, pod, self.snapshot, node, others)
 
     def place(self, pod: PodInfo, node_name: str, start_time: str) -> None:
         """Let a pod run on a node from now on."""
