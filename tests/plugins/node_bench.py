@@ -16,7 +16,6 @@ from kubesched.framework.entries import FilterEntry, ScoreEntry
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code, Status
 from kubesched.scheduler.handle import Backends, ProfileHandle
-from kubesched.scheduler.lanes import normalized
 
 
 class StillClock:
@@ -104,7 +103,7 @@ class Bench:
             alone = int(entry.many(state, found, table, np.array([node.row], np.int64))[0])
             assert alone == score, f"{node.name}: score_rows of one row says {alone}, of all {score}"
         if final:
-            scores = normalized(entry.normalize, scores, max(0, int(scores.max())))
+            scores = entry.final_of_all(state, found, info, scores)
             assert scores.min() >= 0
             assert scores.max() <= 100
         return dict(zip(info.names(), scores.tolist(), strict=True))

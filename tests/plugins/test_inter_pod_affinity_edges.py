@@ -31,6 +31,7 @@ from topology_worlds import (
 
 from kubesched.cache import NodeList
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.entries import ScoreEntry
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code
 
@@ -318,7 +319,7 @@ def test_scores_are_divided_first_and_multiplied_second(raw: list[int], want: li
     plugin = cluster.frameworks["default-scheduler"].plugins[AFFINITY]
     incoming: PodInfo = info(pod("i"))
     nodes = NodeList(cluster.cache.table, np.arange(len(raw), dtype=np.int32))
-    assert plugin.normalize_score(CycleState(), incoming, nodes, np.array(raw, np.int64)).tolist() == want
+    assert ScoreEntry(plugin, 1).final_of_all(CycleState(), incoming, nodes, np.array(raw, np.int64)).tolist() == want
 
 
 def test_pods_being_deleted_count_in_scores_and_in_rules() -> None:

@@ -307,7 +307,7 @@ def test_the_number_of_domains_is_counted_again_when_a_node_changes_its_zone() -
     rows = cluster.cache.table.order().copy()
     rows.flags.writeable = False
     incoming = info(pod("i", WEB, topologySpreadConstraints=[soft]))
-    sizes = [plugin._plans.side(incoming, SOFT).size(0, rows)]
+    sizes = [plugin._constraints.of(incoming, SOFT).size(0, rows)]
     cluster.cache.set_node(from_builtins(complete(node("n2", zone="c", host="n2"), "Node"), Node))
-    sizes.append(plugin._plans.side(incoming, SOFT).size(0, rows))
+    sizes.append(plugin._constraints.of(incoming, SOFT).size(0, rows))
     assert sizes == [3, 4], "the zones and the nodes without any"

@@ -29,11 +29,12 @@ from kubesched.api.types import Namespace, Node, Pod
 from kubesched.cache import NodeList
 from kubesched.cache.check import check_cache
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.entries import ScoreEntry
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code
 from kubesched.plugins import in_tree_registry
 from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.full_look import Evaluation, Rotation
+from kubesched.scheduler.full_scan import Evaluation, Rotation
 from kubesched.scheduler.profiles import build_frameworks
 from kubesched.scheduler.search import Decision, Search
 from kubesched.simulate.conformance.world import World
@@ -225,7 +226,7 @@ def scores_of(world: World, plugin: Any, pod: PodInfo, feasible: list[str]) -> d
         assert answer.code is Code.SKIP
         return None
     raw = plugin.score_rows(state, pod, table, rows)
-    final = plugin.normalize_score(state, pod, NodeList(table, rows), raw)
+    final = ScoreEntry(plugin, 1).final_of_all(state, pod, NodeList(table, rows), raw)
     return dict(zip(feasible, final.tolist(), strict=True))
 
 
@@ -327,7 +328,7 @@ def _counts_everything(obj: JSON) -> bool:
 
 
 @given(data=st.data())
-def test_the_lane_path_decides_like_a_fresh_look_at_every_node(data: st.DataObject) -> None:
+def test_the_layers_decide_like_a_fresh_look_at_every_node(data: st.DataObject) -> None:
     pair = Pair(data)
     search = pair.world.searches["default-scheduler"]
     kinds = [data.draw(pods(f"kind{number}")) for number in range(2)]

@@ -11,11 +11,12 @@ from kubesched.api.decode import from_builtins
 from kubesched.api.types import Pod
 from kubesched.cache import NodeList
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.entries import ScoreEntry
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code
 from kubesched.plugins import in_tree_registry
 from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.full_look import Evaluation
+from kubesched.scheduler.full_scan import Evaluation
 from kubesched.simulate.conformance.world import World, complete
 
 JSON = dict[str, Any]
@@ -122,5 +123,5 @@ def scores_of(of: World, plugin: str, incoming: JSON, feasible: list[str]) -> di
         assert answer.code is Code.SKIP
         return None
     raw = found.score_rows(state, pod_info, table, rows)
-    final = found.normalize_score(state, pod_info, NodeList(table, rows), raw)
+    final = ScoreEntry(found, 1).final_of_all(state, pod_info, NodeList(table, rows), raw)
     return dict(zip(feasible, final.tolist(), strict=True))

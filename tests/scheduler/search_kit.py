@@ -20,7 +20,7 @@ from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
 from kubesched.plugins import in_tree_registry
 from kubesched.scheduler.diagnosis import NodeStatuses, Rejection
-from kubesched.scheduler.full_look import Evaluation, Rotation
+from kubesched.scheduler.full_scan import Evaluation, Rotation
 from kubesched.scheduler.handle import Backends, ProfileHandle
 from kubesched.scheduler.search import Decision, Search
 

@@ -11,74 +11,159 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from search_kit import SIGNING, House, best_names, make_plugin
 
+from builders import a_node, a_pod, info
 from kubesched.framework.entries import PluginFailedError, ScoreEntry
-from kubesched.framework.interface import NOT_SCORED
-from kubesched.scheduler.bounded_scores import BoundedScores
+from kubesched.framework.interface import NOT_SCORED, Normalize
 from kubesched.scheduler.ranking import INFEASIBLE, Ranking, pick_uniformly
+from kubesched.scheduler.score_column import ScoreColumn
 
 
 class Scale:
     """Normalises to 0…100; all the same: 7 or 93, by what they are."""
 
     name = "Scale"
-    factor = 1
 
     def score_rows(self, state: Any, pod: Any, nodes: Any, rows: Any) -> Any:
-        raise AssertionError("not asked here")
-
-    def normalize_score(self, *args: Any) -> Any:
-        raise AssertionError("not asked here")
+        raise AssertionError("not called here")
 
     def normalize_within(self, scores: Any, low: int, high: int) -> Any:
         if low == high:
             return np.full(len(scores), 7 if low < 10 else 93)
-        return (scores - low) * 100 * self.factor // (high - low)
+        return np.array([(score - low) * 100 // (high - low) for score in scores.tolist()])
 
 
-_raw = st.one_of(st.integers(-3, 12), st.just(NOT_SCORED), st.sampled_from([5000, -5000]))
+def ready_made(how: Normalize | None) -> Any:
+    return SimpleNamespace(name="Ready", score_rows=None, normalize=how)
 
 
-@given(
-    start=st.lists(_raw, min_size=2, max_size=8),
-    closed=st.sets(st.integers(0, 7), max_size=4),
-    steps=st.lists(st.tuples(st.integers(0, 7), _raw, st.booleans()), max_size=25),
-    weight=st.integers(1, 3),
-)
-def test_bounds_and_final_scores_are_those_of_counting_anew(
-    start: list[int], closed: set[int], steps: list[tuple[int, int, bool]], weight: int
+_raw = st.one_of(st.integers(-3, 12), st.just(NOT_SCORED), st.sampled_from([5000, -5000, 10**17, 3 * 10**17, 1 << 62]))
+#: How a score is normalised, and what raw scores are allowed for it.
+_KINDS: list[tuple[Any, Any]] = [
+    (Scale(), _raw),
+    (ready_made(Normalize.FORWARD), st.one_of(st.integers(0, 12), st.sampled_from([2000, 10**17, (1 << 63) - 1]))),
+    (ready_made(Normalize.REVERSE), st.one_of(st.integers(0, 12), st.sampled_from([2000, 10**17, (1 << 63) - 1]))),
+    (ready_made(None), st.integers(0, 100)),
+]
+
+
+def expected(plugin: Any, raw: list[int], weight: int) -> list[int]:
+    """Final scores in plain integers, of all feasible rows at a time."""
+    known = [score for score in raw if score != NOT_SCORED]
+    if isinstance(plugin, Scale):
+        low, high = min(known, default=0), max(known, default=-1)
+        return [
+            0 if score == NOT_SCORED else int(plugin.normalize_within(np.array([score]), low, high)[0]) * weight
+            for score in raw
+        ]
+    greatest = max(known, default=0)
+    if plugin.normalize is None:
+        return [score * weight for score in raw]
+    scaled = [score * 100 // greatest if greatest else 0 for score in raw]
+    return [(100 - score if plugin.normalize is Normalize.REVERSE else score) * weight for score in scaled]
+
+
+@given(data=st.data(), kind=st.sampled_from(_KINDS), weight=st.integers(1, 3), size=st.integers(2, 8))
+def test_final_scores_are_those_of_normalising_again_however_many_rows_change(
+    data: st.DataObject, kind: tuple[Any, Any], weight: int, size: int
 ) -> None:
-    passes = np.array([slot not in closed for slot in range(len(start))])
-    raw = np.array([value if ok else NOT_SCORED for value, ok in zip(start, passes, strict=True)], np.int64)
-    scores = BoundedScores(ScoreEntry(Scale(), weight), raw.copy(), None if passes.all() else passes)
-    for slot, value, ok in [(-1, 0, True), *steps]:
-        if slot >= len(raw):
-            continue
-        if slot >= 0:
-            passes[slot], raw[slot] = ok, value if ok else NOT_SCORED
-            before = (scores.low, scores.high)
-            moved, lost = scores.put(slot, int(raw[slot]), ok)
-            if lost:
-                scores.measure(passes)
-            assert moved or before == (scores.low, scores.high)
-        known = raw[passes & (raw != NOT_SCORED)]
-        if len(known):
-            assert (scores.low, scores.high) == (known.min(), known.max())
-        want = Scale().normalize_within(raw, scores.low, scores.high) * weight if len(known) else np.zeros_like(raw)
-        want[raw == NOT_SCORED] = 0
-        assert scores.final(raw)[passes].tolist() == want[passes].tolist()
-        assert [scores.final_one(int(one)) for one in raw[passes]] == want[passes].tolist()
-        one_level = len(known) > 0 and known.min() == known.max() and not (raw[passes] == NOT_SCORED).any()
-        if one_level and scores.level is not None:
-            assert scores.level == want[passes][0]
+    plugin, scores = kind
+    feasible = data.draw(st.lists(st.booleans(), min_size=size, max_size=size))
+    raw = [data.draw(scores) if open_ else NOT_SCORED for open_ in feasible]
+    column = ScoreColumn(ScoreEntry(plugin, weight), size)
+    rows = np.flatnonzero(feasible)
+    column.replace(rows, np.array(raw, np.int64)[rows])
+    column.settle(len(rows))
+    finals = dict(zip(rows.tolist(), expected(plugin, [raw[row] for row in rows.tolist()], weight), strict=True))
+    for _ in range(data.draw(st.integers(1, 12))):
+        written = data.draw(st.lists(st.integers(0, size - 1), max_size=3, unique=True))
+        for row in written:
+            feasible[row] = data.draw(st.booleans())
+            raw[row] = data.draw(scores) if feasible[row] else NOT_SCORED
+        if data.draw(st.booleans()):
+            for row in written:
+                column.put(row, raw[row])
+        else:
+            left = [row for row in written if feasible[row]]
+            column.drop(np.array([row for row in written if not feasible[row]], np.intp))
+            column.put_many(np.array(left, np.intp), np.array([raw[row] for row in left], np.int64))
+        rows = np.flatnonzero(feasible)
+        moved = column.settle(len(rows))
+        want = expected(plugin, [raw[row] for row in rows.tolist()], weight)
+        assert column.final(column.raw[rows]).tolist() == want
+        assert [column.final_one(raw[row]) for row in rows.tolist()] == want
+        if want and column.level is not None:
+            assert want == [column.level] * len(want)
+        for row, final in zip(rows.tolist(), want, strict=True):
+            assert moved or row in written or finals[row] == final
+            finals[row] = final
 
 
 @pytest.mark.parametrize("spread", [5, 5000])
-def test_a_final_score_out_of_range_names_the_plugin(spread: int) -> None:
-    plugin = SimpleNamespace(name="Wild", score_rows=None, normalize_within=lambda raw, low, high: raw * 0 + 101)
-    scores = BoundedScores(ScoreEntry(plugin, 1), np.array([0, spread]), None)
-    with pytest.raises(PluginFailedError, match='plugin "Wild" returns an invalid score 101'):
-        scores.final(scores.raw)
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (lambda raw, low, high: raw * 0 + 101, 'plugin "Wild" returns an invalid score 101'),
+        (lambda raw, low, high: raw * 0 - 1, 'plugin "Wild" returns an invalid score -1'),
+        (lambda raw, low, high: raw[:-1], r"normalize_within returned int64\[\d+\]; expected int64\[\d+\]"),
+        (lambda raw, low, high: raw / 2, r"normalize_within returned float64\[\d+\]; expected int64\[\d+\]"),
+        (lambda raw, low, high: 3, r"normalize_within returned 3; expected int64\[\d+\]"),
+    ],
+)
+def test_normalize_within_is_checked_for_one_row_and_for_many(spread: int, answer: Any, text: str) -> None:
+    plugin = SimpleNamespace(name="Wild", score_rows=None, normalize_within=answer)
+    column = ScoreColumn(ScoreEntry(plugin, 1), 3)
+    column.replace(np.arange(2), np.array([0, spread]))
+    column.settle(2)
+    with pytest.raises(PluginFailedError, match=text):
+        column.final(column.raw)
+    with pytest.raises(PluginFailedError, match=text):
+        column.final_one(spread)
+
+
+def _vast(how: dict[str, Any]) -> type:
+    """A plugin that signs, whose raw scores are 10¹⁷ times what the node's pods request in CPUs."""
+
+    def score_row(self: Any, state: Any, pod: Any, nodes: Any, node: Any) -> int:
+        vast: int = 10**17 * node.requested.milli_cpu // 1000 + node.row
+        return vast
+
+    def score_rows(self: Any, state: Any, pod: Any, nodes: Any, rows: Any) -> Any:
+        return np.array([score_row(self, state, pod, nodes, nodes.info(row)) for row in rows.tolist()], np.int64)
+
+    return make_plugin("Vast", sign=lambda self, pod: (), score_row=score_row, score_rows=score_rows, **how)
+
+
+def _exactly(self: Any, scores: Any, low: int, high: int) -> Any:
+    return np.array([100 * (score - low) // max(1, high - low) for score in scores.tolist()], np.int64)
+
+
+@pytest.mark.parametrize("changes", [1, 5, 30, 60])
+@pytest.mark.parametrize(
+    "how",
+    [{"normalize": Normalize.FORWARD}, {"normalize": Normalize.REVERSE}, {"normalize_within": _exactly}],
+    ids=["forward", "reverse", "within"],
+)
+def test_scores_near_10_to_the_17_are_the_same_after_few_changes_many_and_in_a_fresh_scan(
+    how: dict[str, Any], changes: int
+) -> None:
+    house = House([a_node(f"n{index}", cpu="100") for index in range(60)], plugins=[*SIGNING, _vast(how)])
+    pod = a_pod(cpu="1")
+    for number in range(3):
+        for index in range(changes):
+            house.add(
+                a_pod(f"x{number}-{index}", on=f"n{(7 * index + number) % 60}", cpu=str(1 + (index + number) % 9))
+            )
+        decision, evaluation = house.find(pod), house.evaluate(pod)
+        assert evaluation.totals is not None
+        assert evaluation.scores is not None
+        assert evaluation.scores["Vast"].min() >= 0
+        assert len(set(evaluation.scores["Vast"].tolist())) > 1
+        layer = house.search._layers.get((house.search.sign(info(pod)), None))
+        assert layer is not None
+        assert layer.ranking.total[evaluation.feasible].tolist() == evaluation.totals.tolist()
+        assert decision.node.name in best_names(house, evaluation)
 
 
 @given(

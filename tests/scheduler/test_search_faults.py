@@ -76,10 +76,15 @@ FAULTS: list[Row] = [
     # normalize_score
     ("normalize_score raises", {"score_rows": fine, "normalize_score": raising}, f"{NORMALIZE}boom"),
     ("normalize_score answers None", {"score_rows": fine, "normalize_score": answer(None)}, f"{NORMALIZE}normalize_score returned None; expected int64[3]"),
-    ("normalize_score answers too few", {"score_rows": fine, "normalize_score": answer(np.zeros(1, np.int64))}, f"{NORMALIZE}normalize_score returned array([0]); expected int64[3]"),
-    ("normalize_score answers floats", {"score_rows": fine, "normalize_score": answer(np.zeros(3))}, f"{NORMALIZE}normalize_score returned array("),
+    ("normalize_score answers too few", {"score_rows": fine, "normalize_score": answer(np.zeros(1, np.int64))}, f"{NORMALIZE}normalize_score returned int64[1]; expected int64[3]"),
+    ("normalize_score answers floats", {"score_rows": fine, "normalize_score": answer(np.zeros(3))}, f"{NORMALIZE}normalize_score returned float64[3]; expected int64[3]"),
     ("normalize_score answers a rejection", {"score_rows": fine, "normalize_score": answer(Status.unschedulable("no"))}, f"{NORMALIZE}no"),
     ("normalize_score leaves the range", {"score_rows": fine, "normalize_score": answer(np.array([0, 100, 101]))}, f"{RANGE}101, "),
+    # normalize_within
+    ("normalize_within raises", {"score_rows": fine, "normalize_within": raising}, f"{NORMALIZE}boom"),
+    ("normalize_within answers None", {"score_rows": fine, "normalize_within": answer(None)}, f"{NORMALIZE}normalize_within returned None; expected int64["),
+    ("normalize_within answers floats", {"score_rows": fine, "normalize_within": lambda self, raw, low, high: raw / 2}, f"{NORMALIZE}normalize_within returned float64["),
+    ("normalize_within leaves the range", {"score_rows": fine, "normalize_within": lambda self, raw, low, high: raw + 101}, f"{RANGE}101, it should in the range of [0, 100] after normalizing"),
     # pre_filter
     ("pre_filter raises", {"pre_filter": raising}, f"{PRE_FILTER}boom"),
     ("pre_filter answers True", {"pre_filter": answer(True)}, f"{PRE_FILTER}returned True from pre_filter; expected None, a Status or a frozenset of node names"),
@@ -111,7 +116,7 @@ def test_fault(row: Row, signed: bool) -> None:
             there.find(a_pod(cpu="1"))
         assert caught.value.plugin == "Bad"
         assert str(caught.value).startswith(text), str(caught.value)
-        assert len(str(caught.value)) == len(text) or text.endswith((" ", "("))
+        assert len(str(caught.value)) == len(text) or text.endswith((" ", "["))
     assert check_cache(there.cache) == []
 
 
@@ -142,7 +147,9 @@ class Moody:
         ("score_row", -1, f"{RANGE}-1, it should in the range of [0, 100] after normalizing"),
     ],
 )
-def test_a_fault_while_a_lane_catches_up_spoils_only_that_lane(changes: int, method: str, mood: Any, text: str) -> None:
+def test_a_fault_while_a_layer_is_refreshed_spoils_only_that_layer(
+    changes: int, method: str, mood: Any, text: str
+) -> None:
     moody = Moody()
 
     def filter_rows(self: Any, state: Any, pod: Any, nodes: Any, rows: Any) -> Any:
@@ -170,6 +177,50 @@ def test_a_fault_while_a_lane_catches_up_spoils_only_that_lane(changes: int, met
     moody.mood = None
     assert there.find(pod).feasible == 30 - changes
     assert there.find(pod).node.name not in {f"n{index}" for index in range(changes)}
+
+
+@pytest.mark.parametrize(
+    ("method", "value", "text"),
+    [
+        ("filter_row", "full", f"{FILTER}filter_row returned 'full'; expected an int"),
+        ("filter_row", 1.0, f"{FILTER}filter_row returned 1.0; expected an int"),
+        ("filter_row", None, f"{FILTER}filter_row returned None; expected an int"),
+        ("filter_row", -1, f"{FILTER}filter_row returned -1, which is beyond uint64"),
+        ("filter_row", 1 << 64, f"{FILTER}filter_row returned {1 << 64}, which is beyond uint64"),
+        ("score_row", "7", f"{SCORE}score_row returned '7'; expected an int"),
+        ("score_row", 0.5, f"{SCORE}score_row returned 0.5; expected an int"),
+        ("score_row", np.array([1, 2]), f"{SCORE}score_row returned array([1, 2]); expected an int"),
+        ("score_row", 1 << 63, f"{RANGE}{1 << 63}, it should in the range of [0, 100] after normalizing"),
+    ],
+)
+def test_an_answer_for_one_row_is_checked_as_one_for_many(method: str, value: Any, text: str) -> None:
+    members: dict[str, Any] = {"sign": lambda self, pod: (), method: answer(value)}
+    if method == "filter_row":
+        members |= {"filter_rows": fine, "verdict_status": verdict_status}
+    else:
+        members |= {"score_rows": fine}
+    there = house(members)
+    there.find(a_pod())
+    there.add(a_pod("x", on="n1"))
+    with pytest.raises(PluginFailedError) as caught:
+        there.find(a_pod())
+    assert (caught.value.plugin, str(caught.value)) == ("Bad", text)
+
+
+@pytest.mark.parametrize("value", [np.int64(3), np.uint8(3), True])
+def test_integers_of_numpy_and_truth_values_are_answers_for_one_row(value: Any) -> None:
+    members: dict[str, Any] = {"filter_rows": fine, "filter_row": answer(value), "verdict_status": verdict_status}
+    there = house({"sign": lambda self, pod: (), **members})
+    there.find(a_pod())
+    there.add(a_pod("x", on="n1"))
+    assert there.find(a_pod()).feasible == 2
+
+
+@pytest.mark.parametrize("value", [np.full(3, -1), np.full(3, -1, np.int8)])
+def test_a_negative_verdict_is_refused(value: Any) -> None:
+    bad = house({"filter_rows": answer(value), "verdict_status": verdict_status})
+    with pytest.raises(PluginFailedError, match="filter_rows returned -1, which is beyond uint64"):
+        bad.find(a_pod())
 
 
 def test_a_failing_score_is_not_noticed_while_one_node_fits() -> None:

@@ -1,24 +1,25 @@
-"""Filter and Score plugins of both styles behind one face.
+"""Filter and Score plugins of both styles behind one interface.
 
-The decision core asks an entry for many rows or for one; whether the plugin is plain or works on columns
-is settled here, once, when the profile is built.
+The decision core calls an entry for many rows or for one; whether the plugin is plain or works on columns
+is settled here, once, when the profile is built. Every answer is checked, that for one row as that for many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
 
 from .cycle_state import CycleState
-from .interface import IntArray, Normalize, Reads, RowArray, VerdictArray
+from .interface import MAX_NODE_SCORE, NOT_SCORED, IntArray, Normalize, Reads, RowArray
 from .nodeinfo import NodeInfo
+from .normalize import bounds, scaled
 from .podinfo import PodInfo
-from .status import Code, Status
+from .status import Code, Status, is_success
 
 if TYPE_CHECKING:
-    from kubesched.cache import NodeTable
+    from kubesched.cache import NodeList, NodeTable
 
 __all__ = ["FilterEntry", "PluginFailedError", "ScoreEntry", "failed"]
 
@@ -51,16 +52,47 @@ def _quoted(name: str) -> str:
 
 _FILTER: Final = "running {} filter plugin"
 _SCORE: Final = "running Score plugins: plugin {} failed with"
+_NORMALIZE: Final = "running Normalize on Score plugins: plugin {} failed with"
+#: (kind, item size) of a type to the least and the greatest value.
+_LIMITS: Final = {
+    ("b", 1): (0, 1),
+    **{("u", size): (0, (1 << 8 * size) - 1) for size in (1, 2, 4, 8)},
+    **{("i", size): (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1) for size in (1, 2, 4, 8)},
+}
+_INT64_MIN: Final = -(1 << 63)
+_INT64_MAX: Final = (1 << 63) - 1
 
 
-class _Signing:
-    """How an entry's answers may be remembered."""
+class _Entry:
+    """What Filter and Score entries have in common: signatures, and calling a plugin of either style.
 
-    def __init__(self, plugin: Any) -> None:
+    Attributes:
+        index: its place in the profile's order of the extension point.
+        reads_pods: whether a change of a node's pods can change the answers about the node.
+        reads_images: whether a change of the image table can.
+        expensive: one call per node is all there is, and answers are not remembered.
+    """
+
+    #: How the text of a failure begins; the plugin's methods for one row and for many; what the latter returns.
+    _prefix: ClassVar[str]
+    _row_method: ClassVar[str]
+    _rows_method: ClassVar[str]
+    _dtype: ClassVar[str]
+    #: What an answer may be.
+    _least: int
+    _most: int
+
+    def __init__(self, plugin: Any, index: int) -> None:
         self.plugin = plugin
+        self.index = index
         self.name: str = plugin.name
-        self.reads: Reads = getattr(plugin, "reads", Reads.NODE | Reads.PODS)
+        reads: Reads = getattr(plugin, "reads", Reads.NODE | Reads.PODS)
+        self.reads_pods = bool(reads & Reads.PODS)
+        self.reads_images = bool(reads & Reads.IMAGES)
         self._sign: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "sign", None)
+        self.is_plain = not hasattr(plugin, self._rows_method)
+        self.expensive = self.is_plain and not self.can_sign
+        self._row: Callable[..., int] | None = getattr(plugin, self._row_method, None)
 
     @property
     def can_sign(self) -> bool:
@@ -81,17 +113,6 @@ class _Signing:
             raise PluginFailedError(self.name, failed("signing pod with plugin", self.name, error)) from error
         return signature
 
-
-class _Entry(_Signing):
-    """What Filter and Score entries have in common: asking a plugin of either style about one row.
-
-    ``prefix`` begins the text of a failure.
-    """
-
-    prefix: ClassVar[str]
-    is_plain: bool
-    _row: Callable[..., int] | None
-
     def one(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         """The verdict on, or raw score of, one node; in plain Python where the plugin offers it.
 
@@ -100,52 +121,71 @@ class _Entry(_Signing):
         """
         if self._row is not None:
             try:
-                return self._row(state, pod, nodes, node)
+                answer = self._row(state, pod, nodes, node)
             except (Exception, SystemExit) as error:
-                raise PluginFailedError(self.name, failed(self.prefix, self.name, error)) from error
-        if self.is_plain:
-            return self._plain(state, pod, node)
-        return int(self.many(state, pod, nodes, np.array([node.row], np.int32))[0])
+                raise self._failed(error) from error
+            if type(answer) is not int:
+                if not isinstance(answer, bool | np.bool_ | np.integer):
+                    raise self._failed(TypeError(f"{self._row_method} returned {answer!r}; expected an int"))
+                answer = int(answer)
+        elif self.is_plain:
+            answer = self._plain(state, pod, node)
+        else:
+            return int(self.many(state, pod, nodes, np.array([node.row], np.int32))[0])
+        if not self._least <= answer <= self._most:
+            self._refuse(answer, self._row_method)
+        return answer
 
     def many(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> Any:
-        """The answers for many rows, as the kind of entry encodes them."""
-        raise AssertionError("each kind of entry has its own")
-
-    def _plain(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        raise AssertionError("each kind of entry has its own")
-
-
-class FilterEntry(_Entry):
-    """A Filter plugin; ``index`` is its place in the profile's order."""
-
-    prefix = _FILTER
-
-    def __init__(self, plugin: Any, index: int) -> None:
-        super().__init__(plugin)
-        self.index = index
-        self.is_plain = not hasattr(plugin, "filter_rows")
-        #: True when one call per node is all there is: what makes looking at every node expensive.
-        self.expensive = self.is_plain and not self.can_sign
-        self._row: Callable[..., int] | None = getattr(plugin, "filter_row", None)
-
-    def many(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        """uint64[len(rows)]: 0 where the node passes.
+        """The answers for many rows: uint64[len(rows)] verdicts, or int64[len(rows)] raw scores.
 
         Raises:
             PluginFailedError: when the plugin fails on any of the rows.
         """
         if self.is_plain:
             info = nodes.info
-            verdicts = [self._plain(state, pod, info(row)) for row in rows.tolist()]
-            return np.array(verdicts, np.uint64)
+            answer: Any = np.array([self._plain(state, pod, info(row)) for row in rows.tolist()], self._dtype)
+            if len(rows):
+                self._check(answer)
+            return answer
         try:
-            answer = self.plugin.filter_rows(state, pod, nodes, rows)
+            answer = getattr(self.plugin, self._rows_method)(state, pod, nodes, rows)
         except (Exception, SystemExit) as error:
-            raise PluginFailedError(self.name, failed(_FILTER, self.name, error)) from error
+            raise self._failed(error) from error
         if not isinstance(answer, np.ndarray) or answer.shape != (len(rows),) or answer.dtype.kind not in "uib":
-            problem = f"filter_rows returned {_shape(answer)}; expected uint64[{len(rows)}]"
-            raise PluginFailedError(self.name, failed(_FILTER, self.name, TypeError(problem)))
-        return answer.astype(np.uint64, copy=False)
+            problem = f"{self._rows_method} returned {_shape(answer)}; expected {self._dtype}[{len(rows)}]"
+            raise self._failed(TypeError(problem))
+        if len(rows):
+            self._check(answer)
+        return answer.astype(self._dtype, copy=False)
+
+    def _check(self, answer: Any) -> None:
+        """Fail when an answer of a method for many rows is out of range. Looks only where the type allows that."""
+        limits = _LIMITS[answer.dtype.kind, answer.dtype.itemsize]
+        if limits[0] < self._least and (least := int(answer.min())) < self._least:
+            self._refuse(least, self._rows_method)
+        if limits[1] > self._most and (most := int(answer.max())) > self._most:
+            self._refuse(most, self._rows_method)
+
+    def _refuse(self, answer: int, method: str) -> NoReturn:
+        raise self._failed(ValueError(f"{method} returned {answer}, which is beyond {self._dtype}"))
+
+    def _failed(self, error: BaseException) -> PluginFailedError:
+        return PluginFailedError(self.name, failed(self._prefix, self.name, error))
+
+    def _plain(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        raise AssertionError("each kind of entry has its own")
+
+
+class FilterEntry(_Entry):
+    """A Filter plugin."""
+
+    _prefix = _FILTER
+    _row_method = "filter_row"
+    _rows_method = "filter_rows"
+    _dtype = "uint64"
+    _least = 0
+    _most = (1 << 64) - 1
 
     def status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
         """What a non-zero verdict means."""
@@ -156,20 +196,19 @@ class FilterEntry(_Entry):
         return status.with_plugin(self.name)
 
     def _plain(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Ask a plain plugin; distinct rejections are numbered from 1 in the order they first occur."""
+        """Call a plain plugin; distinct rejections are numbered from 1 in the order they first occur."""
         try:
             status = self.plugin.filter(state, pod, node)
         except (Exception, SystemExit) as error:
-            raise PluginFailedError(self.name, failed(_FILTER, self.name, error)) from error
+            raise self._failed(error) from error
         if status is None:
             return 0
         if not isinstance(status, Status):
-            problem = f"filter returned {status!r}; expected None or a Status"
-            raise PluginFailedError(self.name, failed(_FILTER, self.name, TypeError(problem)))
+            raise self._failed(TypeError(f"filter returned {status!r}; expected None or a Status"))
         if status.code is Code.SUCCESS:
             return 0
         if not status.is_rejected:
-            raise PluginFailedError(self.name, failed(_FILTER, self.name, _as_error(status)))
+            raise self._failed(_as_error(status))
         interned: list[Status] | None = state.get(("statuses", self.name))
         if interned is None:
             interned = []
@@ -181,50 +220,120 @@ class FilterEntry(_Entry):
 
 
 class ScoreEntry(_Entry):
-    """A Score plugin and its weight."""
+    """A Score plugin, its weight, and how its raw scores are normalised.
 
-    prefix = _SCORE
+    Attributes:
+        normalize: ready-made normalisation, if the plugin names one.
+        needs_all: the plugin has ``normalize_score`` only, which needs the scores of all feasible nodes at a time.
+        is_raw: raw scores are final: nothing is normalised.
+    """
 
-    def __init__(self, plugin: Any, weight: int) -> None:
-        super().__init__(plugin)
+    _prefix = _SCORE
+    _row_method = "score_row"
+    _rows_method = "score_rows"
+    _dtype = "int64"
+
+    def __init__(self, plugin: Any, weight: int, index: int = 0) -> None:
+        super().__init__(plugin, index)
         self.weight = weight
-        self.is_plain = not hasattr(plugin, "score_rows")
-        self.expensive = self.is_plain and not self.can_sign
-        self.normalize: Normalize | None = getattr(plugin, "normalize", None)
-        self.has_own_normalize = hasattr(plugin, "normalize_score")
-        self._row: Callable[..., int] | None = getattr(plugin, "score_row", None)
+        self.has_within = hasattr(plugin, "normalize_within")
+        self.needs_all = hasattr(plugin, "normalize_score") and not self.has_within
+        own = self.has_within or self.needs_all
+        self.normalize: Normalize | None = None if own else getattr(plugin, "normalize", None)
+        self.is_raw = not own and self.normalize is None
+        self._least = _INT64_MIN if own else 0
+        self._most = MAX_NODE_SCORE if self.is_raw else _INT64_MAX
 
-    def many(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        """int64[len(rows)]: raw scores.
+    def bounds(self, raw: IntArray) -> tuple[int, int]:
+        """What raw scores are normalised by: the least and the greatest of them (ready-made: 0 and the greatest)."""
+        low, high = bounds(raw)
+        return (low, high) if self.normalize is None else (0, max(0, high))
+
+    def final(self, raw: IntArray, low: int, high: int) -> IntArray:
+        """int64[len(raw)]: raw scores normalised within :meth:`bounds`, checked and weighted.
+
+        The same for one row as for many. NOT_SCORED must not be among them. Not for plugins that need all scores.
 
         Raises:
-            PluginFailedError: when the plugin fails on any of the rows.
+            PluginFailedError: when the plugin fails, or a normalised score is outside 0…100.
         """
-        if self.is_plain:
-            info = nodes.info
-            return np.array([self._plain(state, pod, info(row)) for row in rows.tolist()], np.int64)
+        if self.is_raw:
+            return raw * self.weight  # checked when the plugin answered
+        if self.normalize is not None:
+            return self._weighted(scaled(self.normalize, raw, high))
         try:
-            answer = self.plugin.score_rows(state, pod, nodes, rows)
+            scores = self.plugin.normalize_within(raw, low, high)
         except (Exception, SystemExit) as error:
-            raise PluginFailedError(self.name, failed(_SCORE, self.name, error)) from error
-        if not isinstance(answer, np.ndarray) or answer.shape != (len(rows),) or answer.dtype.kind not in "uib":
-            problem = f"score_rows returned {_shape(answer)}; expected int64[{len(rows)}]"
-            raise PluginFailedError(self.name, failed(_SCORE, self.name, TypeError(problem)))
-        return answer.astype(np.int64, copy=False)
+            raise self._normalizing_failed(error) from error
+        return self._weighted(self._checked("normalize_within", scores, len(raw)))
+
+    def final_or_zero(self, raw: IntArray, low: int, high: int) -> IntArray:
+        """The same, and 0 for NOT_SCORED."""
+        if self.is_raw or not len(raw) or int(raw.min()) != NOT_SCORED:
+            return self.final(raw, low, high)
+        final, scored = np.zeros(len(raw), np.int64), raw != NOT_SCORED
+        if scored.any():
+            final[scored] = self.final(raw[scored], low, high)
+        return final
+
+    def final_of_all(self, state: CycleState, pod: PodInfo, nodes: NodeList, raw: IntArray) -> IntArray:
+        """The same for the raw scores of all feasible ``nodes``, which may be one.
+
+        Raises:
+            PluginFailedError: when the plugin fails, or a normalised score is outside 0…100.
+        """
+        if not self.needs_all:
+            return self.final_or_zero(raw, *self.bounds(raw))
+        try:
+            answer = self.plugin.normalize_score(state, pod, nodes, raw)
+        except (Exception, SystemExit) as error:
+            raise self._normalizing_failed(error) from error
+        if isinstance(answer, Status):
+            if not is_success(answer):
+                raise self._normalizing_failed(_as_error(answer))
+            answer = raw
+        return self._weighted(self._checked("normalize_score", answer, len(raw)))
+
+    def _checked(self, method: str, answer: Any, size: int) -> IntArray:
+        if not isinstance(answer, np.ndarray) or answer.shape != (size,) or answer.dtype.kind not in "ui":
+            problem = TypeError(f"{method} returned {_shape(answer)}; expected int64[{size}]")
+            raise self._normalizing_failed(problem)
+        return answer
+
+    def _weighted(self, scores: IntArray) -> IntArray:
+        if len(scores):
+            least, most = int(scores.min()), int(scores.max())
+            if least < 0 or most > MAX_NODE_SCORE:
+                raise self._out_of_range(least if least < 0 else most)
+        weighted: IntArray = scores.astype(np.int64, copy=False) * self.weight
+        return weighted
+
+    def _refuse(self, answer: int, method: str) -> NoReturn:
+        if self._least == 0:
+            raise self._out_of_range(answer)
+        super()._refuse(answer, method)
+
+    def _out_of_range(self, score: int) -> PluginFailedError:
+        text = (
+            f'applying score defaultWeights on Score plugins: plugin "{self.name}" returns an invalid score {score}, '
+            "it should in the range of [0, 100] after normalizing"
+        )
+        return PluginFailedError(self.name, RuntimeError(text))
+
+    def _normalizing_failed(self, error: BaseException) -> PluginFailedError:
+        return PluginFailedError(self.name, failed(_NORMALIZE, self.name, error))
 
     def _plain(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         try:
             score = self.plugin.score(state, pod, node)
         except (Exception, SystemExit) as error:
-            raise PluginFailedError(self.name, failed(_SCORE, self.name, error)) from error
+            raise self._failed(error) from error
         if isinstance(score, Status):
-            raise PluginFailedError(self.name, failed(_SCORE, self.name, _as_error(score)))
+            raise self._failed(_as_error(score))
         if isinstance(score, bool) or not isinstance(score, int | np.integer):
-            problem = f"score returned {score!r}; expected an int"
-            raise PluginFailedError(self.name, failed(_SCORE, self.name, TypeError(problem)))
-        if not -(1 << 63) <= score < 1 << 63:
-            problem = f"score returned {score}, which is beyond 64 bits"
-            raise PluginFailedError(self.name, failed(_SCORE, self.name, ValueError(problem)))
+            raise self._failed(TypeError(f"score returned {score!r}; expected an int"))
+        if not _INT64_MIN <= score <= _INT64_MAX:
+            raise self._failed(ValueError(f"score returned {score}, which is beyond 64 bits"))
         return int(score)
 
 

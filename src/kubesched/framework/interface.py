@@ -178,7 +178,8 @@ class Contract:
     reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
     #: Kinds (plural, as in ``api.kinds``) that the plugin looks up through its handle and wants watched.
     informs: ClassVar[tuple[str, ...]] = ()
-    #: Score plugins: ready-made normalisation; None means scores are final, or ``normalize_score`` is defined.
+    #: Score plugins: ready-made normalisation; None means scores are final, or one of ``normalize_within`` and
+    #: ``normalize_score`` is defined.
     normalize: ClassVar[Normalize | None] = None
 
     # -- queue -----------------------------------------------------------------------------------------
@@ -209,40 +210,41 @@ class Contract:
     def skips(self, pod: PodInfo) -> bool:
         """Optional, for plugins that cannot sign: whether PreFilter and PreScore would both answer Skip for the pod now.
 
-        Asked in their stead at the start of an attempt, so it must be cheap: True leaves the plugin out of it.
+        Called instead of them at the start of an attempt, so it must be cheap: True leaves the plugin out of it.
         """
         raise AssertionError("documentation only")
 
     # -- answers that depend on other nodes, remembered (optional, column plugins) ----------------------
     #
-    # A plugin that cannot sign because what it says of a node changes with pods elsewhere may offer these. Its
+    # A plugin that cannot sign because its answer about a node changes with pods elsewhere may define these. Its
     # answers are then kept by row for pods that are alike, together with the ``state`` it wrote at PreFilter
-    # and PreScore, and only the rows it names are asked about again.
+    # and PreScore, and only the rows it names are evaluated again (``docs/decision-core.md``).
 
-    def relation(self, pod: PodInfo) -> Hashable | None:
+    def interaction_key(self, pod: PodInfo) -> Hashable | None:
         """A value such that pods with equal values get equal answers in equal clusters; None when it cannot say.
 
-        To be offered together with ``catch_up_filter`` if it has ``filter_rows``, and with ``catch_up_scores``
-        and ``normalize_within`` if it has ``score_rows``.
+        To be defined together with ``refresh_filter`` if it has ``filter_rows``, and with ``refresh_scores`` if it
+        has ``score_rows``, whose scores must not need ``normalize_score``.
         """
         raise AssertionError("documentation only")
 
-    def catch_up_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
+    def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
         """Bring what ``pre_filter`` kept in ``state`` up to date and name the rows whose verdict may be another now.
 
-        Also asked after Skip. None when it cannot tell: ``pre_filter`` is called again and every row asked about.
-        Rows whose own node or pods changed are asked about anyway.
+        Also called after Skip. None when it cannot tell: ``pre_filter`` is called again and every row evaluated.
+        Rows whose own node or pods changed are evaluated in any case.
         """
         raise AssertionError("documentation only")
 
-    def catch_up_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
+    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
         """The same for what ``pre_score`` kept; ``same`` when the feasible nodes are those of the last time."""
         raise AssertionError("documentation only")
 
     def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
-        """``normalize_score``, one score at a time: given the least and greatest raw score of all feasible rows.
+        """Turn raw scores into 0…100, int64[len(scores)], given the least and greatest raw score of all feasible rows.
 
-        Each score's answer depends on nothing else, so it may be asked about scores that no row has.
+        Each score's answer depends on nothing else: it is called for one score, for many, and for scores that no row has.
+        NOT_SCORED is never among them. Used instead of ``normalize_score``.
         """
         raise AssertionError("documentation only")
 
@@ -303,7 +305,10 @@ class Contract:
         raise AssertionError("documentation only")
 
     def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray | Status:
-        """Turn the raw scores of all feasible nodes (int64[len(nodes)], same order) into 0…100."""
+        """Turn the raw scores of all feasible nodes (int64[len(nodes)], same order) into 0…100.
+
+        ``normalize_within`` does the same for scores that can be remembered.
+        """
         raise AssertionError("documentation only")
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:

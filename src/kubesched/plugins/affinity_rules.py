@@ -1,4 +1,4 @@
-"""What a pod's affinity terms ask, compiled once per distinct pod, and the sums over domains they look at.
+"""What a pod's affinity terms ask, compiled once per distinct pod, and the sums over domains that answer it.
 
 Used by :mod:`.inter_pod_affinity`.
 """
@@ -121,7 +121,7 @@ class DomainSums:
         return found
 
     def _sum_up(self, key: str, sources: list[_Source], codes: list[int]) -> Moved:
-        """Take these domains' sums anew."""
+        """Make these domains' sums again."""
         column, sums = self.by_key[key]
         before = [int(sums[code]) for code in codes]
         if len(sources) == 1 and sources[0].weight == 1:

@@ -3,8 +3,8 @@
 PreFilter (with AddPod and RemovePod), Filter, PreScore, Score, NormalizeScore (spec "Topology plugins" part A).
 Everything that is counted over pods comes from the term index (``cache.term_index``), summed per domain of a
 topology (:mod:`.affinity_rules`). The plugin does not sign: its answers about a node depend on other nodes. For
-pods that are alike they are remembered all the same, and asked for anew in the domains that changed
-(``catch_up_…``). A pod that no rule concerns is told so by a few lookups (Skip).
+pods that are alike they are remembered all the same, and made again in the domains that changed
+(``refresh_…``). For a pod that no rule concerns a few lookups lead to Skip.
 """
 
 from __future__ import annotations
@@ -181,11 +181,11 @@ class InterPodAffinity(Plugin):
     def _anti_terms(pod: PodInfo, index: TermIndex) -> list[CarriedTerm]:
         return index.anti_terms(pod.namespace, pod.labels) if index.has_anti else []
 
-    def relation(self, pod: PodInfo) -> Hashable | None:
+    def interaction_key(self, pod: PodInfo) -> Hashable | None:
         terms = pod.affinity_terms
         return None if terms.errors else (pod.namespace, frozenset(pod.labels.items()), terms)
 
-    def catch_up_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
+    def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
         kept: _FilterState = state.read(self.name)
         index = self._index()
         versions = _versions(index)
@@ -307,7 +307,7 @@ class InterPodAffinity(Plugin):
         found = index.scoring_terms(pod.namespace, pod.labels)
         return found if self._hard_weight > 0 else [carried for carried in found if carried.role is not Role.HARD]
 
-    def catch_up_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
+    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
         kept: _ScoreState = state.read(_SCORE_KEY)
         index, terms = self._index(), pod.affinity_terms
         versions = _versions(index)
@@ -340,9 +340,6 @@ class InterPodAffinity(Plugin):
             if code != ABSENT:
                 total += int(counts[code])
         return total
-
-    def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray | Status:
-        return self.normalize_within(scores, int(scores.min()), int(scores.max()))
 
     def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
         if low == high:

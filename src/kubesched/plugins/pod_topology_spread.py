@@ -2,9 +2,9 @@
 
 PreFilter (with AddPod and RemovePod), Filter, PreScore, Score, NormalizeScore (spec "Topology plugins" part
 B). Pods per domain come from the term index (``cache.term_index``); what a pod asks for is compiled once
-per distinct pod (:mod:`.topology_plan`) and only caught up with what moved since. The plugin signs pods only
+per distinct pod (:mod:`.compiled_constraints`) and only caught up with what moved since. The plugin signs pods only
 where it has nothing to say about any, since its answers about a node depend on other nodes; for pods that are
-alike they are remembered all the same, and asked for anew in the domains that changed (``catch_up_…``).
+alike they are remembered all the same, and made again in the domains that changed (``refresh_…``).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 
 from . import names, pod_topology_spread_hints
+from .compiled_constraints import CompiledConstraints, ConstraintCache
 from .topology_constraints import HARD, SOFT, SYSTEM_DEFAULTS
-from .topology_plan import Plans, Side
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -45,31 +45,31 @@ _SCORE_KEY: Final = f"PreScore{names.POD_TOPOLOGY_SPREAD}"
 class _FilterState:
     """What Filter needs. The arrays are shared and never changed; AddPod and RemovePod go to ``added``."""
 
-    __slots__ = ("_domains", "_positions", "_side", "added", "allowed", "columns", "counts")
+    __slots__ = ("_compiled", "_domains", "_positions", "added", "allowed", "columns", "counts")
 
-    def __init__(self, side: Side) -> None:
-        self._side = side
-        self._domains = list(side.domains)
-        self._positions = [domains.position for domains in side.domains]
-        self.columns = [domains.column for domains in side.domains]
-        self.counts = [domains.counts for domains in side.domains]
+    def __init__(self, compiled: CompiledConstraints) -> None:
+        self._compiled = compiled
+        self._domains = list(compiled.domains)
+        self._positions = [domains.position for domains in compiled.domains]
+        self.columns = [domains.column for domains in compiled.domains]
+        self.counts = [domains.counts for domains in compiled.domains]
         #: Per constraint, the greatest number of pods a domain may have to take one more.
-        self.allowed = [self._allowance(place, domains.counts) for place, domains in enumerate(side.domains)]
+        self.allowed = [self._allowance(place, domains.counts) for place, domains in enumerate(compiled.domains)]
         #: (place of the constraint, code of the domain) to change.
         self.added: dict[tuple[int, int], int] = {}
 
     def _allowance(self, place: int, counts: IntArray) -> int:
-        side = self._side
-        constraint, domains = side.constraints[place], side.domains[place]
+        compiled = self._compiled
+        constraint, domains = compiled.constraints[place], compiled.domains[place]
         least = 0 if domains.places < constraint.min_domains else domains.least(counts)
-        return constraint.max_skew + least - side.own[place]
+        return constraint.max_skew + least - compiled.own[place]
 
     def catch_up(self) -> RowArray | None:
         """Take the counts as they are now; the rows whose verdict changed by it, None when they cannot be told."""
-        side = self._side
-        side.sync()
+        compiled = self._compiled
+        compiled.sync()
         touched: list[IntpArray] = []
-        for place, domains in enumerate(side.domains):
+        for place, domains in enumerate(compiled.domains):
             codes = domains.since(self._positions[place]) if domains is self._domains[place] else None
             if codes is None:
                 return None
@@ -87,15 +87,15 @@ class _FilterState:
 
     def clone(self) -> _FilterState:
         twin = _FilterState.__new__(_FilterState)
-        twin._side, twin._domains, twin._positions = self._side, self._domains, list(self._positions)
+        twin._compiled, twin._domains, twin._positions = self._compiled, self._domains, list(self._positions)
         twin.columns, twin.counts = self.columns, list(self.counts)
         twin.allowed, twin.added = list(self.allowed), dict(self.added)
         return twin
 
     def shift(self, pod: PodInfo, row: int, delta: int) -> None:
         """One pod more or less on a node. Upstream quirk B-Q3, kept: pods being deleted count here."""
-        side = self._side
-        for place, (constraint, domains) in enumerate(zip(side.constraints, side.domains, strict=True)):
+        compiled = self._compiled
+        for place, (constraint, domains) in enumerate(zip(compiled.constraints, compiled.domains, strict=True)):
             if not constraint.selector.matches(pod.labels) or not domains.includes(row):
                 continue
             code = int(self.columns[place].codes[row])
@@ -119,24 +119,24 @@ class _Part:
 
     __slots__ = ("_counter", "_version", "by_row", "column", "constant", "counts", "domains", "position", "weight")
 
-    def __init__(self, side: Side, place: int, scored: RowArray) -> None:
+    def __init__(self, compiled: CompiledConstraints, place: int, scored: RowArray) -> None:
         """``scored``: the feasible rows that have the required labels."""
-        constraint = side.constraints[place]
-        self.domains = side.domains[place]
+        constraint = compiled.constraints[place]
+        self.domains = compiled.domains[place]
         self.column = self.domains.column
         self._version = self.column.version
-        self.by_row = side.by_row[place]
-        self._counter = side.counter(place)
-        self.counts: npt.NDArray[np.integer] = side.per_row(place) if self.by_row else side.per_domain(place)
-        self.weight = log((len(scored) if self.by_row else side.size(place, scored)) + 2)
+        self.by_row = compiled.by_row[place]
+        self._counter = compiled.counter(place)
+        self.counts: npt.NDArray[np.integer] = compiled.per_row(place) if self.by_row else compiled.per_domain(place)
+        self.weight = log((len(scored) if self.by_row else compiled.size(place, scored)) + 2)
         self.constant = float(constraint.max_skew - 1)
-        self.position = side.position(place)
+        self.position = compiled.position(place)
 
-    def is_current(self, side: Side, place: int) -> bool:
+    def is_current(self, compiled: CompiledConstraints, place: int) -> bool:
         """Whether labels are those that the weight was made from, and pods are still counted by the same counter."""
-        if side.domains[place] is not self.domains or side.counter(place) is not self._counter:
+        if compiled.domains[place] is not self.domains or compiled.counter(place) is not self._counter:
             return False
-        if self.by_row and self._counter is not None and side.per_row(place) is not self.counts:
+        if self.by_row and self._counter is not None and compiled.per_row(place) is not self.counts:
             return False
         return self.column is self.domains.column and self.column.version == self._version
 
@@ -163,16 +163,16 @@ class _Part:
 class _ScoreState:
     """What Score needs of the feasible nodes."""
 
-    __slots__ = ("_everywhere", "_keys", "parts", "side")
+    __slots__ = ("_everywhere", "_keys", "compiled", "parts")
 
-    def __init__(self, side: Side, rows: RowArray) -> None:
-        self.side = side
+    def __init__(self, compiled: CompiledConstraints, rows: RowArray) -> None:
+        self.compiled = compiled
         #: The labels a node must have to be scored at all.
-        self._keys = [domains.column for domains in side.domains] if side.requires_all else []
+        self._keys = [domains.column for domains in compiled.domains] if compiled.requires_all else []
         ignored = _lacking(self._keys, rows)
         self._everywhere = ignored is None
         scored = rows if ignored is None else rows[~ignored]
-        self.parts = [_Part(side, place, scored) for place in range(len(side.constraints))]
+        self.parts = [_Part(compiled, place, scored) for place in range(len(compiled.constraints))]
 
     def ignored(self, rows: RowArray) -> BoolArray | None:
         """bool[len(rows)]: feasible nodes that are not scored; None when all are."""
@@ -183,22 +183,22 @@ class _ScoreState:
 
     def catch_up(self) -> RowArray | None:
         """Take the counts as they are now; the rows where they changed, None when they cannot be told."""
-        side = self.side
-        side.sync()
+        compiled = self.compiled
+        compiled.sync()
         touched: list[RowArray] = []
         for place, part in enumerate(self.parts):
-            if not part.is_current(side, place) or (not part.by_row and side.has_nameless(place)):
+            if not part.is_current(compiled, place) or (not part.by_row and compiled.has_nameless(place)):
                 return None  # also for pods on nameless nodes: no domain's log tells of them
-            codes = side.moved(place, part.position)
+            codes = compiled.moved(place, part.position)
             if codes is None:
                 return None
             if not codes:
                 continue
-            part.position = side.position(place)
+            part.position = compiled.position(place)
             if part.by_row:
                 touched.append(np.array(codes, np.intp))
             else:
-                part.counts = side.domains[place].counts
+                part.counts = compiled.domains[place].counts
                 touched += [part.column.rows_of(code) for code in set(codes)]
         return joined(touched)
 
@@ -226,30 +226,30 @@ class PodTopologySpread(Plugin):
         args = args if args is not None else PodTopologySpreadArgs()
         system = args.defaulting_type == "System"
         self._defaults = SYSTEM_DEFAULTS if system else args.default_constraints
-        self._plans = Plans(handle, self._defaults, system=system)
+        self._constraints = ConstraintCache(handle, self._defaults, system=system)
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         return None if pod.spec.topology_spread_constraints or self._defaults else ()
 
     def skips(self, pod: PodInfo) -> bool:
-        return not pod.spec.topology_spread_constraints and self._plans.has_no_default(pod)
+        return not pod.spec.topology_spread_constraints and self._constraints.has_no_default(pod)
 
     # -- filter ----------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> frozenset[str] | Status | None:
         try:
-            side = self._plans.side(pod, HARD)
+            compiled = self._constraints.of(pod, HARD)
         except SelectorError as error:
             return Status.from_error(f"get constraints from pod: {error}")
-        if side is None:
+        if compiled is None:
             return Status.skip()
-        state.write(self.name, _FilterState(side))
+        state.write(self.name, _FilterState(compiled))
         return None
 
-    def relation(self, pod: PodInfo) -> Hashable | None:
-        return self._plans.relation(pod)
+    def interaction_key(self, pod: PodInfo) -> Hashable | None:
+        return self._constraints.interaction_key(pod)
 
-    def catch_up_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
+    def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
         kept: _FilterState | None = state.get(self.name)
         return NO_ROWS if kept is None else kept.catch_up()
 
@@ -298,15 +298,15 @@ class PodTopologySpread(Plugin):
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
         try:
-            side = self._plans.side(pod, SOFT)
+            compiled = self._constraints.of(pod, SOFT)
         except SelectorError as error:
             return Status.from_error(f"calculating preScoreState: {error}")
-        if side is None:
+        if compiled is None:
             return Status.skip()
-        state.write(_SCORE_KEY, _ScoreState(side, nodes.rows))
+        state.write(_SCORE_KEY, _ScoreState(compiled, nodes.rows))
         return None
 
-    def catch_up_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
+    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
         kept: _ScoreState | None = state.get(_SCORE_KEY)
         if kept is None:
             return NO_ROWS
@@ -338,16 +338,6 @@ class PodTopologySpread(Plugin):
             total += part.of(row)
         return int(total + 0.5) if total >= 0 else -int(0.5 - total)
 
-    def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray | Status:
-        low = int(scores.min())
-        if low != NOT_SCORED:
-            return self.normalize_within(scores, low, int(scores.max()))
-        result, scored = np.zeros(len(scores), np.int64), scores != NOT_SCORED
-        if scored.any():
-            some = scores[scored]
-            result[scored] = self.normalize_within(some, int(some.min()), int(some.max()))
-        return result
-
     def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
         """Fewest pods best: 100 * (greatest + least - score) / greatest, cut off."""
         greatest = max(0, high)
@@ -361,4 +351,4 @@ class PodTopologySpread(Plugin):
     # -- queue -----------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return pod_topology_spread_hints.events(lambda pod: self._plans.constraints(pod, HARD))
+        return pod_topology_spread_hints.events(lambda pod: self._constraints.constraints(pod, HARD))

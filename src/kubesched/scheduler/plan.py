@@ -1,6 +1,6 @@
-"""Who is asked about a pod: which plugins of a profile signed it, and what is left for those that did not.
+"""Which layer evaluates which plugin, for pods that the same plugins signed.
 
-One per pattern of signatures, made once. Used by :mod:`.search`.
+One plan per pattern of signatures, made once. Used by :mod:`.search`.
 """
 
 from __future__ import annotations
@@ -12,89 +12,105 @@ from kubesched.framework.entries import PluginFailedError, failed
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "Share"]
+
+
+class Share:
+    """The plugins of a profile that one layer evaluates.
+
+    Attributes:
+        filters, scores: entries, in the profile's order.
+        pre_filters, pre_scores: names of those to call at PreFilter and PreScore.
+        plugins: all of them, each once.
+    """
+
+    def __init__(self, framework: Framework, at_filter: frozenset[str], at_score: frozenset[str]) -> None:
+        self.filters = tuple(entry for entry in framework.filters if entry.name in at_filter)
+        self.scores = tuple(entry for entry in framework.scores if entry.name in at_score)
+        self.pre_filters = frozenset(name for name, _ in framework.points["preFilter"] if name in at_filter)
+        self.pre_scores = frozenset(name for name, _ in framework.points["preScore"] if name in at_score)
+        filtering = self.pre_filters.union(entry.name for entry in self.filters)
+        scoring = self.pre_scores.union(entry.name for entry in self.scores)
+        self.names = filtering | scoring
+        self.plugins: tuple[Any, ...] = tuple(framework.plugins[name] for name in sorted(self.names))
+        #: ``refresh_filter`` and ``refresh_scores`` of those that offer it, with the plugins' names.
+        self.refresh_filter = [
+            (plugin.name, plugin.refresh_filter)
+            for plugin in self.plugins
+            if plugin.name in filtering and hasattr(plugin, "refresh_filter")
+        ]
+        self.refresh_scores = [
+            (plugin.name, plugin.refresh_scores)
+            for plugin in self.plugins
+            if plugin.name in scoring and hasattr(plugin, "refresh_scores")
+        ]
 
 
 class Plan:
-    """Which plugins of a profile signed, for one pattern of answers."""
+    """The shares of the layers, for one pattern of signatures.
+
+    Attributes:
+        signed: what the signature layer evaluates: the plugins that signed the pod, without scores that are only
+            normalised all together.
+        unsigned: everything else: what an interaction layer evaluates, or a full scan.
+        can_interact: whether all unsigned plugins offer what an interaction layer needs.
+    """
 
     def __init__(self, framework: Framework, signed: frozenset[str]) -> None:
-        self.signed = signed
-        self.signed_filters = tuple(entry for entry in framework.filters if entry.name in signed)
-        self.unsigned_filters = tuple(entry for entry in framework.filters if entry.name not in signed)
-        self.has_expensive_scores = any(entry.expensive for entry in framework.scores)
-        self.signed_scores = tuple(
-            entry for entry in framework.scores if entry.name in signed and not entry.has_own_normalize
-        )
-        self.unsigned_scores = tuple(entry for entry in framework.scores if entry not in self.signed_scores)
-        #: PreFilter and PreScore plugins to ask on every attempt.
-        self.pre_filters = frozenset(name for name, _ in framework.points["preFilter"] if name not in signed)
-        in_lane = signed - {entry.name for entry in self.unsigned_scores}
-        self.unsigned_names = frozenset(name for name, _ in framework.points["preScore"] if name not in in_lane)
-        names = {entry.name: None for entry in (*self.unsigned_filters, *self.unsigned_scores)}
-        names.update(dict.fromkeys((*self.pre_filters, *self.unsigned_names)))
-        plugins = [framework.plugins[name] for name in names]
-        #: Skipping, and catching up, is for plugins whose Filter and Score follow their PreFilter and PreScore. One that
-        #: a profile has at the later point only is called, and may fail for the lack of its state.
+        scored = signed - {entry.name for entry in framework.scores if entry.needs_all}
+        names = frozenset(framework.plugins)
+        self.signed = Share(framework, signed, scored)
+        self.unsigned = unsigned = Share(framework, names - signed, names - scored)
+        plugins = unsigned.plugins
+        #: Skipping and interaction layers are for plugins whose Filter and Score follow their PreFilter and PreScore. One
+        #: that a profile has at the later point only is called, and may fail for the lack of its state.
         prepared = not any(_lacks_preparation(framework, plugin) for plugin in plugins)
-        #: Their ``skips``; empty when there are none, or one of them lacks it.
         skipping = prepared and all(hasattr(plugin, "skips") for plugin in plugins)
-        self._skips = tuple(plugin.skips for plugin in plugins) if skipping else ()
-        filtering = [entry.plugin for entry in self.unsigned_filters]
-        scoring = [entry.plugin for entry in self.unsigned_scores]
-        #: Whether all of them offer what an overlay needs.
-        self.can_relate = bool(plugins) and (
+        #: Their ``skips``; None when one of them lacks it.
+        self._skips = tuple((plugin.name, plugin.skips) for plugin in plugins) if skipping else None
+        self.can_interact = (
             prepared
-            and all(hasattr(plugin, "relation") for plugin in plugins)
-            and all(hasattr(plugin, "catch_up_filter") for plugin in filtering)
-            and all(hasattr(plugin, "catch_up_scores") and hasattr(plugin, "normalize_within") for plugin in scoring)
+            and all(hasattr(plugin, "interaction_key") for plugin in plugins)
+            and all(hasattr(entry.plugin, "refresh_filter") for entry in unsigned.filters)
+            and all(
+                hasattr(entry.plugin, "refresh_scores") and not entry.needs_all and not entry.is_plain
+                for entry in unsigned.scores
+            )
         )
-        self._plugins = tuple(plugins)
-        #: Whom an overlay asks which rows to look at again.
-        self.filters_to_catch_up = tuple(
-            plugin
-            for plugin in plugins
-            if hasattr(plugin, "catch_up_filter") and (plugin in filtering or plugin.name in self.pre_filters)
-        )
-        self.scores_to_catch_up = tuple(
-            plugin
-            for plugin in plugins
-            if hasattr(plugin, "catch_up_scores") and (plugin in scoring or plugin.name in self.unsigned_names)
-        )
-        self.skipped = frozenset(names)
 
-    def relation(self, pod: PodInfo) -> tuple[Hashable, ...] | None:
-        """What the plugins that did not sign need to know of a pod; None when one of them cannot say.
+    def interaction_key(self, pod: PodInfo) -> tuple[Hashable, ...] | None:
+        """What the unsigned plugins' answers depend on of a pod; None when one of them cannot say.
 
         Raises:
             PluginFailedError: when one of them fails.
         """
         found = []
-        for plugin in self._plugins:
+        for plugin in self.unsigned.plugins:
             try:
-                relation = plugin.relation(pod)
-                hash(relation)
+                key = plugin.interaction_key(pod)
+                hash(key)
             except Exception as error:
-                raise PluginFailedError(plugin.name, failed("running PreFilter plugin", plugin.name, error)) from error
-            if relation is None:
+                raise _failed(plugin.name, error) from error
+            if key is None:
                 return None
-            found.append(relation)
+            found.append(key)
         return tuple(found)
 
-    def nobody_else_cares(self, pod: PodInfo) -> bool:
-        """Whether every plugin that did not sign says of itself that it has nothing to do for the pod.
+    def all_skip(self, pod: PodInfo) -> bool:
+        """Whether every unsigned plugin has nothing to do for the pod.
 
         Raises:
             PluginFailedError: when one of them fails.
         """
-        for place, skips in enumerate(self._skips):
+        if self._skips is None:
+            return False
+        for name, skips in self._skips:
             try:
                 if not skips(pod):
                     return False
             except Exception as error:
-                name = self._plugins[place].name
-                raise PluginFailedError(name, failed("running PreFilter plugin", name, error)) from error
-        return bool(self._skips)
+                raise _failed(name, error) from error
+        return True
 
 
 def _lacks_preparation(framework: Framework, plugin: Any) -> bool:
@@ -104,3 +120,7 @@ def _lacks_preparation(framework: Framework, plugin: Any) -> bool:
         hasattr(plugin, method) and plugin.name in at[later] - at[earlier]
         for method, earlier, later in (("pre_filter", "preFilter", "filter"), ("pre_score", "preScore", "score"))
     )
+
+
+def _failed(plugin: str, error: Exception) -> PluginFailedError:
+    return PluginFailedError(plugin, failed("running PreFilter plugin", plugin, error))

@@ -31,7 +31,7 @@ from .binding import BindingCycles
 from .cycle import Cycle
 from .debugger import CacheDebugger
 from .failure import FailureHandler
-from .full_look import Rotation
+from .full_scan import Rotation
 from .handle import Backends
 from .handlers import NamespaceHandler, NodeHandler, PodHandler, ResourceHandler
 from .informers import Informers, kind_of_event, kinds_informed

@@ -18,7 +18,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import PreFilterOutcome
 from kubesched.framework.status import Code, Status
 from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.full_look import Evaluation
+from kubesched.scheduler.full_scan import Evaluation
 from kubesched.scheduler.search import Decision
 
 from .world import World

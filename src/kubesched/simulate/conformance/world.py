@@ -28,7 +28,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
-from kubesched.scheduler.full_look import Rotation
+from kubesched.scheduler.full_scan import Rotation
 from kubesched.scheduler.handle import Backends
 from kubesched.scheduler.profiles import build_frameworks
 from kubesched.scheduler.search import Search

@@ -1,7 +1,7 @@
-"""Lanes remember; they must never remember wrongly.
+"""Signature layers remember; they must never remember wrongly.
 
-A random cluster changes; whenever pods of some signature are looked at, what the lane knows must be what a
-search that remembers nothing finds, and what the filters say when asked node by node.
+A random cluster changes; whenever pods of some signature are looked at, what the layer holds must be what a
+search that remembers nothing finds, and what the filters say when called node by node.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from kubesched.api.types import Node, Pod
 from kubesched.cache.check import check_cache
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
+from kubesched.scheduler.ranking import INFEASIBLE
 from kubesched.scheduler.search import Decision
 
 _ssd, _zone_a = term(requirement("disk", "In", "ssd")), term(requirement("topology.kubernetes.io/zone", "In", "a"))
@@ -81,8 +82,8 @@ def named(node: Node, name: str) -> Node:
     return msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, name=name, uid=f"{name}-uid"))
 
 
-class LaneMachine(RuleBasedStateMachine):
-    """A cluster that changes in small and in large steps, looked at through lanes."""
+class LayerMachine(RuleBasedStateMachine):
+    """A cluster that changes in small and in large steps, looked at through layers."""
 
     keep = 1 << 16
 
@@ -213,30 +214,32 @@ class LaneMachine(RuleBasedStateMachine):
         assert decision.feasible == len(fits)
         assert decision.evaluated == len(house.cache.table)
         assert decision.node.name in best_names(house, evaluation)
-        lane = house.search._lanes[house.search.sign(info(pod))]
-        rows = lane.feasible_rows()
-        assert rows.tolist() == evaluation.feasible.tolist()
-        assert lane.feasible == len(fits)
+        layer = house.search._layers.get((house.search.sign(info(pod)), None))
+        assert layer is not None
+        rows = layer.feasible_rows()
+        assert rows.tolist() == sorted(evaluation.feasible.tolist())
+        assert layer.feasible == len(fits)
         if len(fits) > 1:
             assert evaluation.totals is not None
-            assert lane.ranking.total[rows].tolist() == evaluation.totals.tolist()
-            elsewhere = np.ones(len(lane.ranking.total), np.bool_)
+            want = dict(zip(evaluation.feasible.tolist(), evaluation.totals.tolist(), strict=True))
+            assert dict(zip(rows.tolist(), layer.ranking.total[rows].tolist(), strict=True)) == want
+            elsewhere = np.ones(len(layer.ranking.total), np.bool_)
             elsewhere[rows] = False
-            assert (lane.ranking.total[elsewhere] == -1).all()
+            assert (layer.ranking.total[elsewhere] == INFEASIBLE).all()
 
 
 def pod_like(kind: Pod, name: str) -> Pod:
     return msgspec.structs.replace(kind, metadata=msgspec.structs.replace(kind.metadata, name=name, uid=f"{name}-uid"))
 
 
-class ForgetfulMachine(LaneMachine):
-    """The same with a journal that keeps next to nothing, so that lanes fall behind it."""
+class ForgetfulMachine(LayerMachine):
+    """The same with a journal that keeps next to nothing, so that layers fall behind it."""
 
     keep = 6
 
 
 _machine = settings(max_examples=25, stateful_step_count=30, suppress_health_check=list(HealthCheck))
-TestLanes = LaneMachine.TestCase
-TestLanes.settings = _machine
+TestLayers = LayerMachine.TestCase
+TestLayers.settings = _machine
 TestForgetfulJournal = ForgetfulMachine.TestCase
 TestForgetfulJournal.settings = _machine

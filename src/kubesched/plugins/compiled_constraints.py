@@ -1,6 +1,6 @@
-"""What a distinct pod asks of its topology, compiled once: constraints, and the counts they look at.
+"""What a distinct pod asks of its topology, compiled once: constraints, and the counts they read.
 
-A :class:`Side` holds the hard or the soft constraints of pods that cannot be told apart, with one
+A :class:`CompiledConstraints` holds the hard or the soft constraints of pods that cannot be told apart, with one
 ``DomainCounts`` per constraint. Catching up costs what moved since the last such pod.
 
 Used by :mod:`.pod_topology_spread`.
@@ -30,16 +30,16 @@ from .topology_constraints import HARD, HOSTNAME, SOFT, Constraint, DefaultSelec
 if TYPE_CHECKING:
     from kubesched.cache import NodeTable
 
-__all__ = ["Plans", "Side"]
+__all__ = ["CompiledConstraints", "ConstraintCache"]
 
 #: Memory for compiled pods (bytes): each may hold masks and per-domain counts as long as the table.
 _BUDGET: Final = 32 << 20
-_LEAST_PLANS: Final = 32
+_LEAST_KEPT: Final = 32
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-class Side:
+class CompiledConstraints:
     """The hard or the soft constraints of a distinct pod.
 
     Attributes, current after :meth:`sync`:
@@ -102,7 +102,7 @@ class Side:
         return masks
 
     def sync(self) -> None:
-        """Catch up with pods, nodes and labels; counters that aged out are asked for again."""
+        """Catch up with pods, nodes and labels; counters that aged out are registered again."""
         index = self._table.terms
         fresh = not self.domains
         for place, pod_set in enumerate(self._sets):
@@ -191,8 +191,8 @@ class Side:
         return self.domains[place].since(position)
 
 
-class Plans:
-    """Distinct pods to their sides, the least recently used dropped."""
+class ConstraintCache:
+    """Distinct pods to their compiled constraints, the least recently used dropped."""
 
     def __init__(self, handle: Handle, defaults: Sequence[TopologySpreadConstraint], *, system: bool) -> None:
         """``defaults`` are for pods without constraints; ``system``: they are upstream's own."""
@@ -202,8 +202,8 @@ class Plans:
         self._system = system
         self._selectors = DefaultSelectors(handle)
         self._comparison = handle.gate("TaintTolerationComparisonOperators")
-        self._sides: OrderedDict[Hashable, Side | None] = OrderedDict()
-        #: The pod last asked about and its text; a pod is asked about several times in a row.
+        self._kept: OrderedDict[Hashable, CompiledConstraints | None] = OrderedDict()
+        #: The pod whose key was made last, and its text; it is needed several times in a row.
         self._last: tuple[PodInfo | None, bytes] = (None, b"")
 
     def constraints(self, pod: PodInfo, kind: str) -> tuple[Constraint, ...]:
@@ -223,8 +223,8 @@ class Plans:
         """Whether nothing is configured or known by which to spread a pod without constraints of its own."""
         return not self._any_default or self._selectors.is_empty(pod)
 
-    def relation(self, pod: PodInfo) -> tuple[Selector | None, bytes]:
-        """What of a pod its sides depend on: the default selector if it has no constraints, and its text."""
+    def interaction_key(self, pod: PodInfo) -> tuple[Selector | None, bytes]:
+        """What of a pod its compiled constraints depend on: the default selector if it has no constraints, and its text."""
         listed = pod.spec.topology_spread_constraints
         selector = self._selectors.of(pod) if self._any_default and not listed else None
         if not listed and (selector is None or selector.is_empty):
@@ -237,7 +237,7 @@ class Plans:
             self._last = (pod, text)
         return selector, text
 
-    def side(self, pod: PodInfo, kind: str) -> Side | None:
+    def of(self, pod: PodInfo, kind: str) -> CompiledConstraints | None:
         """A pod's constraints with current counts; None when there are none.
 
         Raises:
@@ -246,29 +246,31 @@ class Plans:
         listed = pod.spec.topology_spread_constraints
         if not listed and not self._defaults[kind]:
             return None
-        relation = self.relation(pod)
-        selector = relation[0]
+        interaction_key = self.interaction_key(pod)
+        selector = interaction_key[0]
         if not listed and (selector is None or selector.is_empty):
             return None
-        key = (kind, relation)
-        sides = self._sides
-        if key in sides:
-            sides.move_to_end(key)
-            side = sides[key]
+        key = (kind, interaction_key)
+        kept = self._kept
+        if key in kept:
+            kept.move_to_end(key)
+            compiled = kept[key]
         else:
-            side = sides[key] = self._compile(pod, kind, selector)
+            compiled = kept[key] = self._compile(pod, kind, selector)
             table = self._handle.snapshot.table
-            while len(sides) > max(_LEAST_PLANS, _BUDGET // (16 * table.capacity)):
-                sides.popitem(last=False)
-        if side is not None:
-            side.sync()
-        return side
+            while len(kept) > max(_LEAST_KEPT, _BUDGET // (16 * table.capacity)):
+                kept.popitem(last=False)
+        if compiled is not None:
+            compiled.sync()
+        return compiled
 
-    def _compile(self, pod: PodInfo, kind: str, selector: Selector | None) -> Side | None:
+    def _compile(self, pod: PodInfo, kind: str, selector: Selector | None) -> CompiledConstraints | None:
         listed = pod.spec.topology_spread_constraints or self._defaults[kind]
         constraints = compile_constraints(listed, kind, pod.labels, selector)
         if not constraints:
             return None
         requires_all = kind == HARD or bool(pod.spec.topology_spread_constraints) or not self._system
         table = self._handle.snapshot.table
-        return Side(table, pod, kind, constraints, requires_all=requires_all, comparison=self._comparison)
+        return CompiledConstraints(
+            table, pod, kind, constraints, requires_all=requires_all, comparison=self._comparison
+        )

@@ -1,8 +1,8 @@
-"""Overlays remember what rules between pods say of each node; they must never remember wrongly, nor ask too much.
+"""Interaction layers remember what rules between pods make of each node; never wrongly, and at no needless cost.
 
-A random cluster changes; whenever a pod of some kind is looked at, the overlay's verdicts and totals must be
+A random cluster changes; whenever a pod of some kind is looked at, the layer's verdicts and totals must be
 those of a search and plugins that remember nothing. And after a pod was placed, only rows of the domains that
-it changed may be asked about.
+it changed may be evaluated again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from kubesched.framework.interface import NOT_SCORED, Plugin
 from kubesched.framework.podinfo import PodInfo
 from kubesched.plugins import in_tree_registry
 from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.full_look import Rotation
-from kubesched.scheduler.overlay import Overlay
+from kubesched.scheduler.full_scan import Rotation
+from kubesched.scheduler.layers import PASSES, Layer
 from kubesched.scheduler.profiles import build_frameworks
+from kubesched.scheduler.ranking import INFEASIBLE
 from kubesched.scheduler.search import Decision, Search
 from kubesched.simulate.conformance.world import World
 
@@ -160,15 +161,14 @@ def fresh_search(world: World) -> Search:
     return Search(twin, world.cache.snapshot(), world.nominations, backends.random, Rotation())
 
 
-def overlay_of(world: World, pod: PodInfo) -> Overlay | None:
+def layer_of(world: World, pod: PodInfo) -> Layer | None:
     search = world.searches["default-scheduler"]
     signature = search.sign(pod)
-    relation = search._plan(signature).relation(pod)
-    return search._overlays.get((signature, relation))
+    return search._layers.get((signature, search._plan(signature).interaction_key(pod)))
 
 
 def look(world: World, pod: PodInfo) -> Decision | None:
-    """Find a node; the overlay, if it was asked, must know what a fresh search finds."""
+    """Find a node; the interaction layer, if it was used, must hold what a fresh search finds."""
     search = world.searches["default-scheduler"]
     evaluation, decision = fresh_search(world).evaluate(CycleState(), pod), search.find(pod)
     if isinstance(evaluation, Rejection):
@@ -180,16 +180,14 @@ def look(world: World, pod: PodInfo) -> Decision | None:
     assert evaluation.totals is not None
     best = evaluation.feasible[evaluation.totals == evaluation.totals.max()].tolist()
     assert decision.node.row in best
-    overlay = overlay_of(world, pod)
-    lane = search._lanes[search.sign(pod)]
-    if overlay is not None and overlay._lane is lane and overlay._position == world.cache.table.journal.position:
-        assert sorted(overlay.rows[overlay.passes].tolist()) == sorted(evaluation.feasible.tolist())
-        assert overlay.feasible == len(evaluation.feasible)
-        comparable = not lane.is_scaled or overlay.feasible == lane.feasible
-        if overlay._scored and comparable:
-            known = dict(zip(overlay.rows.tolist(), overlay._ranking.total.tolist(), strict=True))
+    layer = layer_of(world, pod)
+    if layer is not None and layer.base is not None and layer._position == world.cache.table.journal.position:
+        assert np.flatnonzero(layer.owner == PASSES).tolist() == sorted(evaluation.feasible.tolist())
+        assert layer.feasible == len(evaluation.feasible)
+        if layer.is_scored and layer.base.holds(layer):
+            totals = layer.ranking.total.tolist()
             want = dict(zip(evaluation.feasible.tolist(), evaluation.totals.tolist(), strict=True))
-            assert {row: total for row, total in known.items() if total >= 0} == want
+            assert {row: total for row, total in enumerate(totals) if total != INFEASIBLE} == want
     return decision
 
 
@@ -209,8 +207,8 @@ _nodes = st.builds(
 _kinds = st.sampled_from(KIND_NAMES)
 
 
-class OverlayMachine(RuleBasedStateMachine):
-    """A cluster that changes, looked at through overlays."""
+class LayerMachine(RuleBasedStateMachine):
+    """A cluster that changes, looked at through layers."""
 
     keep = 1 << 16
     #: Constants of the term index and the search that decide when something is dropped.
@@ -319,13 +317,13 @@ class OverlayMachine(RuleBasedStateMachine):
             self.look_at(kind)
 
 
-class ForgetfulOverlayMachine(OverlayMachine):
-    """The same with logs that keep next to nothing, so that overlays fall behind them."""
+class ForgetfulMachine(LayerMachine):
+    """The same with logs that keep next to nothing, so that layers fall behind them."""
 
     keep = 6
 
 
-class CrampedOverlayMachine(OverlayMachine):
+class CrampedMachine(LayerMachine):
     """The same with next to no room: rules and arrays age out and are pushed out all the time."""
 
     limits: ClassVar[Mapping[str, int]] = {
@@ -333,27 +331,27 @@ class CrampedOverlayMachine(OverlayMachine):
         "cache.term_index._SWEEP_EVERY": 3,
         "cache.term_index._LEAST_SETS": 3,
         "cache.term_index._BUDGET": 1,
-        "plugins.topology_plan._LEAST_PLANS": 3,
-        "plugins.topology_plan._BUDGET": 1,
-        "scheduler.search._OVERLAY_BUDGET": 1,
+        "plugins.compiled_constraints._LEAST_KEPT": 3,
+        "plugins.compiled_constraints._BUDGET": 1,
+        "scheduler.layer_cache._BUDGET": 1,
     }
 
 
 _machine = settings(max_examples=25, stateful_step_count=25, suppress_health_check=list(HealthCheck))
-TestOverlays = OverlayMachine.TestCase
-TestOverlays.settings = _machine
-TestForgetfulLogs = ForgetfulOverlayMachine.TestCase
+TestLayers = LayerMachine.TestCase
+TestLayers.settings = _machine
+TestForgetfulLogs = ForgetfulMachine.TestCase
 TestForgetfulLogs.settings = _machine
-TestLittleRoom = CrampedOverlayMachine.TestCase
+TestLittleRoom = CrampedMachine.TestCase
 TestLittleRoom.settings = _machine
 
 
-# -- only what changed is asked about ----------------------------------------------------------------------
+# -- only what changed is evaluated -----------------------------------------------------------------------
 
 
 @contextmanager
-def asked_rows(world: World) -> Iterator[list[int]]:
-    """The rows that the topology plugins are asked about, in a list that fills up."""
+def evaluated_rows(world: World) -> Iterator[list[int]]:
+    """The rows that the topology plugins evaluate, in a list that fills up."""
     rows: list[int] = []
     framework = world.frameworks["default-scheduler"]
     with _spied([e for e in (*framework.filters, *framework.scores) if e.name in TOPOLOGY], rows):
@@ -405,18 +403,18 @@ def place(world: World, kind: str, count: int, start: int = 0) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["hard-host", "alone", "plain"])
-def test_for_a_topology_of_single_nodes_only_the_node_that_took_a_pod_is_asked_about(kind: str) -> None:
+def test_for_a_topology_of_single_nodes_only_the_node_that_took_a_pod_is_evaluated(kind: str) -> None:
     world = world_of_zones(3, 40)
     *_, last = place(world, kind, 10)
-    with asked_rows(world) as rows:
+    with evaluated_rows(world) as rows:
         place(world, kind, 1, start=10)
     assert set(rows) <= {world.cache.table.row_of(last)}
 
 
-def test_for_a_topology_of_zones_only_the_zone_that_took_a_pod_is_asked_about() -> None:
+def test_for_a_topology_of_zones_only_the_zone_that_took_a_pod_is_evaluated() -> None:
     world = world_of_zones(12, 10)
     *_, last = place(world, "soft-both", 6)
-    with asked_rows(world) as rows:
+    with evaluated_rows(world) as rows:
         place(world, "soft-both", 1, start=6)
     zone = world.cache.table.get(last)
     assert zone is not None
@@ -424,7 +422,7 @@ def test_for_a_topology_of_zones_only_the_zone_that_took_a_pod_is_asked_about() 
     assert set(rows) == of_zone
 
 
-def test_a_zone_whose_verdict_stays_is_not_asked_about_again() -> None:
+def test_a_zone_whose_verdict_stays_is_not_evaluated_again() -> None:
     world = world_of_zones(3, 40)
     place(world, "near-zone", 5)
     filters = [e for e in world.frameworks["default-scheduler"].filters if e.name in TOPOLOGY]
@@ -441,17 +439,17 @@ def test_pods_of_another_kind_touch_only_the_rows_they_land_on() -> None:
     place(world, "hard-host", 5)
     *_, last = place(world, "alone", 3)
     others = place(world, "plain", 4)
-    with asked_rows(world) as rows:
+    with evaluated_rows(world) as rows:
         place(world, "alone", 1, start=3)
     assert set(rows) <= {world.cache.table.row_of(name) for name in (*others, last)}
 
 
-def test_the_first_pod_of_a_relation_makes_no_overlay() -> None:
+def test_the_first_pod_of_an_interaction_key_makes_no_layer() -> None:
     world = world_of_zones(3, 4)
     place(world, "hard-zone", 1)
-    assert overlay_of(world, a_pod("hard-zone", "x")) is None
+    assert layer_of(world, a_pod("hard-zone", "x")) is None
     place(world, "hard-zone", 2, start=1)
-    assert overlay_of(world, a_pod("hard-zone", "x")) is not None
+    assert layer_of(world, a_pod("hard-zone", "x")) is not None
 
 
 def test_a_node_that_becomes_feasible_later_is_found() -> None:
@@ -459,14 +457,14 @@ def test_a_node_that_becomes_feasible_later_is_found() -> None:
     full = a_node("late", {ZONE: "z9"}, cpu="100m")
     world.cache.set_node(full)
     place(world, "soft-both", 5)
-    overlay = overlay_of(world, a_pod("soft-both", "x"))
-    assert overlay is not None
-    slots = len(overlay.rows)
+    layer = layer_of(world, a_pod("soft-both", "x"))
+    assert layer is not None
+    feasible = layer.feasible
     world.cache.set_node(a_node("late", {ZONE: "z9"}, cpu="64"))
     place(world, "soft-both", 1, start=5)
     world.cache.set_node(a_node("late", {ZONE: "z9"}, cpu="65"))
     assert look(world, a_pod("soft-both", "y")) is not None
-    assert len(overlay.rows) == slots + 1
+    assert layer.feasible == feasible + 1
 
 
 def test_a_topology_that_shrinks_by_a_label_alone_weighs_less() -> None:
@@ -527,7 +525,7 @@ def test_arrays_that_were_given_back_meanwhile_are_made_anew(kind: str) -> None:
         look(world, a_pod(kind, f"after-{number}"))
 
 
-def test_the_owner_of_the_pod_at_hand_counts_not_that_of_an_earlier_one() -> None:
+def test_the_owner_of_the_current_pod_counts_not_that_of_an_earlier_one() -> None:
     world = world_of_zones(2, 3)
     owners = world.objects.setdefault("statefulsets", {})
     selector = {"matchLabels": {"app": "owned"}}
@@ -540,7 +538,7 @@ def test_the_owner_of_the_pod_at_hand_counts_not_that_of_an_earlier_one() -> Non
         decision = look(world, a_pod("owned-green", f"green-{number}"))
         assert decision is not None
         world.cache.assume_pod(a_pod("owned-green", f"green-{number}", decision.node.name))
-    assert overlay_of(world, a_pod("owned-green", "x")) is overlay_of(world, a_pod("owned-green", "y")) is not None
+    assert layer_of(world, a_pod("owned-green", "x")) is layer_of(world, a_pod("owned-green", "y")) is not None
 
 
 def test_pods_on_nodes_without_the_label_count_where_some_node_has_an_empty_one() -> None:
@@ -552,22 +550,22 @@ def test_pods_on_nodes_without_the_label_count_where_some_node_has_an_empty_one(
         world.cache.add_pod(a_pod("default", f"there-{number}", "n1"))
 
 
-def test_an_evicted_lane_does_not_leave_a_stale_overlay() -> None:
+def test_an_evicted_base_does_not_leave_a_stale_interaction_layer() -> None:
     world = world_of_zones(2, 3)
     place(world, "soft-both", 4)
     search = world.searches["default-scheduler"]
-    search._lanes.clear()
+    search._layers.drop((search.sign(a_pod("soft-both", "x")), None))
     world.cache.remove_node("n0")
     assert look(world, a_pod("soft-both", "y")) is not None
     assert look(world, a_pod("soft-both", "z")) is not None
 
 
-def test_the_number_of_overlays_is_bounded() -> None:
+def test_the_number_of_layers_is_bounded() -> None:
     world = world_of_zones(2, 4)
-    with patch("kubesched.scheduler.search._OVERLAY_BUDGET", 1):
+    with patch("kubesched.scheduler.layer_cache._BUDGET", 1):
         for kind in ("default", "hard-zone", "soft-both", "soft-rack", "hard-and-soft", "near-zone", "likes-zone"):
             place(world, kind, 3)
-    assert len(world.searches["default-scheduler"]._overlays) == 4
+    assert len(world.searches["default-scheduler"]._layers) == 8
 
 
 # -- plugins of one's own ----------------------------------------------------------------------------------
@@ -586,13 +584,13 @@ class Crowding(Plugin):
             found[zone] = found.get(zone, 0) + len(info.pods)
         return found
 
-    def relation(self, pod: PodInfo) -> str:
+    def interaction_key(self, pod: PodInfo) -> str:
         return ""
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Any) -> None:
         state.write("crowding", self._counts(self.handle.snapshot.table))
 
-    def catch_up_scores(self, state: CycleState, pod: PodInfo, nodes: Any, same: bool) -> Any:
+    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: Any, same: bool) -> Any:
         if self.broken:
             raise RuntimeError("lost count")
         before, now = state.read("crowding"), self._counts(nodes)
@@ -604,13 +602,6 @@ class Crowding(Plugin):
         counts = state.read("crowding")
         zones = [nodes.info(row).labels.get(ZONE) for row in rows.tolist()]
         return np.array([NOT_SCORED if zone is None else counts[zone] for zone in zones], np.int64)
-
-    def normalize_score(self, state: CycleState, pod: PodInfo, nodes: Any, scores: Any) -> Any:
-        known = scores[scores != NOT_SCORED]
-        low, high = (int(known.min()), int(known.max())) if len(known) else (0, 0)
-        final = self.normalize_within(scores, low, high)
-        final[scores == NOT_SCORED] = 0
-        return final
 
     def normalize_within(self, scores: Any, low: int, high: int) -> Any:
         return np.full(len(scores), 50) if low == high else (high - scores) * 100 // (high - low)
@@ -638,17 +629,17 @@ def test_a_plugin_of_ones_own_may_have_its_answers_remembered() -> None:
         decision = look(world, a_pod(kind, f"p{number}"))
         assert decision is not None
         world.cache.assume_pod(a_pod(kind, f"p{number}", decision.node.name))
-    assert overlay_of(world, a_pod("plain", "x")) is not None
+    assert layer_of(world, a_pod("plain", "x")) is not None
 
 
-def test_a_plugin_that_fails_to_catch_up_fails_the_attempt_and_the_overlay_is_dropped() -> None:
+def test_a_plugin_that_fails_to_refresh_fails_the_attempt_and_the_layer_is_dropped() -> None:
     world = crowding_world()
     place(world, "plain", 3)
     plugin = world.frameworks["default-scheduler"].plugins["Crowding"]
     plugin.broken = True
     with pytest.raises(PluginFailedError, match='running PreScore plugin "Crowding": lost count'):
         place(world, "plain", 1, start=3)
-    assert overlay_of(world, a_pod("plain", "x")) is None
+    assert layer_of(world, a_pod("plain", "x")) is None
     plugin.broken = False
     assert look(world, a_pod("plain", "y")) is not None
     assert look(world, a_pod("plain", "z")) is not None

@@ -1,0 +1,321 @@
+"""A full scan: every candidate node is filtered and scored for one pod, and why it was rejected is kept.
+
+What a signature layer remembers is read from it; nominated pods, nodes that PreFilter allows, sampling, and plugins
+whose answers are not remembered come on top. Source: spec "Scheduling cycle" sections 5 and 6, "Scheduling framework"
+4.8.
+
+Used by :mod:`.search`, which chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from kubesched.cache import NodeList, NodeTable, Snapshot
+from kubesched.cache.columns import RowArray
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.entries import FilterEntry, PluginFailedError
+from kubesched.framework.interface import IntArray, VerdictArray
+from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.runtime import Framework, PreFilterOutcome
+from kubesched.framework.status import Status
+
+from .diagnosis import Decoder, Diagnosis, NodeStatuses, Rejection
+from .layers import NO_NODE, PASSES, Layer
+from .plan import Plan
+
+__all__ = ["Attempt", "Evaluation", "FullScan", "Nominations", "Rotation", "nodes_to_find"]
+
+#: With fewer nodes than this all are evaluated (upstream minFeasibleNodesToFind).
+_LEAST_NODES: Final = 100
+_LEAST_PERCENTAGE: Final = 5
+#: How many nodes a sampled scan filters at a time.
+_CHUNK: Final = 32
+
+
+class Nominations(Protocol):
+    """What the search reads from the queue's nominator."""
+
+    def nominated_nodes(self) -> Iterable[str]: ...
+    def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]: ...
+
+
+class Rotation:
+    """Where the next sampled scan starts; one for all profiles."""
+
+    __slots__ = ("start",)
+
+    def __init__(self) -> None:
+        self.start = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One pod's way through a full scan.
+
+    ``layer`` and ``plan`` are those of its signature, None when nothing is remembered; ``nominated`` is row to the pods
+    nominated there that count for the pod.
+    """
+
+    pod: PodInfo
+    state: CycleState
+    outcome: PreFilterOutcome
+    nominated: dict[int, list[PodInfo]]
+    layer: Layer | None = None
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The nodes that fit a pod: what the search chooses from, and conformance and explain read.
+
+    ``feasible`` is intp[n] rows. ``scores`` are normalised and weighted, int64[n] per plugin that was evaluated, and
+    ``totals`` their sum with what a layer remembers; both are None when there was nothing to score.
+    """
+
+    feasible: RowArray
+    statuses: NodeStatuses
+    scores: dict[str, IntArray] | None = None
+    totals: IntArray | None = None
+
+
+def nodes_to_find(nodes: int, percentage: int) -> int:
+    """How many feasible nodes a sampled search wants; ``percentage`` 0 is adaptive."""
+    if nodes < _LEAST_NODES:
+        return nodes
+    if percentage == 0:
+        percentage = max(_LEAST_PERCENTAGE, 50 - nodes // 125)
+    return max(nodes * percentage // 100, _LEAST_NODES)
+
+
+class FullScan:
+    """Full scans of one profile."""
+
+    def __init__(
+        self, framework: Framework, snapshot: Snapshot, nominations: Nominations, rotation: Rotation, percentage: int
+    ) -> None:
+        """``percentage`` as for the search."""
+        self._framework = framework
+        self._snapshot = snapshot
+        self._table: NodeTable = snapshot.table
+        self._nominations = nominations
+        self._rotation = rotation
+        self._percentage = percentage
+
+    def nominated(self, pod: PodInfo) -> dict[int, list[PodInfo]]:
+        """Row to the pods nominated there that count for ``pod``: others, of equal or higher priority."""
+        found: dict[int, list[PodInfo]] = {}
+        for name in self._nominations.nominated_nodes():
+            row = self._table.row_of(name)
+            if row is None:
+                continue
+            pods = [
+                other
+                for other in self._nominations.nominated_pods_for_node(name)
+                if other.priority >= pod.priority and other.uid != pod.uid
+            ]
+            if pods:
+                found[row] = pods
+        return found
+
+    def scan(self, attempt: Attempt, *, score_one: bool = False) -> Evaluation | Rejection:
+        """Filter the candidate nodes, and score those that fit if there are several.
+
+        The node that the pod is nominated to is tried first, and alone. ``score_one``: score a single one, too, if
+        that does not fail.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        outcome = attempt.outcome
+        if outcome.status is not None:
+            statuses = NodeStatuses(self._table)
+            statuses.absent = outcome.status
+            message = outcome.status.message()
+            diagnosis = Diagnosis.of(statuses, [outcome.status], outcome.restricting, message)
+            return Rejection(len(self._table), diagnosis, attempt.state)
+        tried, status = self._try_nominated_node(attempt)
+        if tried is not None and status is None:
+            evaluation = Evaluation(np.array([tried.row], np.intp), NodeStatuses(self._table))
+        else:
+            evaluation = self._filter(attempt)
+            rejecting = set(outcome.restricting)
+            if tried is not None and status is not None:
+                evaluation.statuses.set(tried.name, status)
+                rejecting.add(status.plugin)
+            if outcome.nodes is not None:
+                names = " ".join(sorted(rejecting))
+                evaluation.statuses.absent = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
+        feasible = evaluation.feasible
+        if not len(feasible):
+            statuses = evaluation.statuses
+            diagnosis = Diagnosis.of(statuses, statuses.distinct(), outcome.restricting)
+            return Rejection(len(self._table), diagnosis, attempt.state)
+        if len(feasible) > 1:
+            return self._score(attempt, evaluation)
+        if score_one:
+            try:
+                return self._score(attempt, evaluation)
+            except PluginFailedError:
+                return evaluation  # a scheduler would never notice
+        return evaluation
+
+    # -- filters ---------------------------------------------------------------------------------------
+
+    def _filter(self, attempt: Attempt) -> Evaluation:
+        """Filter the candidate nodes, each with the pods nominated there; nothing is scored."""
+        table, state, layer = self._table, attempt.state, attempt.layer
+        rows = self._candidates(attempt.outcome)
+        active = [entry for entry in self._framework.filters if entry.name not in state.skip_filter]
+        want = nodes_to_find(len(rows), self._percentage) if self._is_sampled(active) else len(rows)
+        if want < len(rows):
+            start = self._rotation.start % len(rows)
+            rows = np.concatenate((rows[start:], rows[:start]))
+        owners = np.zeros(len(rows), np.int64)
+        verdicts = np.zeros(len(rows), np.uint64)
+        nominated_status: dict[int, Status] = {}
+        examined = found = 0
+        step = len(rows) if want >= len(rows) else _CHUNK
+        while examined < len(rows) and found <= want:
+            part = slice(examined, min(examined + step, len(rows)))
+            self._filter_part(attempt, active, rows[part], owners[part], verdicts[part])
+            self._filter_nominated(attempt, rows[part], owners[part], nominated_status)
+            found += int((owners[part] == PASSES).sum())
+            examined = part.stop
+        if found > want:
+            # The scan ends at the success after the last one wanted; what lies behind was never evaluated.
+            passed = np.flatnonzero(owners[:examined] == PASSES)
+            examined = int(passed[want])
+        rows, owners, verdicts = rows[:examined], owners[:examined], verdicts[:examined]
+        feasible = rows[owners == PASSES]
+        feasible.flags.writeable = False  # plugins may remember what they looked up for these rows
+        rejecting = np.where(owners == NO_NODE, PASSES, owners)
+        statuses = NodeStatuses.from_arrays(table, rows, rejecting, verdicts, self._decoder(state, attempt.pod, layer))
+        for row, status in nominated_status.items():
+            if row in rows:
+                statuses.set(table.info(row).name, status)
+        self._rotation.start = (self._rotation.start + len(rows)) % max(1, len(table))
+        return Evaluation(feasible, statuses)
+
+    def _is_sampled(self, active: Sequence[FilterEntry]) -> bool:
+        """Whether enough feasible nodes end the scan: the percentage is set, or some plugin makes nodes expensive."""
+        return bool(self._percentage) or any(entry.expensive for entry in (*active, *self._framework.scores))
+
+    def _candidates(self, outcome: PreFilterOutcome) -> RowArray:
+        if outcome.nodes is None:
+            return self._table.order()
+        found = sorted(row for name in outcome.nodes if (row := self._table.row_of(name)) is not None)
+        return np.array(found, np.intp)
+
+    def _filter_part(
+        self,
+        attempt: Attempt,
+        active: Sequence[FilterEntry],
+        rows: RowArray,
+        owners: IntArray,
+        verdicts: VerdictArray,
+    ) -> None:
+        """Fill ``owners`` and ``verdicts`` of these rows: the first filter in order that rejects owns a row."""
+        layer = attempt.layer
+        if layer is not None:
+            owners[:] = layer.owner[rows]
+            verdicts[:] = layer.verdict[rows]
+        for entry in active:
+            if layer is not None and entry in layer.filters:
+                continue
+            place = entry.index + 1
+            open_ = np.flatnonzero((owners == PASSES) | (owners > place))
+            if not len(open_):
+                continue
+            answers = entry.many(attempt.state, attempt.pod, self._table, rows[open_])
+            bad = answers != 0
+            owners[open_[bad]] = place
+            verdicts[open_[bad]] = answers[bad]
+
+    def _decoder(self, state: CycleState, pod: PodInfo, layer: Layer | None) -> Decoder:
+        """What verdicts mean: those of a layer's filters by the layer's state, others by the attempt's."""
+        filters = self._framework.filters
+
+        def decode(owner: int, verdict: int) -> Status:
+            entry = filters[owner - 1]
+            return entry.status(layer.state if layer is not None and entry in layer.filters else state, pod, verdict)
+
+        return decode
+
+    # -- nominated pods --------------------------------------------------------------------------------
+
+    def _filter_nominated(
+        self, attempt: Attempt, rows: RowArray, owners: IntArray, statuses: dict[int, Status]
+    ) -> None:
+        """Nodes with nominated pods that count are filtered again, with those pods on them."""
+        for row in attempt.nominated:
+            at = np.flatnonzero(rows == row)
+            if not len(at):
+                continue
+            status = self._filter_with_nominated(attempt, self._table.info(row))
+            if status is None:
+                owners[at[0]] = PASSES
+            else:
+                # Kept apart from the verdicts: it belongs to another state of the node.
+                owners[at[0]] = NO_NODE
+                statuses[row] = status
+
+    def _filter_with_nominated(self, attempt: Attempt, node: NodeInfo) -> Status | None:
+        """Filter one node as if its nominated pods ran there, and, if that passes, as it is (spec framework 4.8).
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        pod, nominated = attempt.pod, attempt.nominated.get(node.row, ())
+        if nominated:
+            trial = attempt.state.clone()
+            with self._snapshot.with_pods(node, nominated):
+                for other in nominated:
+                    self._framework.add_pod(trial, pod, other, node)
+                status = self._framework.filter_node(trial, pod, self._table, node)
+            if status is not None:
+                return status
+        return self._framework.filter_node(attempt.state, pod, self._table, node)
+
+    def _try_nominated_node(self, attempt: Attempt) -> tuple[NodeInfo | None, Status | None]:
+        """The node the pod is nominated to, and why it does not fit: (None, None) without such a node."""
+        name = attempt.pod.status.nominated_node_name
+        row = self._table.row_of(name) if name else None
+        if row is None:
+            return None, None
+        node = self._table.info(row)
+        try:
+            return node, self._filter_with_nominated(attempt, node)
+        except PluginFailedError:
+            return None, None  # the scan will meet the same failure and report it
+
+    # -- scores ----------------------------------------------------------------------------------------
+
+    def _score(self, attempt: Attempt, evaluation: Evaluation) -> Evaluation:
+        """The same with scores and totals."""
+        framework, pod, state, rows = self._framework, attempt.pod, attempt.state, evaluation.feasible
+        nodes = NodeList(self._table, rows)
+        entries, only = framework.scores, None
+        totals = np.zeros(len(rows), np.int64)
+        if attempt.layer is not None and attempt.plan is not None:
+            attempt.layer.score()
+            totals = attempt.layer.totals(rows)
+            state.skip_score = attempt.layer.state.skip_score
+            entries, only = attempt.plan.unsigned.scores, attempt.plan.unsigned.pre_scores
+        status = framework.pre_score(state, pod, nodes, only)
+        if status is not None:
+            raise PluginFailedError.of(status)
+        start = framework.now()
+        scores: dict[str, IntArray] = {}
+        for entry in entries:
+            if entry.name not in state.skip_score:
+                raw = entry.many(state, pod, self._table, rows)
+                scores[entry.name] = entry.final_of_all(state, pod, nodes, raw)
+                totals += scores[entry.name]
+        framework.observe_success("Score", framework.now() - start)
+        return Evaluation(rows, evaluation.statuses, scores, totals)

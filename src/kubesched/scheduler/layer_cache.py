@@ -1,0 +1,90 @@
+"""The layers of one profile: one memory budget, the least recently used go first.
+
+Used by :mod:`.search`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+from .layers import Layer
+
+__all__ = ["LayerCache"]
+
+#: Memory for the layers of one profile (bytes); and what is left when some had to go.
+_BUDGET: Final = 112 << 20
+_LEFT: Final = 7 / 8
+#: What a layer takes besides its arrays, and what a key takes that was met once (bytes, roughly).
+_LAYER_BYTES: Final = 6 << 10
+_KEY_BYTES: Final = 2 << 10
+#: So many are kept whatever they take.
+_LEAST: Final = 8
+#: Layers grow with the cluster: they are measured again whenever so many more were put in.
+_MEASURE: Final = 64
+
+
+class _Met:
+    """A key that was met once. Pods like no other do not pay for a layer that way."""
+
+    __slots__ = ("used",)
+    nbytes = _KEY_BYTES - _LAYER_BYTES
+
+    def __init__(self, used: int) -> None:
+        self.used = used
+
+
+class LayerCache:
+    """Keys to layers, or to a note that the key was met once."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, Layer | _Met] = {}
+        self._bytes = 0
+        self._uses = 0
+        self._puts = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: Hashable) -> Layer | None:
+        """The layer of a key, if there is one; noted as used, its base after it, so that the base is dropped later."""
+        layer = self._kept.get(key)
+        if not isinstance(layer, Layer):
+            return None
+        layer.used = self._uses = self._uses + 2
+        if layer.base is not None:
+            layer.base.used = self._uses + 1
+        return layer
+
+    def meet(self, key: Hashable) -> bool:
+        """Note a key; True when it was met before."""
+        if key in self._kept:
+            return True
+        self._put(key, _Met(self._uses))
+        return False
+
+    def put(self, key: Hashable, layer: Layer) -> None:
+        """Keep a layer, and drop others beyond the budget."""
+        self._put(key, layer)
+        self.get(key)
+
+    def _put(self, key: Hashable, item: Layer | _Met) -> None:
+        self._kept[key] = item
+        self._bytes += item.nbytes + _LAYER_BYTES
+        self._puts += 1
+        if self._bytes > _BUDGET or self._puts % _MEASURE == 0:
+            self._measure()
+
+    def _measure(self) -> None:
+        self._bytes = sum(item.nbytes + _LAYER_BYTES for item in self._kept.values())
+        if self._bytes <= _BUDGET:
+            return
+        for key, item in sorted(self._kept.items(), key=lambda pair: pair[1].used)[:-_LEAST]:
+            if self._bytes <= _BUDGET * _LEFT:
+                break
+            del self._kept[key]
+            self._bytes -= item.nbytes + _LAYER_BYTES
+
+    def drop(self, key: Hashable) -> None:
+        """Forget a layer, such as one that must not be used any more."""
+        self._kept.pop(key, None)
