@@ -73,6 +73,12 @@ class NodeStatuses:
         yield from ((status, len(rows)) for status, rows in self._groups)
         yield from ((status, 1) for status in self._single.values())
 
+    def freeze(self) -> None:
+        """Keep the statuses by node name, because rows may belong to other nodes later."""
+        for status, names in list(self.groups()):
+            self._single.update(dict.fromkeys(names, status))
+        self._groups = []
+
     def histogram(self, all_nodes: int) -> Counter[str]:
         """Reason to number of nodes, of the ``all_nodes`` there are."""
         counts: Counter[str] = Counter()
