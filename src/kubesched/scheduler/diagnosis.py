@@ -143,7 +143,7 @@ class NodeStatuses:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Why a pod was rejected: a value, which nobody edits.
+    """Why a pod was rejected: an immutable value.
 
     ``unschedulable_plugins`` are those whose events may make the pod schedulable; ``pending_plugins`` those of
     them that answered Pending.
@@ -199,7 +199,7 @@ class Rejection:
         return cls(1, Diagnosis.of(statuses, [status]), state)
 
     def with_post_filter(self, message: str) -> Rejection:
-        """The same with what PostFilter said."""
+        """The same with PostFilter's message."""
         return replace(self, diagnosis=replace(self.diagnosis, post_filter_message=message))
 
     def message(self) -> str:
@@ -212,7 +212,7 @@ class Rejection:
             text += f" {diagnosis.pre_filter_message}."
         else:
             counts = diagnosis.statuses.histogram(self.all_nodes)
-            # Sorted as plain strings: "10 x" comes before "2 y".
+            # Sorted as plain strings: "10 x" precedes "2 y".
             if counts:
                 text += f" {', '.join(sorted(f'{count} {reason}' for reason, count in counts.items()))}."
         if diagnosis.post_filter_message:
