@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Awaitable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
@@ -32,13 +32,15 @@ from .events import ClusterEventWithHint
 from .nodeinfo import NodeInfo
 from .nominating import NominatingInfo
 from .podinfo import PodInfo
+from .preemption import Preemption, PreemptionExtender
 from .queued import QueuedPodInfo
 from .status import Code, Status
 
 if TYPE_CHECKING:
     from kubesched.cache import NodeList, NodeTable, Snapshot
 
-    from .waiting import WaitingPods
+    from .metrics import SchedulerMetrics
+    from .waiting import PodsInPreBind, WaitingPods
 
 __all__ = [
     "MAX_NODE_SCORE",
@@ -51,7 +53,9 @@ __all__ = [
     "Plugin",
     "PostFilterResult",
     "PreBindPreFlight",
+    "Profile",
     "Reads",
+    "Recorder",
     "RowArray",
     "VerdictArray",
 ]
@@ -91,7 +95,10 @@ class Normalize(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
+    """``nominating``: what becomes of the pod's nomination; ``preemption``: what was done for it, for reports."""
+
     nominating: NominatingInfo | None = None
+    preemption: Preemption | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +117,27 @@ class NodeToStatus(Protocol):
         """How many nodes have a status of their own."""
         ...
 
-    def nodes_for_code(self, code: Code) -> list[NodeInfo]:
+    def nodes_for_code(self, code: Code) -> NodeList:
         """The nodes that were rejected with ``code``."""
         ...
+
+
+class Recorder(Protocol):
+    """Records events; returns at once."""
+
+    def record(self, regarding: Any, type: str, reason: str, action: str, note: str, related: Any = None) -> None: ...  # noqa: A002 - upstream's word
+
+
+class Profile(Protocol):
+    """What a plugin may call of its profile, to find out what would happen if; see ``framework.runtime.Framework``."""
+
+    metrics: SchedulerMetrics
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None: ...
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None: ...
+    def filter_with_nominated(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, node: NodeInfo, nominated: Sequence[PodInfo]
+    ) -> Status | None: ...
 
 
 class Handle(Protocol):
@@ -129,8 +154,37 @@ class Handle(Protocol):
     @property
     def waiting_pods(self) -> WaitingPods: ...
     @property
+    def pods_in_pre_bind(self) -> PodsInPreBind: ...
+    @property
+    def framework(self) -> Profile:
+        """The profile itself. Not while its plugins are built."""
+        ...
+
+    @property
+    def recorder(self) -> Recorder:
+        """Records events in the profile's name."""
+        ...
+
+    @property
+    def extenders(self) -> Sequence[PreemptionExtender]:
+        """The configured extenders, in the order in which they are called."""
+        ...
+
+    @property
     def client(self) -> Any:
         """The scheduler's API port."""
+        ...
+
+    def live_pod(self, pod: Pod) -> Pod | None:
+        """The pod as the API server last showed it; None when it is gone."""
+        ...
+
+    def clear_nomination(self, pod: Pod, node_name: str) -> None:
+        """End a pod's nomination to a node, in memory at once and in its status soon after."""
+        ...
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run work in a task of its own, which the scheduler supervises. It must not raise."""
         ...
 
     def gate(self, name: str) -> bool:
@@ -284,8 +338,11 @@ class Contract:
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
-    ) -> tuple[PostFilterResult | None, Status | None]:
-        """After no node passed: try to free resources (preemption). Success ends the PostFilter phase."""
+    ) -> tuple[PostFilterResult | None, Status | None] | Awaitable[tuple[PostFilterResult | None, Status | None]]:
+        """After no node passed: try to free resources (preemption). Success ends the PostFilter phase.
+
+        May be ``async``; no other pod is scheduled until it has returned.
+        """
         raise AssertionError("documentation only")
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:

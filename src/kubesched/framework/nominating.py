@@ -7,9 +7,12 @@ it, the failure handler hands it to the queue's nominator.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["NominatingInfo", "NominatingMode"]
+from .podinfo import PodInfo
+
+__all__ = ["NominatingInfo", "NominatingMode", "nominations_that_count"]
 
 
 class NominatingMode(enum.IntEnum):
@@ -35,3 +38,9 @@ class NominatingInfo:
     def clear(cls) -> NominatingInfo:
         """Take the nomination away."""
         return cls(NominatingMode.OVERRIDE, "")
+
+
+def nominations_that_count(nominated: Iterable[PodInfo], pod: PodInfo) -> list[PodInfo]:
+    """Those of the pods nominated to a node that ``pod`` must leave room for: others, of equal or higher priority."""
+    priority, uid = pod.priority, pod.uid
+    return [other for other in nominated if other.priority >= priority and other.uid != uid]

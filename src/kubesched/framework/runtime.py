@@ -12,7 +12,7 @@ Source: spec "Scheduling framework" section 4 (upstream ``frameworkImpl``).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -46,9 +46,12 @@ from .registry import PluginFactory
 from .status import Code, Status, is_success
 
 if TYPE_CHECKING:
-    from kubesched.cache import NodeList, NodeTable
+    from kubesched.cache import NodeList, NodeTable, Snapshot
 
-__all__ = ["Framework", "PreFilterOutcome"]
+__all__ = ["Framework", "PostFilterAnswer", "PreFilterOutcome"]
+
+#: What PostFilter leads to: a result to act on, and the status; None is success.
+PostFilterAnswer = tuple[PostFilterResult | None, Status | None]
 
 _log = logging.getLogger("kubesched.framework")
 
@@ -243,10 +246,33 @@ class Framework:
                 return entry.status(state, pod, verdict)
         return None
 
+    def filter_with_nominated(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, node: NodeInfo, nominated: Sequence[PodInfo]
+    ) -> Status | None:
+        """Filter one node as if these pods ran there, and, if that passes, as it is (spec section 4.8).
+
+        ``nominated`` are the pods nominated to the node that count for the pod.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        if nominated:
+            trial = state.clone()
+            with snapshot.with_pods(node, nominated):
+                for other in nominated:
+                    self.add_pod(trial, pod, other, node)
+                status = self.filter_node(trial, pod, snapshot.table, node)
+            if status is not None:
+                return status
+        return self.filter_node(state, pod, snapshot.table, node)
+
     def post_filter(
         self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
-    ) -> tuple[PostFilterResult | None, Status | None]:
-        """Run the PostFilter plugins until one succeeds (spec section 4.9)."""
+    ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+        """Run the PostFilter plugins until one succeeds (spec section 4.9).
+
+        The answer is awaitable when a plugin's is: one that has to wait for the API server or an extender.
+        """
         if state.skip_all_post_filter:
             return None, Status.unschedulable("All PostFilter plugins are skipped")
         chosen: PostFilterResult | None = None
@@ -275,11 +301,33 @@ class Framework:
             return True
 
         start = self._driver.now()
-        status = self._driver.each(state, POST_FILTER, self._points["postFilter"], pod, statuses, take=take)
-        if status is None:
-            status = Status(Code.UNSCHEDULABLE, *reasons, plugin=first)
-        self._driver.observed(POST_FILTER, start, status)
-        return chosen, None if is_success(status) else status
+
+        def finish(status: Status | None) -> PostFilterAnswer:
+            if status is None:
+                status = Status(Code.UNSCHEDULABLE, *reasons, plugin=first)
+            self._driver.observed(POST_FILTER, start, status)
+            return chosen, None if is_success(status) else status
+
+        async def go_on(waiting: Any, answer: Awaitable[Any], left: Sequence[Any]) -> PostFilterAnswer:
+            more, status = self._driver.outcome(
+                POST_FILTER, waiting, await self._driver.awaited(POST_FILTER, waiting, answer), take
+            )
+            for plugin in left if more else ():
+                asked = await self._driver.ask_async(state, POST_FILTER, plugin, pod, statuses)
+                more, status = self._driver.outcome(POST_FILTER, plugin, asked, take)
+                if not more:
+                    break
+            return finish(status)
+
+        plugins = self._points[POST_FILTER.key]
+        for place, plugin in enumerate(plugins):
+            answer = self._driver.ask_or_await(state, POST_FILTER, plugin, pod, statuses)
+            if not isinstance(answer, tuple):
+                return go_on(plugin, answer, plugins[place + 1 :])
+            more, status = self._driver.outcome(POST_FILTER, plugin, answer, take)
+            if not more:
+                return finish(status)
+        return finish(None)
 
     @property
     def has_post_filter(self) -> bool:

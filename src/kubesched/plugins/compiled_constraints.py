@@ -102,7 +102,7 @@ class CompiledConstraints:
         return masks
 
     def sync(self) -> None:
-        """Catch up with pods, nodes and labels; counters that aged out are asked for again."""
+        """Catch up with pods, nodes and labels; counters that aged out are registered again."""
         index = self._table.terms
         fresh = not self.domains
         for place, pod_set in enumerate(self._sets):

@@ -21,6 +21,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import FilterEntry, PluginFailedError
 from kubesched.framework.interface import IntArray, VerdictArray
 from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.nominating import nominations_that_count
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status
@@ -114,11 +115,7 @@ class FullScan:
             row = self._table.row_of(name)
             if row is None:
                 continue
-            pods = [
-                other
-                for other in self._nominations.nominated_pods_for_node(name)
-                if other.priority >= pod.priority and other.uid != pod.uid
-            ]
+            pods = nominations_that_count(self._nominations.nominated_pods_for_node(name), pod)
             if pods:
                 found[row] = pods
         return found
@@ -271,16 +268,8 @@ class FullScan:
         Raises:
             PluginFailedError: when a plugin fails.
         """
-        pod, nominated = attempt.pod, attempt.nominated.get(node.row, ())
-        if nominated:
-            trial = attempt.state.clone()
-            with self._snapshot.with_pods(node, nominated):
-                for other in nominated:
-                    self._framework.add_pod(trial, pod, other, node)
-                status = self._framework.filter_node(trial, pod, self._table, node)
-            if status is not None:
-                return status
-        return self._framework.filter_node(attempt.state, pod, self._table, node)
+        nominated = attempt.nominated.get(node.row, ())
+        return self._framework.filter_with_nominated(attempt.state, attempt.pod, self._snapshot, node, nominated)
 
     def _try_nominated_node(self, attempt: Attempt) -> tuple[NodeInfo | None, Status | None]:
         """The node the pod is nominated to, and why it does not fit: (None, None) without such a node."""

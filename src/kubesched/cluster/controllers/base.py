@@ -6,9 +6,10 @@ an event. When it raises, the key is tried again later. Caller: :mod:`.manager`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ...api.kinds import PODS, Kind
 from ...api.wire import ApiError, Item
@@ -21,6 +22,9 @@ from .work_queue import WorkQueue
 __all__ = ["Controller", "WorkloadController"]
 
 _log = logging.getLogger("kubesched.controllers")
+
+#: Reconciles before other tasks get a turn.
+_LOOKS_PER_TURN: Final = 32
 
 
 class Controller:
@@ -82,6 +86,8 @@ class Controller:
                 self._defects.pop(key, None)
             finally:
                 queue.done()
+            if self.reconciles % _LOOKS_PER_TURN == 0:
+                await asyncio.sleep(0)  # in process, nothing that a reconcile awaits need ever wait
 
 
 class WorkloadController(Controller):

@@ -69,7 +69,10 @@ def compare_preemption(comparison: Comparison, world: World, pod: PodInfo, recor
         return
     rejection = rejection_of(world, pod)
     framework = world.frameworks[pod.spec.scheduler_name]
-    result, status = framework.post_filter(rejection.state, pod, rejection.diagnosis.statuses)
+    answer = framework.post_filter(rejection.state, pod, rejection.diagnosis.statuses)
+    if not isinstance(answer, tuple):
+        raise TypeError("PostFilter waits, though a golden scenario has nothing to wait for")
+    result, status = answer
     wanted = dict(record["status"])
     if _DEVICES in missing and wanted["code"] != Code.SUCCESS.label:
         # Its one reason is first; the rest is that of the plugins after it.

@@ -1,0 +1,67 @@
+"""What preemption decides, as values: victims, candidates, the choice. And what it needs of an extender.
+
+Source: spec "Preemption". Written by the plugin DefaultPreemption; read by extenders, simulation and reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from .podinfo import PodInfo
+from .status import Status
+
+__all__ = ["Candidate", "Preemption", "PreemptionExtender", "Victims"]
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """The pods to evict from one node, most important first, and how many of them violate a disruption budget."""
+
+    pods: tuple[PodInfo, ...]
+    pdb_violations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node where evicting these pods makes room."""
+
+    node_name: str
+    victims: Victims
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """One successful preemption: who is evicted where and for whom, and why the other candidates lost.
+
+    Attributes:
+        pod: the preemptor.
+        chosen: the node that won, with its victims.
+        others: the candidates that lost, each with the criterion that decided against it.
+        rejected: node name to why its pods would not have helped, for the nodes that were tried in vain.
+        extenders: whether extenders changed the candidates.
+    """
+
+    pod: PodInfo
+    chosen: Candidate
+    others: Sequence[tuple[Candidate, str]] = ()
+    rejected: Mapping[str, Status] = field(default_factory=dict)
+    extenders: bool = False
+
+
+class PreemptionExtender(Protocol):
+    """What preemption needs of an extender (spec "Scheduling framework" section 8.8)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def ignorable(self) -> bool: ...
+    @property
+    def supports_preemption(self) -> bool: ...
+
+    def is_interested(self, pod: PodInfo) -> bool: ...
+
+    async def process_preemption(self, pod: PodInfo, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
+        """The candidates that the extender accepts, perhaps with other victims. Raises when it cannot answer."""
+        ...
