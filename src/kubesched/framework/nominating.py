@@ -1,4 +1,4 @@
-"""What an attempt says about a pod's nominated node (upstream ``framework.NominatingInfo``).
+"""What an attempt does with a pod's nominated node (upstream ``framework.NominatingInfo``).
 
 Source: spec "Scheduling queue" section 12, spec "Scheduling framework" section 4.9. PostFilter plugins make
 it, the failure handler hands it to the queue's nominator.

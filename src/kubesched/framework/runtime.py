@@ -269,7 +269,7 @@ class Framework:
     def post_filter(
         self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
     ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
-        """Run the PostFilter plugins until one makes room (spec section 4.9).
+        """Run the PostFilter plugins until one succeeds (spec section 4.9).
 
         The answer is awaitable when a plugin's is: one that has to wait for the API server or an extender.
         """
@@ -366,7 +366,7 @@ class Framework:
             self._driver.ask(state, UNRESERVE, plugin, pod, node_name)  # logs a failure; the others still run
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, dict[str, float]]:
-        """Run Permit: (status, plugin to seconds it wants to wait). A Wait status comes with a non-empty map."""
+        """Run Permit: (status, plugin to seconds it wants to wait). A Wait status has a non-empty map."""
         if not self._points["permit"]:
             return None, {}
         waiting: dict[str, float] = {}

@@ -50,9 +50,9 @@ class Nominator:
         self._by_node: dict[str, dict[str, PodRef]] = {}
 
     def add(self, pod: Pod, info: NominatingInfo | None = None) -> None:
-        """Nominate the pod as ``info`` says; without it, as ``status.nominatedNodeName`` says.
+        """Nominate the pod as given by ``info``; without it, by ``status.nominatedNodeName``.
 
-        A nomination the pod already has goes in any case. A pod that is gone or bound gets none.
+        A nomination the pod already has is removed in any case. A pod that is gone or bound gets none.
         """
         uid = pod.uid
         if uid in self._node_of:

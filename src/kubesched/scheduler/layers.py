@@ -1,4 +1,4 @@
-"""Layers: what plugins said about every node for pods that are alike, kept up to date row by row.
+"""Layers: the plugins' results for every node for identical pods, kept up to date row by row.
 
 A layer holds for every row of the node table whether its filters let the row pass, the raw scores of the rows that
 pass, and their weighted total. It has a base layer or none:
@@ -110,7 +110,7 @@ class Layer:
     # -- choosing --------------------------------------------------------------------------------------
 
     def best(self, rng: random.Random) -> int | None:
-        """The row with the greatest total, each of the best with the same chance; None when only a full scan can tell.
+        """The row with the greatest total, each of the best with the same chance; None when it takes a full scan.
 
         The layer must have been refreshed.
 
@@ -199,7 +199,7 @@ class Layer:
             if entries is None or len(entries) > len(self.owner):
                 return None
             self._position = journal.position
-            # The last entry of a row does not tell whether an earlier one was about its node object.
+            # The last entry of a row does not show whether an earlier one was about its node object.
             for entry in entries:
                 row = entry >> 1
                 rows[row] = rows.get(row, False) or entry & 1 == NODE_CHANGED
@@ -209,7 +209,7 @@ class Layer:
         return rows if len(rows) <= _FEW else np.fromiter(rows, np.intp, len(rows))
 
     def _grow(self, size: int) -> None:
-        """Have room for this many rows, infeasible ones."""
+        """Extend the arrays to this many rows, infeasible ones."""
         old = len(self.owner)
         if self.base is None:
             size = min(self._table.capacity, max(size, old + old // 8))

@@ -2,7 +2,7 @@
 
 Which way an attempt takes is decided in one place, :meth:`Search._path`; all ways give the same feasible nodes and
 scores. Layers (:mod:`.layers`) answer from memory, at a cost that hardly depends on the number of nodes; a full scan
-(:mod:`.full_scan`) does what they cannot, and says why when nothing fits.
+(:mod:`.full_scan`) handles the other cases, and gives the reasons when nothing fits.
 
 Source: spec "Scheduling cycle" sections 5 and 6. On purpose different: every node is evaluated unless the percentage
 is set or a plugin is expensive, and ties are broken uniformly (``docs/differences.md``).
@@ -37,7 +37,7 @@ _Key = tuple[Hashable, Hashable | None]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The node chosen, and how many were evaluated and fit. ``state`` goes on to Reserve and the binding cycle."""
+    """The node chosen, and how many were evaluated and fit. ``state`` is passed on to Reserve and the binding cycle."""
 
     node: NodeInfo
     state: CycleState
@@ -86,7 +86,7 @@ class Search:
         self.observer: Callable[[Path], None] | None = None
 
     def sign(self, pod: PodInfo) -> tuple[Hashable | None, ...]:
-        """What each signing plugin says of the pod (None: it cannot say); remembered in the pod.
+        """Each signing plugin's signature of the pod (None: it gives none); cached in the pod.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -99,14 +99,14 @@ class Search:
         shape = tuple([value is not None for value in signature])
         plan = self._plans.get(shape)
         if plan is None:
-            signed = frozenset(entry.name for entry, said in zip(self._signers, shape, strict=True) if said)
+            signed = frozenset(entry.name for entry, signature in zip(self._signers, shape, strict=True) if signature)
             plan = self._plans[shape] = Plan(self._framework, signed)
         return plan
 
     # -- the decision ----------------------------------------------------------------------------------
 
     def find(self, pod: PodInfo, *, record_plugin_metrics: bool = False) -> Decision | Rejection:
-        """Choose a node, or say why there is none for the pod.
+        """Choose a node, or give the reasons why none fits the pod.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -172,7 +172,7 @@ class Search:
         anything else; nodes are sampled if a plugin makes them expensive     full scan
         ====================================================================  =================
 
-        A layer hands over to a full scan when nothing fits, to say why, and when scores of its base are normalised by
+        A layer falls back to a full scan when nothing fits, to find the reasons, and when scores of its base are normalised by
         rows that it rejects.
         """
         if layer is None or nominated or pod.status.nominated_node_name or self._percentage:

@@ -215,7 +215,7 @@ class Deletion:
         )
 
     def _each_dependent(self, uid: str) -> Iterator[Stored]:
-        """The dependents there are now; each as it is when its turn comes, without those that have gone by then."""
+        """The dependents there are now; each in its state at its turn, without those deleted by then."""
         for kind, key in list(self._dependents.get(uid, ())):
             item = self._records.tables[kind].objects.get(key)
             if item is not None and uid in item.owners:
