@@ -55,6 +55,9 @@ PostFilterAnswer = tuple[PostFilterResult | None, Status | None]
 
 _log = logging.getLogger("kubesched.framework")
 
+#: The points whose plugins are counted: keys and labels. (spec "Metrics, events and the API client" section 2.1)
+_EVALUATING: Final = (("preFilter", "PreFilter"), ("filter", "Filter"), ("preScore", "PreScore"), ("score", "Score"))
+
 #: A Permit plugin cannot hold a pod longer than this (seconds).
 MAX_PERMIT_WAIT: Final = 15 * 60.0
 
@@ -117,8 +120,22 @@ class Framework:
             point.key: tuple(self.plugins[name] for name, _ in points.get(point.key, ())) for point in POINTS
         }
         self.points = {point.key: list(points.get(point.key, ())) for point in POINTS}
-        self.filters = tuple(FilterEntry(plugin, index) for index, plugin in enumerate(self._points["filter"]))
-        self.scores = tuple(ScoreEntry(self.plugins[name], weight or 1) for name, weight in points.get("score", ()))
+        # The series of all plugins exist from the start, at 0.
+        pre_filter, filter_, pre_score, score = (
+            {
+                plugin.name: metrics.plugin_evaluation_total.labels(plugin.name, label, profile_name)
+                for plugin in self._points[key]
+            }
+            for key, label in _EVALUATING
+        )
+        self._pre_filtered, self._pre_scored = pre_filter, pre_score
+        self.filters = tuple(
+            FilterEntry(plugin, index, filter_[plugin.name]) for index, plugin in enumerate(self._points["filter"])
+        )
+        self.scores = tuple(
+            ScoreEntry(plugin, weight or 1, evaluations=score[plugin.name])
+            for plugin, (_, weight) in zip(self._points["score"], points.get("score", ()), strict=True)
+        )
         pre_filters = self._points["preFilter"]
         self._with_extensions = tuple(plugin for plugin in pre_filters if hasattr(plugin, "add_pod"))
         self._reserving = tuple(plugin for plugin in self._points["reserve"] if hasattr(plugin, "reserve"))
@@ -178,13 +195,14 @@ class Framework:
         skipped: set[str] = set()
 
         def take(plugin: str, allowed: frozenset[str] | None, status: Status | None) -> bool | Status:
+            if status is not None and status.code is Code.SKIP:
+                skipped.add(plugin)
+                return True
+            self._pre_filtered[plugin].value += 1
             if allowed is not None:
                 outcome.restrict(plugin, allowed)
                 return bool(outcome.nodes) or outcome.status or False
             if status is None or status.code is Code.SUCCESS:
-                return True
-            if status.code is Code.SKIP:
-                skipped.add(plugin)
                 return True
             if status.code is Code.UNSCHEDULABLE:
                 # The others still run: preemption may follow and needs their state.
@@ -346,6 +364,7 @@ class Framework:
 
         def take(plugin: str, _: None, status: Status | None) -> bool:
             if status is None or status.code is not Code.SKIP:
+                self._pre_scored[plugin].value += 1
                 return False
             skipped.add(plugin)
             return True
