@@ -125,7 +125,7 @@ class Store(Records):
         self.followers = (self._event_written, self._deletion.follow, self._quotas.changed)
 
     def _event_written(self, item: Stored | None, old: Stored | None) -> None:
-        if item is not None and item.kind == CORE_EVENTS:
+        if item is not None and item.kind is CORE_EVENTS:
             self._event_expiry.written(self.clock.now(), item)
 
     # -- writing ---------------------------------------------------------------------------------------
