@@ -248,6 +248,7 @@ def test_more_pods_than_a_burst_that_are_refused_are_tried_again_later_not_at_on
         statistics = world.controllers.statistics()[name]
         assert statistics.stuck == ("default/many",)
         assert statistics.reconciles < 100
+        world.store.delete(kind_, "default", "many")
 
     play(scenario)
 

@@ -73,6 +73,12 @@ class NodeStatuses:
         yield from ((status, len(rows)) for status, rows in self._groups)
         yield from ((status, 1) for status in self._single.values())
 
+    def freeze(self) -> None:
+        """Keep the statuses by node name, because rows may belong to other nodes later."""
+        for status, names in list(self.groups()):
+            self._single.update(dict.fromkeys(names, status))
+        self._groups = []
+
     def histogram(self, all_nodes: int) -> Counter[str]:
         """Reason to number of nodes, of the ``all_nodes`` there are."""
         counts: Counter[str] = Counter()
@@ -138,7 +144,7 @@ class NodeStatuses:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Why a pod was rejected: a value, which nobody edits.
+    """Why a pod was rejected: an immutable value.
 
     ``unschedulable_plugins`` are those whose events may make the pod schedulable; ``pending_plugins`` those of
     them that answered Pending.
@@ -194,7 +200,7 @@ class Rejection:
         return cls(1, Diagnosis.of(statuses, [status]), state)
 
     def with_post_filter(self, message: str) -> Rejection:
-        """The same with what PostFilter said."""
+        """The same with PostFilter's message."""
         return replace(self, diagnosis=replace(self.diagnosis, post_filter_message=message))
 
     def message(self) -> str:
