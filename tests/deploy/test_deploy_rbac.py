@@ -111,7 +111,6 @@ def _fill(store: Store) -> None:
         store.create(PODS, "default", _pod(name, "10m", {"kind": "other"}, nodeName="c"))
 
 
-
 class _Denials(logging.Handler):
     """The messages of the scheduler's log that say that something is forbidden."""
 
