@@ -21,6 +21,7 @@ from kubesched.cluster.controllers import ControllerManager
 from kubesched.cluster.kubelets import HollowKubelets
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from kubesched.framework.preemption import Preemption
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.search import Search
@@ -53,6 +54,7 @@ class Embedded:
         controllers: bool = False,
         kubelet_options: Mapping[str, Any] | None = None,
         wrap_search: Callable[[Search], Search] = lambda search: search,
+        on_preemption: Callable[[Preemption], None] | None = None,
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
@@ -63,7 +65,7 @@ class Embedded:
         ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too; ``kubelet_options`` are
         passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`.
 
-        ``wrap_search`` is passed on to :class:`~kubesched.scheduler.scheduler.Scheduler`.
+        ``wrap_search`` and ``on_preemption`` are passed on to :class:`~kubesched.scheduler.scheduler.Scheduler`.
 
         Raises:
             ConfigError: when a profile cannot be built.
@@ -87,6 +89,7 @@ class Embedded:
             rng=random.Random(rng.getrandbits(64)),
             gates=gates,
             wrap_search=wrap_search,
+            on_preemption=on_preemption,
         )
         self.kubelets = (
             HollowKubelets(self.client, clock, rng=random.Random(rng.getrandbits(64)), **(kubelet_options or {}))
