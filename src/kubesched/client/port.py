@@ -16,7 +16,7 @@ from kubesched.api.types import Pod, PodCondition
 from kubesched.api.wire import ApiError, Transport
 
 from ..api.times import Clock
-from .backoff import TokenBucket, retry_write
+from .backoff import TokenBucket, is_other_uid, retry_write
 from .events import QUEUE_SIZE, EventBroadcaster, EventRecorder
 from .informer import Informer
 from .metered import MeteredTransport
@@ -113,7 +113,7 @@ class ApiPort:
         times on conflict, internal error, unavailability and refused connections.
 
         Raises:
-            ApiError: when the server refuses, 404 when the pod is gone.
+            ApiError: when the server refuses; 404 when the pod is gone, also when another one has its name now.
             OSError: when the server cannot be reached.
         """
         meta = pod.metadata
@@ -123,12 +123,17 @@ class ApiPort:
             status, _ = update_pod_condition(status, condition, self._clock.now())
         if nominated_node_name is not None and nominated_node_name != status.nominated_node_name:
             status = msgspec.structs.replace(status, nominated_node_name=nominated_node_name)
-        patch = pod_status_patch(pod.status, status)
+        patch = pod_status_patch(pod.status, status, meta.uid)
         if patch is None:
             return False
-        await retry_write(
-            lambda: self.transport.patch(PODS, meta.namespace, meta.name, patch, subresource="status"), self._rng
-        )
+        try:
+            await retry_write(
+                lambda: self.transport.patch(PODS, meta.namespace, meta.name, patch, subresource="status"), self._rng
+            )
+        except ApiError as error:
+            if is_other_uid(error):
+                raise ApiError.not_found(PODS, meta.name) from error
+            raise
         return True
 
     async def delete_pod(self, pod: Pod) -> bool:
