@@ -17,6 +17,7 @@ import builtins
 import errno
 import io
 import logging
+import os
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Protocol, Unpack
@@ -40,6 +41,7 @@ from kubesched.api.wire import (
 
 from .access import AccessError, ClusterAccess, Credentials
 from .metered import NO_RESPONSE
+from .proxies import environment_proxy
 
 __all__ = ["HttpTransport", "RequestObserver"]
 
@@ -139,7 +141,9 @@ class HttpTransport:
         self._max_retries = max_retries
         self._headers_without_body = {"Accept": "application/json", "User-Agent": user_agent}
         #: What every request is given.
-        self._options: dict[str, Any] = {"proxy": proxy or None}
+        # The environment is read here and not by the session, which would do it in a thread for every request and
+        # take passwords from ~/.netrc.
+        self._options: dict[str, Any] = {"proxy": proxy or environment_proxy(self._base, os.environ) or None}
         if server_name:
             self._options["server_hostname"] = server_name
         self._observer = observer
@@ -175,7 +179,7 @@ class HttpTransport:
             connector = aiohttp.TCPConnector(limit=0, ssl=self._context if self._context is not None else True)
             # Without automatic decompression and cookies: neither is used by API servers here.
             self._session = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18, trust_env=True
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18
             )
             self._owns_session = True
         return self._session
