@@ -51,6 +51,8 @@ logger = logging.getLogger("kubesched.client")
 REQUEST_TIMEOUT: Final = 60.0
 #: Retries of one request (spec "Metrics, events and the API client" section 7.2).
 MAX_RETRIES: Final = 10
+#: Requests of a transport under way at a time, each on a connection of its own; watches are not among them.
+REQUESTS_AT_A_TIME: Final = 128
 #: Seconds before a read whose connection broke is tried again.
 RESET_DELAY: Final = 1.0
 _LARGE: Final = 2**20  # beyond this aiohttp wants a file, to send it piece by piece
@@ -139,6 +141,7 @@ class HttpTransport:
         self._context = context
         self._timeout = aiohttp.ClientTimeout(total=timeout)
         self._max_retries = max_retries
+        self._slots = asyncio.Semaphore(REQUESTS_AT_A_TIME)
         self._headers_without_body = {"Accept": "application/json", "User-Agent": user_agent}
         #: What every request is given.
         # The environment is read here and not by the session, which would do it in a thread for every request and
@@ -214,7 +217,8 @@ class HttpTransport:
         renewed = False
         while True:
             try:
-                return await self._once(method, path, query, raw, content_type)
+                async with self._slots:
+                    return await self._once(method, path, query, raw, content_type)
             except ApiError as error:
                 if error.code == 401 and self._credentials is not None and not renewed:
                     renewed = True

@@ -33,6 +33,9 @@ class ApiPort:
     are attributes of ``transport`` and ``event_transport`` and may be changed while running. ``requests``
     counts the requests of both by (HTTP method, code).
 
+    Events have connections of their own when there is an ``event_transport``, so that they and bindings do not wait for
+    each other.
+
     The owner runs ``events.run()`` in a task of its own; until then recorded events wait in the queue.
     """
 
@@ -42,6 +45,7 @@ class ApiPort:
         *,
         clock: Clock,
         rng: Random,
+        event_transport: Transport | None = None,
         hostname: str = "localhost",
         limiter: TokenBucket | None = None,
         event_limiter: TokenBucket | None = None,
@@ -54,7 +58,7 @@ class ApiPort:
         self.requests: dict[tuple[str, str], int] = {}
         self.transport = MeteredTransport(transport, limiter=limiter, requests=self.requests, on_request=on_request)
         self.event_transport = MeteredTransport(
-            transport, limiter=event_limiter, requests=self.requests, on_request=on_request
+            event_transport or transport, limiter=event_limiter, requests=self.requests, on_request=on_request
         )
         self.events = EventBroadcaster(
             self.event_transport, clock, rng=Random(rng.getrandbits(64)), queue_size=event_queue_size

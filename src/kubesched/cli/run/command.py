@@ -192,6 +192,7 @@ class _Process:
             self._transport(access, "scheduler", requests),
             clock=self._clock,
             rng=random.Random(self._rng.getrandbits(64)),
+            event_transport=self._transport(access, "scheduler", requests),
             hostname=socket.gethostname(),
             limiter=token_bucket(connection.qps, connection.burst),
             event_limiter=token_bucket(connection.qps, connection.burst),
