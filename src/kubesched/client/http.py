@@ -517,6 +517,8 @@ def _query(options: ListOptions | WatchOptions) -> dict[str, str]:
         "continue": str(options.get("continue_token") or ""),
         "limit": str(options.get("limit") or ""),
     }
+    if options.get("send_initial_events"):
+        query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
     seconds = options.get("timeout_seconds")
     if isinstance(seconds, int | float):
         query["timeoutSeconds"] = str(max(1, int(seconds)))

@@ -36,6 +36,8 @@ class ApiPort:
     Events have connections of their own when there is an ``event_transport``, so that they and bindings do not wait for
     each other.
 
+    With ``watch_list`` informers read their list from the beginning of a watch (upstream's gate WatchListClient).
+
     The owner runs ``events.run()`` in a task of its own; until then recorded events wait in the queue.
     """
 
@@ -50,11 +52,13 @@ class ApiPort:
         limiter: TokenBucket | None = None,
         event_limiter: TokenBucket | None = None,
         event_queue_size: int = QUEUE_SIZE,
+        watch_list: bool = False,
         on_request: Callable[[str, str, float], None] | None = None,
     ) -> None:
         self._clock = clock
         self._rng = rng
         self._hostname = hostname
+        self._watch_list = watch_list
         self.requests: dict[tuple[str, str], int] = {}
         self.transport = MeteredTransport(transport, limiter=limiter, requests=self.requests, on_request=on_request)
         self.event_transport = MeteredTransport(
@@ -86,6 +90,7 @@ class ApiPort:
             label_selector=label_selector,
             page_size=page_size,
             watch_timeout=watch_timeout,
+            watch_list=self._watch_list,
             on_error=on_error,
         )
 
