@@ -20,7 +20,7 @@ __all__ = ["child", "cluster", "cpu_seconds", "memory_mib", "refuse_others"]
 
 
 def refuse_others(options: argparse.Namespace, mode: str, *, profile: bool = False) -> None:
-    """This is one fixed workload: an option that chooses or changes another would be ignored silently."""
+    """This is one fixed workload: options that choose or change another would be ignored silently, so they are refused."""
     others = {
         "FILE": options.file,
         "--shape": options.shape != "basic",

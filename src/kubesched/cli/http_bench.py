@@ -35,7 +35,7 @@ __all__ = ["PLAIN_POD", "HttpRun", "create_pods", "run"]
 
 NODES: Final = 5_000
 PODS_CREATED: Final = 6_000
-#: How often the pods are looked at when the last one has been created (seconds).
+#: How often the pods are polled when the last one has been created (seconds).
 _LOOK_SECONDS: Final = 0.05
 #: When nothing has changed for so long (seconds), what is still pending stays so.
 _PATIENCE_SECONDS: Final = 60.0
@@ -49,7 +49,7 @@ PLAIN_POD: Final[Mapping[str, Any]] = {
 
 
 class HttpRun(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One run. Times are in seconds; ``cpu_us_per_pod`` is the cluster's, None where the system does not tell."""
+    """One run. Times are in seconds; ``cpu_us_per_pod`` is the cluster's, None where the system does not report it."""
 
     #: From starting the process to its first answer.
     startup_seconds: float
@@ -150,7 +150,7 @@ async def _settled(transport: Transport, since: float) -> tuple[float, float]:
         if pending < fewest:
             fewest, changed = pending, now
         elif now - changed > _PATIENCE_SECONDS:
-            raise CliError(f"{pending} pods stay pending: there is no room for them; give more --nodes")
+            raise CliError(f"{pending} pods stay pending: no node has enough free resources; give more --nodes")
         await asyncio.sleep(_LOOK_SECONDS)
 
 

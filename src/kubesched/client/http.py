@@ -5,7 +5,7 @@ batches. Needs the ``server`` extra (aiohttp). Callers: :class:`.port.ApiPort` a
 :mod:`.metered`.
 
     refused by the server      -> ApiError, with details["retryAfterSeconds"] when it said when to come back
-    not reached, cut off       -> OSError (ConnectionRefusedError when nobody listens)
+    not reached, cut off       -> OSError (ConnectionRefusedError when nothing listens)
     401                        -> once again with new credentials, if they can be renewed; then ApiError
     429 or 5xx with Retry-After -> waited for and repeated, at most ``max_retries`` times
 """
@@ -112,7 +112,7 @@ class RequestObserver(Protocol):
 class HttpTransport:
     """Requests to the API server at ``base_url``.
 
-    ``token`` or ``credentials`` goes into every request. ``context`` is for HTTPS, ``server_name`` the name that the
+    ``token`` or ``credentials`` is sent with every request. ``context`` is for HTTPS, ``server_name`` the name that the
     certificate must have when it is not the address's; ``proxy`` a proxy's URL (else the environment's). A given
     ``session`` is used and left open; otherwise one is made and closed by ``close``. ``observer`` receives what each
     request did, retries included.
@@ -468,7 +468,7 @@ def _refusal(response: aiohttp.ClientResponse, raw: bytes) -> ApiError:
     if after.isascii() and after.isdigit():
         error.details["retryAfterSeconds"] = int(after)
     else:
-        # Without the header there is no promise: only the header makes a request worth repeating as it is.
+        # Only with the header may a request be repeated unchanged.
         error.details.pop("retryAfterSeconds", None)
     return error
 
@@ -480,7 +480,7 @@ def _is_too_large(error: ApiError) -> bool:
 
 
 def _network_error(error: aiohttp.ClientError) -> OSError:
-    """A client error as the OSError that backoff rules look at."""
+    """A client error as the OSError that backoff rules check."""
     inner: BaseException = error
     if isinstance(error, aiohttp.ClientConnectorError):
         inner = error.os_error

@@ -49,7 +49,7 @@ def pod_status_patch(old: PodStatus, new: PodStatus, uid: str = "") -> dict[str,
     """The strategic merge patch from ``old`` to ``new``, or None when they agree.
 
     Covers what a scheduler writes: conditions, merged by type, and ``nominatedNodeName``, null when cleared.
-    Differences elsewhere in the status are not looked at. ``uid`` is a precondition: the server answers 409 when the
+    Differences elsewhere in the status are ignored. ``uid`` is a precondition: the server answers 409 when the
     pod of that name is another one.
     """
     status = _conditions_patch(old.conditions, new.conditions)
