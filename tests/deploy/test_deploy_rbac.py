@@ -7,7 +7,6 @@ import gc
 import logging
 import signal
 import socket
-import ssl
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
