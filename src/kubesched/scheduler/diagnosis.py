@@ -68,11 +68,10 @@ class NodeStatuses:
         return (status for status, _ in (self.groups() if self._single else self._groups))
 
     def freeze(self) -> None:
-        """Turn rows into names."""
+        """Turn rows into names, which stay true when rows are given to other nodes."""
         for status, names in list(self.groups()):
             self._single.update(dict.fromkeys(names, status))
         self._groups = []
-        self._table = None
 
     def histogram(self, all_nodes: int) -> Counter[str]:
         """Reason to number of nodes, of the ``all_nodes`` there are."""

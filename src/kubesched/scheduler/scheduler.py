@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kubesched.api.kinds import NAMESPACES, NODES, PODS
@@ -17,9 +17,10 @@ from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.cache import Cache
-from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from kubesched.config import DEFAULT_GATES, ConfigError, FeatureGates, KubeSchedulerConfiguration
 from kubesched.framework.enqueue import queueing_hints, watched_actions
 from kubesched.framework.events import ActionType
+from kubesched.framework.extenders import EXTENDER_NAME, Extender, in_run_time_order, is_involved
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.registry import Registry
@@ -30,6 +31,7 @@ from .attempt import AttemptMetrics
 from .binding import BindingCycles
 from .cycle import Cycle
 from .debugger import CacheDebugger
+from .extender_lane import ExtenderLane
 from .failure import FailureHandler
 from .full_scan import Rotation
 from .handle import Backends
@@ -52,6 +54,20 @@ _PODS_PER_TURN: Final = 16
 _TURN_SECONDS: Final = 0.001
 
 
+class ExtenderRejections:
+    """Listed with the plugins for its name: nearly every event makes pods schedulable again that extenders rejected."""
+
+    name = EXTENDER_NAME
+
+
+def _extenders_of(config: KubeSchedulerConfiguration, given: Sequence[Extender]) -> tuple[Extender, ...]:
+    names = {extender.name for extender in given}
+    if missing := [extender.url_prefix for extender in config.extenders if extender.url_prefix not in names]:
+        text = f"couldn't build extenders: nothing here calls the configured extender {', '.join(missing)}"
+        raise ConfigError("framework", [text])
+    return in_run_time_order(given)
+
+
 class Scheduler:
     """One scheduler process: profiles, cache, queue, informers and the loop."""
 
@@ -66,14 +82,16 @@ class Scheduler:
         gates: FeatureGates = DEFAULT_GATES,
         metrics: SchedulerMetrics | None = None,
         max_in_unschedulable: float = 300.0,
+        extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
     ) -> None:
         """Build everything; nothing runs yet. Must be called in a running event loop.
 
-        ``wrap_search`` puts something around the search of each profile, such as a stopwatch.
+        ``extenders`` stand for those of the configuration, by name, and may be more. They stay the caller's: it closes
+        them. ``wrap_search`` puts something around the search of each profile, such as a stopwatch.
 
         Raises:
-            ConfigError: when a profile cannot be built.
+            ConfigError: when a profile cannot be built, or a configured extender is missing from ``extenders``.
             PluginError: when a plugin cannot list its events.
         """
         metrics = metrics if metrics is not None else SchedulerMetrics(gates.values)
@@ -84,6 +102,7 @@ class Scheduler:
         #: The parent of informers, queue flushes, bindings and status patches.
         self.tasks = Supervisor("scheduler")
         self._stopping = False
+        self.extenders = _extenders_of(config, extenders)
         # What plugins and the cycle share.
         self.cache = Cache()
         self.waiting_pods = WaitingPods()
@@ -105,7 +124,11 @@ class Scheduler:
         )
         # Plugins, and what is built from them: the queue and a search per profile.
         self.frameworks = build_frameworks(config, registry, backends, metrics)
-        hints = {name: queueing_hints(framework.event_plugins()) for name, framework in self.frameworks.items()}
+        rejecting = [ExtenderRejections()] if self.extenders else []
+        hints = {
+            name: queueing_hints([*rejecting, *framework.event_plugins()])
+            for name, framework in self.frameworks.items()
+        }
         first = next(iter(self.frameworks.values()))
         self.queue = SchedulingQueue(
             clock=clock,
@@ -119,6 +142,7 @@ class Scheduler:
             max_in_unschedulable=max_in_unschedulable,
             metrics=metrics,
             random=random.Random(rng.getrandbits(64)),
+            is_apart=(lambda record: is_involved(self.extenders, record.pod_info)) if self.extenders else None,
         )
         rotation = Rotation()
         self.searches: dict[str, Search] = {}
@@ -152,6 +176,7 @@ class Scheduler:
             clock,
             self.tasks,
             publish_node=gates.enabled("NominatedNodeNameForExpectation"),
+            extenders=self.extenders,
         )
         self.cycle = Cycle(
             self.queue,
@@ -163,6 +188,8 @@ class Scheduler:
             clock,
             random.Random(rng.getrandbits(64)),
         )
+        self._lane = ExtenderLane(self.extenders, self.queue, self.cycle, self.live_pod, metrics)
+        self._in_lane: asyncio.Task[None] | None = None
         self._watch(hints, profiles)
         #: Compares what is cached with what the informers list, and dumps it, into the log.
         self.debugger = CacheDebugger(
@@ -233,6 +260,8 @@ class Scheduler:
             TaskCrashedError: when a task of the scheduler's ended that should not have.
         """
         with self.tasks.guard():
+            if self.extenders and not self._stopping:
+                self._in_lane = self.tasks.spawn(self._lane.run(), "extender-lane")
             await self._schedule()
 
     async def _schedule(self) -> None:
@@ -260,6 +289,9 @@ class Scheduler:
         self.queue.close()
         for informer in self.informers.values():
             informer.stop()
+        if self._in_lane is not None:
+            self._in_lane.cancel()
+            await asyncio.wait((self._in_lane,))
         try:
             await self.bindings.finish()
             await self.statuses.finish()
