@@ -17,10 +17,10 @@ from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.cache import Cache
-from kubesched.config import DEFAULT_GATES, ConfigError, FeatureGates, KubeSchedulerConfiguration
+from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.framework.enqueue import queueing_hints, watched_actions
 from kubesched.framework.events import ActionType
-from kubesched.framework.extenders import EXTENDER_NAME, Extender, in_run_time_order, is_involved
+from kubesched.framework.extenders import ConnectedExtender, Extender, in_run_time_order, is_involved
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.registry import Registry
@@ -32,6 +32,7 @@ from .binding import BindingCycles
 from .cycle import Cycle
 from .debugger import CacheDebugger
 from .extender_lane import ExtenderLane
+from .extender_support import ExtenderRejections, ExtenderView, check_extenders
 from .failure import FailureHandler
 from .full_scan import Rotation
 from .handle import Backends
@@ -54,20 +55,6 @@ _PODS_PER_TURN: Final = 16
 _TURN_SECONDS: Final = 0.001
 
 
-class ExtenderRejections:
-    """Listed with the plugins for its name: nearly every event makes pods schedulable again that extenders rejected."""
-
-    name = EXTENDER_NAME
-
-
-def _extenders_of(config: KubeSchedulerConfiguration, given: Sequence[Extender]) -> tuple[Extender, ...]:
-    names = {extender.name for extender in given}
-    if missing := [extender.url_prefix for extender in config.extenders if extender.url_prefix not in names]:
-        text = f"couldn't build extenders: nothing here calls the configured extender {', '.join(missing)}"
-        raise ConfigError("framework", [text])
-    return in_run_time_order(given)
-
-
 class Scheduler:
     """One scheduler process: profiles, cache, queue, informers and the loop."""
 
@@ -87,8 +74,8 @@ class Scheduler:
     ) -> None:
         """Build everything; nothing runs yet. Must be called in a running event loop.
 
-        ``extenders`` stand for those of the configuration, by name, and may be more. They stay the caller's: it closes
-        them. ``wrap_search`` puts something around the search of each profile, such as a stopwatch.
+        ``extenders`` stand for those of the configuration, by name, and may be more; :meth:`stop` closes them.
+        ``wrap_search`` puts something around the search of each profile, such as a stopwatch.
 
         Raises:
             ConfigError: when a profile cannot be built, or a configured extender is missing from ``extenders``.
@@ -102,7 +89,8 @@ class Scheduler:
         #: The parent of informers, queue flushes, bindings and status patches.
         self.tasks = Supervisor("scheduler")
         self._stopping = False
-        self.extenders = _extenders_of(config, extenders)
+        check_extenders(config, extenders)
+        self.extenders = in_run_time_order(extenders)
         # What plugins and the cycle share.
         self.cache = Cache()
         self.waiting_pods = WaitingPods()
@@ -191,6 +179,7 @@ class Scheduler:
         self._lane = ExtenderLane(self.extenders, self.queue, self.cycle, self.live_pod, metrics)
         self._in_lane: asyncio.Task[None] | None = None
         self._watch(hints, profiles)
+        self._connect_extenders()
         #: Compares what is cached with what the informers list, and dumps it, into the log.
         self.debugger = CacheDebugger(
             self.cache, self.queue.views, self.queue.nominator, self.informers["nodes"], self._pods
@@ -228,6 +217,17 @@ class Scheduler:
         plugins = (plugin for framework in self.frameworks.values() for plugin in framework.plugins.values())
         for kind in dict.fromkeys(kind for plugin in plugins for kind in kinds_informed(plugin)):
             informers.index_by_namespace(kind)
+
+    def _connect_extenders(self) -> None:
+        """Extenders that send whole objects need more of them than the scheduler decodes."""
+        connected = [extender for extender in self.extenders if isinstance(extender, ConnectedExtender)]
+        if connected:
+            nodes, pods = self.informers["nodes"], self._pods
+            nodes.keep_documents(lambda node: True)
+            pods.keep_documents(lambda pod: not pod.spec.node_name)
+            view = ExtenderView(self.cache.table, pods, nodes)
+            for extender in connected:
+                extender.connect(view)
 
     def live_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod as the API server last showed it, or None."""
@@ -297,6 +297,11 @@ class Scheduler:
             await self.statuses.finish()
             await self.tasks.stop()
         finally:
+            for extender in self.extenders:
+                try:
+                    await extender.close()
+                except Exception:
+                    _log.exception("extender %s failed to close", extender.name)
             for framework in self.frameworks.values():
                 for problem in framework.close():
                     _log.error("%s", problem)
