@@ -12,8 +12,10 @@ Source: spec "Scheduling framework" section 8.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import aiohttp
 import msgspec
@@ -29,6 +31,8 @@ from . import messages
 from .tls import tls_context
 
 __all__ = ["HttpExtender", "http_extenders"]
+
+T = TypeVar("T")
 
 #: Beyond this aiohttp wants a file, to send it piece by piece.
 _LARGE: Final = 1 << 20
@@ -100,16 +104,16 @@ class HttpExtender:
     # -- verbs -----------------------------------------------------------------------------------------
 
     async def filter(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> FilterAnswer:
-        body = await self._post(self._config.filter_verb, self._about_nodes(pod, nodes))
-        return messages.filter_answer(body, node_cache_capable=self.node_cache_capable)
+        read = partial(messages.filter_answer, node_cache_capable=self.node_cache_capable)
+        return await self._ask(self._config.filter_verb, self._about_nodes(pod, nodes), read)
 
     async def prioritize(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> Mapping[str, int]:
-        return messages.score_answer(await self._post(self._config.prioritize_verb, self._about_nodes(pod, nodes)))
+        return await self._ask(self._config.prioritize_verb, self._about_nodes(pod, nodes), messages.score_answer)
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         # Not repeated: nobody knows whether the first request was carried out.
-        body = await self._post(self._config.bind_verb, messages.bind_request(pod, node_name), repeat=False)
-        if problem := messages.refusal(body):
+        request = messages.bind_request(pod, node_name)
+        if problem := await self._ask(self._config.bind_verb, request, messages.refusal, repeat=False):
             raise ExtenderError(problem)
 
     async def process_preemption(self, pod: PodInfo, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
@@ -117,7 +121,7 @@ class HttpExtender:
         if not self.node_cache_capable:
             documents = {one.uid: self._document(one.pod) for found in victims.values() for one in found.pods}
         request = messages.preempt_request(self._document(pod.pod), victims, documents)
-        answer = messages.preempt_answer(await self._post(self._config.preempt_verb, request))
+        answer = await self._ask(self._config.preempt_verb, request, messages.preempt_answer)
         return {name: self._victims(name, found, victims.get(name)) for name, found in answer.items()}
 
     def _victims(self, node_name: str, found: messages.MetaVictims | None, given: Victims | None) -> Victims:
@@ -158,13 +162,25 @@ class HttpExtender:
             whole = self._view.pod_document(obj) if isinstance(obj, Pod) else self._view.node_document(obj)
         return whole if whole is not None else msgspec.json.encode(obj)
 
-    async def _post(self, verb: str, request: bytes, *, repeat: bool = True) -> bytes:
+    async def _ask(self, verb: str, request: bytes, read: Callable[[bytes], T], *, repeat: bool = True) -> T:
+        """What the extender answers to a request; ``repeat``: once more when a kept connection turns out to be closed.
+
+        Raises:
+            ExtenderError: when there is no usable answer.
+        """
+        url = f"{self._prefix}/{verb}"
+        body = await self._post(verb, url, request, repeat=repeat)
+        try:
+            return read(body)
+        except messages.UnreadableAnswerError as error:
+            raise ExtenderError(f'Post "{url}": {error}') from error
+
+    async def _post(self, verb: str, url: str, request: bytes, *, repeat: bool) -> bytes:
         """The body of an answer with code 200.
 
         Raises:
             ExtenderError: when there is none.
         """
-        url = f"{self._prefix}/{verb}"
         while True:
             try:
                 body = io.BytesIO(request) if len(request) > _LARGE else request
@@ -214,6 +230,7 @@ def http_extenders(configs: Iterable[Config]) -> tuple[HttpExtender, ...]:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return str(error.os_error.strerror or error.os_error).lower()
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError):
+        number = error.os_error.errno
+        return os.strerror(number).lower() if number and number > 0 else str(error.os_error)
     return str(error) or type(error).__name__

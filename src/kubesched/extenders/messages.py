@@ -19,6 +19,7 @@ from kubesched.framework.preemption import Victims
 
 __all__ = [
     "MetaVictims",
+    "UnreadableAnswerError",
     "bind_request",
     "filter_answer",
     "node_request",
@@ -32,6 +33,13 @@ T = TypeVar("T")
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _encode = msgspec.json.Encoder().encode
+
+
+class UnreadableAnswerError(ValueError):
+    """An answer that is not what the verb promises."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the answer cannot be read: {what}")
 
 
 class _Answer(msgspec.Struct, rename=lambda name: name.replace("_", "")):
@@ -121,7 +129,8 @@ def filter_answer(body: bytes, *, node_cache_capable: bool) -> FilterAnswer:
     """``ExtenderFilterResult``.
 
     Raises:
-        ExtenderError: when it is no such thing, or says that there was an error.
+        UnreadableAnswerError: when it is no such thing.
+        ExtenderError: when it says that there was an error.
     """
     result = _read(body, _FilterResult)
     if result.error:
@@ -138,7 +147,7 @@ def score_answer(body: bytes) -> dict[str, int]:
     """``HostPriorityList``: node name to score. What is said of one host several times adds up, as upstream.
 
     Raises:
-        ExtenderError: when it is no such thing.
+        UnreadableAnswerError: when it is no such thing.
     """
     scores: dict[str, int] = {}
     for item in _read(body, list[_HostPriority], empty=[]):
@@ -150,7 +159,7 @@ def refusal(body: bytes) -> str:
     """``ExtenderBindingResult``: why the pod was not bound, empty when it was.
 
     Raises:
-        ExtenderError: when it is no such thing.
+        UnreadableAnswerError: when it is no such thing.
     """
     return _read(body, _BindingResult).error or ""
 
@@ -159,12 +168,14 @@ def preempt_answer(body: bytes) -> dict[str, MetaVictims | None]:
     """``ExtenderPreemptionResult``: node name to victims.
 
     Raises:
-        ExtenderError: when it is no such thing.
+        UnreadableAnswerError: when it is no such thing.
     """
     # The names of nodes in between keep their case.
-    found = _read(body, dict[str, Any]).get("nodenametometavictims") or {}
+    found = _read(body, dict[str, Any]).get("nodenametometavictims")
+    if found is None:
+        return {}
     if not isinstance(found, dict):
-        raise ExtenderError("the answer cannot be read: NodeNameToMetaVictims is not an object")
+        raise UnreadableAnswerError("NodeNameToMetaVictims is not an object")
     return {name: None if value is None else _convert(_folded(value), MetaVictims) for name, value in found.items()}
 
 
@@ -172,7 +183,7 @@ def _read(body: bytes, type_: Any, empty: Any = None) -> Any:
     try:
         data = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
-        raise ExtenderError(f"the answer cannot be read: not valid JSON: {error}") from None
+        raise UnreadableAnswerError(f"not valid JSON: {error}") from None
     if data is None:
         data = {} if empty is None else empty
     if type_ == dict[str, Any]:
@@ -187,7 +198,7 @@ def _convert(data: Any, type_: type[T]) -> T:
     try:
         return msgspec.convert(data, type_)
     except msgspec.ValidationError as error:
-        raise ExtenderError(f"the answer cannot be read: {error}") from None
+        raise UnreadableAnswerError(str(error)) from None
 
 
 def _folded(data: Any) -> Any:
