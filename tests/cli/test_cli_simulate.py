@@ -92,7 +92,7 @@ demo/no-room: Unschedulable
     1 node: node(s) had untolerated taint(s) [TaintToleration]: red
   what would help: tolerate the taint team=red:NoSchedule: 1 node would fit
   what would help: cpu: asks for 1, the most that is free on one node is 500m (blue)
-  what would help: free room: 1 node would fit if other pods made way
+  what would help: free resources: 1 node would fit if other pods were removed
 """
 
 

@@ -132,16 +132,17 @@ class ApiPort:
         return True
 
     async def delete_pod(self, pod: Pod) -> bool:
-        """Delete a preemption victim with its own grace period; False when it was gone already.
+        """Delete exactly this pod, by UID, with its own grace period; False when it was gone already.
 
         Raises:
             ApiError: when the server refuses.
             OSError: when the server cannot be reached.
         """
+        meta = pod.metadata
         try:
-            await self.transport.delete(PODS, pod.metadata.namespace, pod.metadata.name)
+            await self.transport.delete(PODS, meta.namespace, meta.name, uid=meta.uid)
         except ApiError as error:
-            if error.code != 404:
+            if error.code not in (404, 409):  # 409: another pod has its name now
                 raise
             return False
         return True

@@ -1,7 +1,7 @@
 """The scheduling queue: which pod to try next, and when to try a rejected one again.
 
 Source: spec "Scheduling queue". Event handlers add, update, delete and report cluster events; the cycle pops
-pods and the failure handler gives them back. From the active queue a pod goes to the scheduling cycle.
+pods and the failure handler gives them back. From the active queue a pod is popped by the scheduling cycle.
 
     add ──▶ active ──pop──▶ in flight ──done──▶ (bound, or gone)
               ▲  ▲              │ add_unschedulable_if_not_present
@@ -65,7 +65,7 @@ class SchedulingQueue:
 
     Args:
         clock: seconds since the epoch; backoff ends at whole seconds of it.
-        sort_key: the order of the active queue: a smaller key comes first, equal keys first come first
+        sort_key: the order of the active queue: a smaller key is popped first, equal keys first come first
             served. The key is taken when a pod enters and when it is updated.
         less: the order as a comparison, for QueueSort plugins without a key; slower.
         pre_enqueue: scheduler name -> plugin name -> function, in order.
@@ -194,7 +194,7 @@ class SchedulingQueue:
         """An event in the cluster: requeue the unschedulable pods it may help.
 
         ``old`` is None for additions and ``new`` for deletions. With ``pre_check`` only pods it accepts are
-        looked at. An event that no plugin registered for is not even recorded for the pods in flight.
+        evaluated. An event that no plugin registered for is not even recorded for the pods in flight.
         """
         plan = self._hints.plan(event)
         if not plan.interesting:
@@ -293,7 +293,7 @@ class SchedulingQueue:
     def add_unschedulable_if_not_present(self, queued: QueuedPodInfo, pod_scheduling_cycle: int) -> None:
         """Give back a pod whose attempt failed, its rejector plugins filled in.
 
-        It goes where the events since its Pop send it. ``pod_scheduling_cycle`` is part of upstream's
+        Its sub-queue depends on the events since its Pop. ``pod_scheduling_cycle`` is part of upstream's
         signature; with queueing hints it decides nothing. The pod is no longer in flight afterwards,
         whatever happens.
 
@@ -326,7 +326,7 @@ class SchedulingQueue:
         if not record.has_rejectors:
             return Strategy.AFTER_BACKOFF
         if uid not in self._in_flight:
-            _log.error("Pod %s comes back but was not in flight", record.key)
+            _log.error("Pod %s was given back but was not in flight", record.key)
             return Strategy.AFTER_BACKOFF
         return self._hints.strategy_after(record, self._in_flight.events_since_pop(uid))
 

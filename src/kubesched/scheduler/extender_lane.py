@@ -80,7 +80,9 @@ class ExtenderLane:
         if outcome is None:
             self._queue.done(attempt.queued.uid)
         else:
-            self._cycle.conclude(attempt, outcome)
+            rest = self._cycle.conclude(attempt, outcome)
+            if rest is not None:
+                await rest
 
     async def _find(self, attempt: Attempt) -> Decision | Rejection | None:
         """Choose a node; None when the pod needs none any more.

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from kubesched.api.kinds import Kind
 from kubesched.api.types import Pod, PodCondition
+from kubesched.framework.interface import Recorder
 
 __all__ = ["Informer", "InformerHandler", "Port", "Recorder"]
 
@@ -44,14 +45,8 @@ class Informer(Protocol):
     def stop(self) -> None: ...
 
 
-class Recorder(Protocol):
-    """Records events in the name of one profile; returns at once."""
-
-    def record(self, regarding: Any, type: str, reason: str, action: str, note: str, related: Any = None) -> None: ...  # noqa: A002 - upstream's word
-
-
 class Port(Protocol):
-    """Bindings, status patches, events and informers."""
+    """Bindings, status patches, deletions, events and informers."""
 
     def informer(self, kind: Kind, field_selector: str = "") -> Informer: ...
     def recorder(self, scheduler_name: str) -> Recorder: ...
@@ -62,4 +57,8 @@ class Port(Protocol):
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> bool:
         """Write a condition and a nomination (None: leave it, "": clear it); False when nothing would change."""
+        ...
+
+    async def delete_pod(self, pod: Pod) -> bool:
+        """Delete exactly this pod, by UID, with its own grace period; False when it is gone already."""
         ...

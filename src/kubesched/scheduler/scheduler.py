@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from kubesched.api.kinds import NAMESPACES, NODES, PODS
 from kubesched.api.tasks import Supervisor
@@ -22,7 +24,7 @@ from kubesched.framework.enqueue import queueing_hints, watched_actions
 from kubesched.framework.events import ActionType
 from kubesched.framework.extenders import ConnectedExtender, Extender, in_run_time_order, is_involved
 from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.preemption import Preemption
 from kubesched.framework.registry import Registry
 from kubesched.framework.waiting import PodsInPreBind, WaitingPods
 from kubesched.queue import SchedulingQueue
@@ -71,11 +73,13 @@ class Scheduler:
         max_in_unschedulable: float = 300.0,
         extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
+        on_preemption: Callable[[Preemption], None] | None = None,
     ) -> None:
         """Build everything; nothing runs yet. Must be called in a running event loop.
 
         ``extenders`` stand for those of the configuration, by name, and may be more; :meth:`stop` closes them.
-        ``wrap_search`` puts something around the search of each profile, such as a stopwatch.
+        ``wrap_search`` puts something around the search of each profile, such as a stopwatch. ``on_preemption`` receives
+        every successful preemption.
 
         Raises:
             ConfigError: when a profile cannot be built, or a configured extender is missing from ``extenders``.
@@ -91,6 +95,8 @@ class Scheduler:
         self._stopping = False
         check_extenders(config, extenders)
         self.extenders = in_run_time_order(extenders)
+        #: What plugins do alongside the scheduling cycle, such as evicting the victims of a preemption.
+        self._plugin_tasks: set[asyncio.Task[None]] = set()
         # What plugins and the cycle share.
         self.cache = Cache()
         self.waiting_pods = WaitingPods()
@@ -105,8 +111,14 @@ class Scheduler:
             client=port,
             gates=gates,
             waiting_pods=self.waiting_pods,
+            pods_in_pre_bind=self.pods_in_pre_bind,
+            extenders=self.extenders,
+            recorder=port.recorder,
+            live_pod=self._live_version,
+            clear_nomination=self._clear_nomination,
+            spawn=self._spawn_for_plugin,
             activate=self._activate,
-            nominated_pods=self._nominated_pods,
+            nominations=lambda: self.queue.nominator,
             informed=self.informers.objects,
             informed_in=self.informers.objects_in,
         )
@@ -175,6 +187,7 @@ class Scheduler:
             metrics,
             clock,
             random.Random(rng.getrandbits(64)),
+            on_preemption,
         )
         self._lane = ExtenderLane(self.extenders, self.queue, self.cycle, self.live_pod, metrics)
         self._in_lane: asyncio.Task[None] | None = None
@@ -191,8 +204,20 @@ class Scheduler:
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods)
 
-    def _nominated_pods(self, node_name: str) -> list[PodInfo]:
-        return self.queue.nominator.nominated_pods_for_node(node_name)
+    def _clear_nomination(self, pod: Pod, node_name: str) -> None:
+        self.queue.nominator.delete(pod)
+        # The informer may not have shown yet that the field is set; written from this state on, it is cleared in any case.
+        status = msgspec.structs.replace(pod.status, nominated_node_name=node_name)
+        self.statuses.write(msgspec.structs.replace(pod, status=status), None, "")
+
+    def _live_version(self, pod: Pod) -> Pod | None:
+        live = self.live_pod(pod.namespace, pod.name)
+        return live if live is not None and live.uid == pod.uid else None
+
+    def _spawn_for_plugin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self.tasks.spawn(work, name, lasting=False)
+        self._plugin_tasks.add(task)
+        task.add_done_callback(self._plugin_tasks.discard)
 
     def _measure_cache(self) -> None:
         """Cache sizes, measured when metrics are read (imaginary and ghost nodes count, as upstream)."""
@@ -272,7 +297,9 @@ class Scheduler:
                 return
             ends, left = loop.time() + _TURN_SECONDS, _PODS_PER_TURN
             while queued is not None:
-                self.cycle.schedule_one(queued)
+                rest = self.cycle.schedule_one(queued)
+                if rest is not None:
+                    await rest
                 left -= 1
                 queued = pop_nowait() if left and loop.time() < ends else None
             await asyncio.sleep(0)
@@ -294,6 +321,8 @@ class Scheduler:
             await asyncio.wait((self._in_lane,))
         try:
             await self.bindings.finish()
+            if self._plugin_tasks:
+                await asyncio.wait(self._plugin_tasks)
             await self.statuses.finish()
             await self.tasks.stop()
         finally:
@@ -308,8 +337,8 @@ class Scheduler:
 
     @property
     def busy(self) -> bool:
-        """Bindings or status patches are under way."""
-        return self.bindings.busy or self.statuses.busy
+        """Bindings, status patches or evictions are under way."""
+        return self.bindings.busy or self.statuses.busy or bool(self._plugin_tasks)
 
     @property
     def is_idle(self) -> bool:
