@@ -31,7 +31,7 @@ def _deployments() -> Kind:
 
 
 async def _names(client: HttpTransport, version: str, names: list[str]) -> None:
-    """Note the names a watch tells of, until it ends."""
+    """Note the names that a watch delivers, until it ends."""
     async for batch in client.watch(PODS, resource_version=version):
         names += [event.item.name for event in batch]
 
@@ -206,7 +206,7 @@ def test_a_stream_cut_short_is_an_os_error_after_the_whole_events() -> None:
 
 
 class Book:
-    """A handler that keeps what it is told."""
+    """A handler that keeps what it receives."""
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
@@ -247,7 +247,7 @@ def test_an_informer_over_http_follows_and_survives_compaction() -> None:
                 await client.delete(PODS, "default", "p0")
                 await _eventually(lambda: set(book.names) == {"p1", "p2", "p3"})
                 await _eventually(lambda: api.server.open_watches == 1)
-                # The history goes, and the watch is told that it has expired: the informer lists again.
+                # The history is dropped, and the watch gets 410: the informer lists again.
                 for watch in api.store.table(PODS).watches:
                     watch.expire()
                 api.store.delete(PODS, "default", "p1")
