@@ -269,7 +269,16 @@ def test_a_nomination_that_the_record_clears_is_gone_for_later_pods() -> None:
     first = pod("first", "2500m", priority=9, nodeSelector={"gone": "1"}, status={"nominatedNodeName": "c"})
     second = pod("second", "2500m", priority=1)
     attempt = recorded(sequence(pending=[first]), "default/first")
-    attempt["preemption"] = {"status": {"code": "Success"}, "nominated": [], "cleared": True}
+    reasons = [
+        "no new claims to deallocate",
+        "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
+    ]
+    attempt["preemption"] = {
+        "status": {"code": "Unschedulable", "reasons": reasons},
+        "nominated": [],
+        "cleared": True,
+    }
+    attempt["message"] += f" {', '.join(reasons)}"
     placed = recorded(sequence(pending=[second]), "default/second")
     assert (placed["outcome"], placed["node"]) == ("scheduled", "c")
     vector = sequence(attempt, placed, pending=[first, second])

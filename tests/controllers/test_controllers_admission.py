@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 from typing import Any
 
 import pytest
-from controllers_world import CLAIMS, LIMITS, QUOTAS, REPLICA_SETS, Data, World, condition, kind, play, workload
+from controllers_world import (
+    CLAIMS,
+    JOBS,
+    LIMITS,
+    QUOTAS,
+    REPLICA_SETS,
+    Data,
+    World,
+    condition,
+    job,
+    kind,
+    play,
+    workload,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubesched.api.kinds import PODS
+from kubesched.api.kinds import NAMESPACES, PODS, Kind
 from kubesched.api.wire import ApiError
 from kubesched.cluster.admission import show_amount
 from kubesched.cluster.store import Store
@@ -214,6 +228,43 @@ def test_a_replica_set_that_meets_a_quota_says_so_and_goes_on_when_there_is_room
         assert condition(world.get(REPLICA_SETS, "web"), "ReplicaFailure") == ("", "")
 
     play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("kind_", "obj", "name"),
+    [
+        pytest.param(REPLICA_SETS, workload("many", 1200), "replicaset", id="replica set"),
+        pytest.param(JOBS, job("many", "2h", parallelism=1200, completions=1200), "job", id="job"),
+    ],
+)
+def test_more_pods_than_a_burst_that_are_refused_are_tried_again_later_not_at_once(
+    kind_: Kind, obj: Data, name: str
+) -> None:
+    async def scenario(world: World) -> None:
+        quota(world.store, hard={"pods": "2"})
+        world.create(kind_, obj)
+        await asyncio.sleep(60)
+        assert len(world.pods()) == 2
+        statistics = world.controllers.statistics()[name]
+        assert statistics.stuck == ("default/many",)
+        assert statistics.reconciles < 100
+        world.store.delete(kind_, "default", "many")
+
+    play(scenario)
+
+
+def test_a_namespace_with_a_large_workload_goes() -> None:
+    async def scenario(world: World) -> None:
+        world.create(NAMESPACES, {"metadata": {"name": "big"}}, "")
+        world.create(REPLICA_SETS, {**workload("many", 1200), "metadata": {"name": "many"}}, "big")
+        await world.settle()
+        assert len(world.pods("big")) == 1200
+        world.store.delete(NAMESPACES, "", "big")
+        await asyncio.sleep(60)
+        assert world.pods("big") == []
+        assert not world.exists(NAMESPACES, "big")
+
+    play(scenario, nodes=30)
 
 
 @pytest.mark.parametrize(

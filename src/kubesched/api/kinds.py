@@ -54,7 +54,7 @@ class Kind:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     type: type[Any] | None = None
-    #: Defined by a CustomResourceDefinition: stored as it comes, without defaults or checks of its own.
+    #: Defined by a CustomResourceDefinition: stored as received, without defaults or checks of its own.
     custom: bool = False
 
     # Kinds are compared and looked up with every request, and nearly always with themselves.

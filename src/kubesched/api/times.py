@@ -17,7 +17,7 @@ __all__ = ["Clock", "RealClock", "SteadyClock", "micro_time", "parse_duration", 
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """The source of time."""
 
     def now(self) -> float:
         """Seconds since the epoch. Used for timestamps, backoff and durations alike."""

@@ -8,7 +8,7 @@ change journal, so cached answers about the real state stay valid.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
@@ -16,7 +16,7 @@ from kubesched.framework.podinfo import PodInfo
 from .columns import RowArray
 from .node_table import NodeTable
 
-__all__ = ["NodeList", "Snapshot"]
+__all__ = ["NodeList", "Snapshot", "WhatIf"]
 
 
 class NodeList(Sequence[NodeInfo]):
@@ -43,7 +43,7 @@ class NodeList(Sequence[NodeInfo]):
 
 
 class Snapshot:
-    """Read access to all nodes in list order, plus :meth:`without` and :meth:`with_pods`."""
+    """Read access to all nodes in list order, plus what-if changes: :meth:`what_if`, :meth:`without`, :meth:`with_pods`."""
 
     def __init__(self, table: NodeTable) -> None:
         self.table = table
@@ -68,53 +68,69 @@ class Snapshot:
         return key in self.table.pvc_counts
 
     @contextmanager
+    def what_if(self, node: NodeInfo) -> Iterator[WhatIf]:
+        """Pods added to and removed from ``node`` inside the block are back, or gone again, at its end."""
+        trial = WhatIf(self.table, node)
+        try:
+            yield trial
+        finally:
+            trial.undo()
+
+    @contextmanager
     def without(self, victims: Iterable[tuple[NodeInfo, PodInfo]]) -> Iterator[None]:
         """The cluster as if these pods were not on these nodes.
 
         Raises:
             KeyError: when a pod is not on its given node; nothing is changed then.
         """
-        taken: list[tuple[NodeInfo, PodInfo]] = []
-        saved: dict[int, _RowState] = {}
-        try:
+        with ExitStack() as stack:
+            trials: dict[int, WhatIf] = {}
             for node, pod in victims:
-                saved.setdefault(node.row, _RowState(node))
-                taken.append((node, self.table.remove_pod(node.row, pod.uid, journal=False)))
+                if node.row not in trials:
+                    trials[node.row] = stack.enter_context(self.what_if(node))
+                trials[node.row].remove(pod)
             yield
-        finally:
-            for node, pod in reversed(taken):
-                self.table.add_pod(node.row, pod, journal=False)
-            for state in saved.values():
-                state.restore(self.table)
 
     @contextmanager
     def with_pods(self, node: NodeInfo, pods: Iterable[PodInfo]) -> Iterator[None]:
         """The cluster as if these pods were on ``node`` as well."""
-        saved = _RowState(node)
-        added: list[str] = []
-        try:
+        with self.what_if(node) as trial:
             for pod in pods:
-                self.table.add_pod(node.row, pod, journal=False)
-                added.append(pod.uid)
+                trial.add(pod)
             yield
-        finally:
-            for uid in reversed(added):
-                self.table.remove_pod(node.row, uid, journal=False)
-            saved.restore(self.table)
 
 
-class _RowState:
-    """What adding back does not restore by itself: the order of the pods, and ports held by several pods."""
+class WhatIf:
+    """Changes of one node's pods that are going to be undone. Such blocks may be nested."""
 
-    __slots__ = ("_by_ip", "_node", "_pods")
+    __slots__ = ("_by_ip", "_done", "_node", "_pods", "_table")
 
-    def __init__(self, node: NodeInfo) -> None:
+    def __init__(self, table: NodeTable, node: NodeInfo) -> None:
+        self._table = table
         self._node = node
+        #: What the opposite of each change does not restore by itself: the order of the pods, and ports held by several pods.
         self._pods = dict(node.pods)
         self._by_ip = {ip: set(used) for ip, used in node.used_ports.by_ip.items()}
+        #: (pod, whether it was added), in order.
+        self._done: list[tuple[PodInfo, bool]] = []
 
-    def restore(self, table: NodeTable) -> None:
-        node = self._node
+    def add(self, pod: PodInfo) -> None:
+        self._table.add_pod(self._node.row, pod, journal=False)
+        self._done.append((pod, True))
+
+    def remove(self, pod: PodInfo) -> None:
+        """Raises KeyError when the pod is not on the node."""
+        removed = self._table.remove_pod(self._node.row, pod.uid, journal=False)
+        self._done.append((removed, False))
+
+    def undo(self) -> None:
+        """Bring everything back as it was."""
+        node, table = self._node, self._table
+        for pod, added in reversed(self._done):
+            if added:
+                table.remove_pod(node.row, pod.uid, journal=False)
+            else:
+                table.add_pod(node.row, pod, journal=False)
         node.pods = self._pods
         if node.used_ports.by_ip != self._by_ip:
             table.set_ports(node.row, self._by_ip)

@@ -87,15 +87,25 @@ class Driver:
         except PluginFailedError as failure:
             return None, Status.from_error(failure.error)
 
-    async def ask_async(self, state: CycleState, point: Point, plugin: Any, *args: Any) -> Answer:
-        """Like :meth:`ask`, for a method that may be a coroutine."""
+    def ask_or_await(self, state: CycleState, point: Point, plugin: Any, *args: Any) -> Answer | Awaitable[Any]:
+        """Like :meth:`ask`; what can only be awaited is given as it is, for :meth:`awaited`."""
         try:
             answer = self.call(state, point, plugin, *args)
-            if inspect.isawaitable(answer):
-                answer = await _awaited(plugin, answer)
-            return self.read(point, plugin, answer)
         except PluginFailedError as failure:
             return None, Status.from_error(failure.error)
+        return answer if inspect.isawaitable(answer) else self.read(point, plugin, answer)
+
+    async def awaited(self, point: Point, plugin: Any, answer: Awaitable[Any]) -> Answer:
+        """The answer of a plugin's coroutine."""
+        try:
+            return self.read(point, plugin, await _awaited(plugin, answer))
+        except PluginFailedError as failure:
+            return None, Status.from_error(failure.error)
+
+    async def ask_async(self, state: CycleState, point: Point, plugin: Any, *args: Any) -> Answer:
+        """Like :meth:`ask`, for a method that may be a coroutine."""
+        answer = self.ask_or_await(state, point, plugin, *args)
+        return answer if isinstance(answer, tuple) else await self.awaited(point, plugin, answer)
 
     @staticmethod
     def read(point: Point, plugin: Any, answer: Any) -> Answer:

@@ -12,7 +12,7 @@ Source: spec "Scheduling framework" section 4 (upstream ``frameworkImpl``).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -46,11 +46,17 @@ from .registry import PluginFactory
 from .status import Code, Status, is_success
 
 if TYPE_CHECKING:
-    from kubesched.cache import NodeList, NodeTable
+    from kubesched.cache import NodeList, NodeTable, Snapshot
 
-__all__ = ["Framework", "PreFilterOutcome"]
+__all__ = ["Framework", "PostFilterAnswer", "PreFilterOutcome"]
+
+#: What PostFilter leads to: a result to act on, and the status; None is success.
+PostFilterAnswer = tuple[PostFilterResult | None, Status | None]
 
 _log = logging.getLogger("kubesched.framework")
+
+#: The points whose plugins are counted: keys and labels. (spec "Metrics, events and the API client" section 2.1)
+_EVALUATING: Final = (("preFilter", "PreFilter"), ("filter", "Filter"), ("preScore", "PreScore"), ("score", "Score"))
 
 #: A Permit plugin cannot hold a pod longer than this (seconds).
 MAX_PERMIT_WAIT: Final = 15 * 60.0
@@ -114,8 +120,22 @@ class Framework:
             point.key: tuple(self.plugins[name] for name, _ in points.get(point.key, ())) for point in POINTS
         }
         self.points = {point.key: list(points.get(point.key, ())) for point in POINTS}
-        self.filters = tuple(FilterEntry(plugin, index) for index, plugin in enumerate(self._points["filter"]))
-        self.scores = tuple(ScoreEntry(self.plugins[name], weight or 1) for name, weight in points.get("score", ()))
+        # The series of all plugins exist from the start, at 0.
+        pre_filter, filter_, pre_score, score = (
+            {
+                plugin.name: metrics.plugin_evaluation_total.labels(plugin.name, label, profile_name)
+                for plugin in self._points[key]
+            }
+            for key, label in _EVALUATING
+        )
+        self._pre_filtered, self._pre_scored = pre_filter, pre_score
+        self.filters = tuple(
+            FilterEntry(plugin, index, filter_[plugin.name]) for index, plugin in enumerate(self._points["filter"])
+        )
+        self.scores = tuple(
+            ScoreEntry(plugin, weight or 1, evaluations=score[plugin.name])
+            for plugin, (_, weight) in zip(self._points["score"], points.get("score", ()), strict=True)
+        )
         pre_filters = self._points["preFilter"]
         self._with_extensions = tuple(plugin for plugin in pre_filters if hasattr(plugin, "add_pod"))
         self._reserving = tuple(plugin for plugin in self._points["reserve"] if hasattr(plugin, "reserve"))
@@ -175,13 +195,14 @@ class Framework:
         skipped: set[str] = set()
 
         def take(plugin: str, allowed: frozenset[str] | None, status: Status | None) -> bool | Status:
+            if status is not None and status.code is Code.SKIP:
+                skipped.add(plugin)
+                return True
+            self._pre_filtered[plugin].value += 1
             if allowed is not None:
                 outcome.restrict(plugin, allowed)
                 return bool(outcome.nodes) or outcome.status or False
             if status is None or status.code is Code.SUCCESS:
-                return True
-            if status.code is Code.SKIP:
-                skipped.add(plugin)
                 return True
             if status.code is Code.UNSCHEDULABLE:
                 # The others still run: preemption may follow and needs their state.
@@ -223,6 +244,10 @@ class Framework:
         """
         self._extension(REMOVE_POD, state, pod, removed, node)
 
+    def has_active_extensions(self, state: CycleState) -> bool:
+        """Whether some plugin must be informed of pods added or removed in a what-if."""
+        return any(plugin.name not in state.skip_filter for plugin in self._with_extensions)
+
     def _extension(self, point: Point, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
         plugins = (plugin for plugin in self._with_extensions if plugin.name not in state.skip_filter)
         problem = self._driver.each(state, point, plugins, pod, other, node)
@@ -243,10 +268,42 @@ class Framework:
                 return entry.status(state, pod, verdict)
         return None
 
+    def filter_with_nominated(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, node: NodeInfo, nominated: Sequence[PodInfo]
+    ) -> Status | None:
+        """Filter one node as if these pods ran there, and, if that passes, as it is (spec section 4.8).
+
+        ``nominated`` are the pods nominated to the node that count for the pod.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        if nominated:
+            status = self.filter_beside(state.clone(), pod, snapshot, node, nominated)
+            if status is not None:
+                return status
+        return self.filter_node(state, pod, snapshot.table, node)
+
+    def filter_beside(
+        self, trial: CycleState, pod: PodInfo, snapshot: Snapshot, node: NodeInfo, others: Sequence[PodInfo]
+    ) -> Status | None:
+        """Filter one node as if ``others`` ran there. ``trial`` is a clone of the attempt's state, to be thrown away.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        with snapshot.with_pods(node, others):
+            for other in others:
+                self.add_pod(trial, pod, other, node)
+            return self.filter_node(trial, pod, snapshot.table, node)
+
     def post_filter(
         self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
-    ) -> tuple[PostFilterResult | None, Status | None]:
-        """Run the PostFilter plugins until one makes room (spec section 4.9)."""
+    ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
+        """Run the PostFilter plugins until one succeeds (spec section 4.9).
+
+        The answer is awaitable when a plugin's is: one that has to wait for the API server or an extender.
+        """
         if state.skip_all_post_filter:
             return None, Status.unschedulable("All PostFilter plugins are skipped")
         chosen: PostFilterResult | None = None
@@ -275,11 +332,33 @@ class Framework:
             return True
 
         start = self._driver.now()
-        status = self._driver.each(state, POST_FILTER, self._points["postFilter"], pod, statuses, take=take)
-        if status is None:
-            status = Status(Code.UNSCHEDULABLE, *reasons, plugin=first)
-        self._driver.observed(POST_FILTER, start, status)
-        return chosen, None if is_success(status) else status
+
+        def finish(status: Status | None) -> PostFilterAnswer:
+            if status is None:
+                status = Status(Code.UNSCHEDULABLE, *reasons, plugin=first)
+            self._driver.observed(POST_FILTER, start, status)
+            return chosen, None if is_success(status) else status
+
+        async def go_on(waiting: Any, answer: Awaitable[Any], left: Sequence[Any]) -> PostFilterAnswer:
+            more, status = self._driver.outcome(
+                POST_FILTER, waiting, await self._driver.awaited(POST_FILTER, waiting, answer), take
+            )
+            for plugin in left if more else ():
+                asked = await self._driver.ask_async(state, POST_FILTER, plugin, pod, statuses)
+                more, status = self._driver.outcome(POST_FILTER, plugin, asked, take)
+                if not more:
+                    break
+            return finish(status)
+
+        plugins = self._points[POST_FILTER.key]
+        for place, plugin in enumerate(plugins):
+            answer = self._driver.ask_or_await(state, POST_FILTER, plugin, pod, statuses)
+            if not isinstance(answer, tuple):
+                return go_on(plugin, answer, plugins[place + 1 :])
+            more, status = self._driver.outcome(POST_FILTER, plugin, answer, take)
+            if not more:
+                return finish(status)
+        return finish(None)
 
     @property
     def has_post_filter(self) -> bool:
@@ -298,6 +377,7 @@ class Framework:
 
         def take(plugin: str, _: None, status: Status | None) -> bool:
             if status is None or status.code is not Code.SKIP:
+                self._pre_scored[plugin].value += 1
                 return False
             skipped.add(plugin)
             return True
@@ -318,7 +398,7 @@ class Framework:
             self._driver.ask(state, UNRESERVE, plugin, pod, node_name)  # logs a failure; the others still run
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, dict[str, float]]:
-        """Run Permit: (status, plugin to seconds it wants to wait). A Wait status comes with a non-empty map."""
+        """Run Permit: (status, plugin to seconds it wants to wait). A Wait status has a non-empty map."""
         if not self._points["permit"]:
             return None, {}
         waiting: dict[str, float] = {}

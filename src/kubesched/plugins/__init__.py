@@ -1,4 +1,4 @@
-"""The in-tree plugins, one module each. :func:`in_tree_registry` is how the rest of the house gets them."""
+"""The in-tree plugins, one module each. :func:`in_tree_registry` gives them to the other packages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from kubesched.framework.registry import Registry
 
 from .balanced_allocation import NodeResourcesBalancedAllocation
 from .default_binder import DefaultBinder
+from .default_preemption import DefaultPreemption
 from .image_locality import ImageLocality
 from .inter_pod_affinity import InterPodAffinity
 from .node_affinity import NodeAffinity
@@ -33,6 +34,7 @@ IN_TREE: tuple[type, ...] = (
     NodeResourcesFit,
     PodTopologySpread,
     InterPodAffinity,
+    DefaultPreemption,
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,

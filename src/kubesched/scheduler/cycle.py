@@ -1,8 +1,9 @@
 """The scheduling cycle on one screen: one popped pod, from the choice of a profile to the start of its binding.
 
 :meth:`Cycle.schedule_one` is synchronous: nothing else runs until the pod is assumed on a node or rejected, so
-queue and cache need no locks. Where it goes next: :mod:`.search` (the decision), :mod:`.binding` (one task per pod),
-:mod:`.failure` (back to the queue).
+queue and cache need no locks. Next: :mod:`.search` (the decision), :mod:`.binding` (one task per pod),
+:mod:`.failure` (back to the queue). Pods that an extender takes part in come by :mod:`.extender_lane`, which uses the
+same beginning and end.
 
 Source: spec "Scheduling cycle" sections 2 to 8.
 """
@@ -11,13 +12,17 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from kubesched.api.times import Clock
 from kubesched.cache import Cache, CacheError
 from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.extenders import ExtenderError
+from kubesched.framework.interface import PostFilterResult
 from kubesched.framework.metrics import PLUGIN_METRICS_SAMPLE, SchedulerMetrics
+from kubesched.framework.preemption import Preemption
 from kubesched.framework.queued import QueuedPodInfo
+from kubesched.framework.runtime import PostFilterAnswer
 from kubesched.framework.status import Code, Status
 from kubesched.queue import SchedulingQueue
 
@@ -46,7 +51,10 @@ class Cycle:
         metrics: SchedulerMetrics,
         clock: Clock,
         rng: random.Random,
+        on_preemption: Callable[[Preemption], None] | None = None,
     ) -> None:
+        """``on_preemption`` receives every successful preemption, for reports."""
+        self._on_preemption = on_preemption
         self._queue = queue
         self._cache = cache
         self._profiles = profiles
@@ -56,24 +64,48 @@ class Cycle:
         self._clock = clock
         self._random = rng
 
-    def schedule_one(self, queued: QueuedPodInfo) -> None:
-        """Decide about one popped pod, and start its binding if there is a node for it."""
+    def schedule_one(self, queued: QueuedPodInfo) -> Awaitable[None] | None:
+        """Decide about one popped pod, and start its binding if there is a node for it.
+
+        The rest of the attempt, to be awaited before the next pod, when a PostFilter plugin has to wait.
+        """
+        attempt = self.begin(queued)
+        if attempt is None:
+            return None
+        try:
+            # 2. Find the node: filter, score, choose.
+            outcome = attempt.profile.search.find(queued.pod_info, record_plugin_metrics=self.sampled())
+        except Exception as error:
+            self.give_up(attempt, error)
+            return None
+        return self.conclude(attempt, outcome)
+
+    def begin(self, queued: QueuedPodInfo) -> Attempt | None:
+        """An attempt for a popped pod; None when it is not worth one any more."""
         profile = self._profiles.get(queued.pod_info.spec.scheduler_name)
         if profile is None:
             self._queue.done(queued.uid)
-            return
+            return None
         attempt = Attempt(queued, profile, self._clock.now())
         try:
             # 1. Is it still worth an attempt?
             if self._skip(attempt):
                 self._queue.done(queued.uid)
-                return
-            # 2. Find the node: filter, score, choose.
-            sampled = self._random.random() < PLUGIN_METRICS_SAMPLE
-            outcome = profile.search.find(queued.pod_info, record_plugin_metrics=sampled)
+                return None
+        except Exception as error:
+            self.give_up(attempt, error)
+            return None
+        return attempt
+
+    def sampled(self) -> bool:
+        """Whether an attempt records how long each plugin takes."""
+        return self._random.random() < PLUGIN_METRICS_SAMPLE
+
+    def conclude(self, attempt: Attempt, outcome: Decision | Rejection) -> Awaitable[None] | None:
+        """Act on what the search found, which must be true at this moment. What is returned has to be awaited."""
+        try:
             if isinstance(outcome, Rejection):
-                self._post_filter(attempt, outcome)
-                return
+                return self._post_filter(attempt, outcome)
             self._search_durations.observe(self._clock.now() - attempt.start)
             # 3. Assume it there, so that the next cycle sees this pod on its node.
             self._assume(attempt, outcome)
@@ -82,13 +114,14 @@ class Cycle:
             if status is not None:
                 self._failures.give_back(attempt)
                 self._failures.fail(attempt, attempt.on_chosen_node(status))
-                return
+                return None
             # 5. Start the binding cycle in a task of its own, and activate the pods that plugins named.
             self._bindings.start(attempt, timeouts)
             if pods := attempt.take_pods_to_activate():
                 self._queue.activate(pods)
         except Exception as error:
-            self._give_up(attempt, error)
+            self.give_up(attempt, error)
+        return None
 
     def _skip(self, attempt: Attempt) -> bool:
         """Pods being deleted, and pods already assumed, are not tried again."""
@@ -99,15 +132,36 @@ class Cycle:
             return True
         return self._cache.is_assumed(pod.uid)
 
-    def _post_filter(self, attempt: Attempt, rejection: Rejection) -> None:
+    def _post_filter(self, attempt: Attempt, rejection: Rejection) -> Awaitable[None] | None:
         """No node fits: run PostFilter. Its answer only matters for the nomination and the message."""
         framework = attempt.profile.framework
         if not framework.has_post_filter or not rejection.all_nodes:
             self._failures.fail(attempt, rejection)
-            return
-        result, status = framework.post_filter(rejection.state, attempt.queued.pod_info, rejection.diagnosis.statuses)
+            return None
+        pod = attempt.queued.pod_info
+        answer = framework.post_filter(rejection.state, pod, rejection.diagnosis.statuses)
+        if not isinstance(answer, tuple):
+            return self._after_post_filter(attempt, rejection, answer)
+        self._reject(attempt, rejection, *answer)
+        return None
+
+    async def _after_post_filter(
+        self, attempt: Attempt, rejection: Rejection, waiting: Awaitable[PostFilterAnswer]
+    ) -> None:
+        # Rows may belong to other nodes when the answer is there.
+        rejection.diagnosis.statuses.freeze()
+        try:
+            self._reject(attempt, rejection, *await waiting)
+        except Exception as error:
+            self.give_up(attempt, error)
+
+    def _reject(
+        self, attempt: Attempt, rejection: Rejection, result: PostFilterResult | None, status: Status | None
+    ) -> None:
         rejection = rejection.with_post_filter(status.message() if status is not None else "")
         self._failures.fail(attempt, rejection, result.nominating if result is not None else None)
+        if result is not None and result.preemption is not None and self._on_preemption is not None:
+            self._on_preemption(result.preemption)
 
     def _assume(self, attempt: Attempt, decision: Decision) -> None:
         attempt.choose(decision.node.name, decision.state)
@@ -126,13 +180,13 @@ class Cycle:
         status, timeouts = framework.permit(state, assumed, node_name)
         return None if status is None or status.code is Code.WAIT else status, timeouts
 
-    def _give_up(self, attempt: Attempt, error: Exception) -> None:
+    def give_up(self, attempt: Attempt, error: Exception) -> None:
         """An attempt ended in an error, a plugin's or a defect of ours: undo what was done, and try the pod again.
 
         A pod whose binding has begun is left to its binding cycle.
         """
         uid, cause = attempt.queued.uid, error.error if isinstance(error, PluginFailedError) else error
-        if not isinstance(error, PluginFailedError | CacheError):
+        if not isinstance(error, PluginFailedError | CacheError | ExtenderError):
             _log.error("scheduling pod %s failed unexpectedly", attempt.queued.key, exc_info=error)
         if uid in self._bindings.uids():
             return

@@ -16,11 +16,11 @@ from typing import Final
 
 import numpy as np
 
-from kubesched.cache import NodeTable
+from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import RowArray
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.fit_error import fit_error_text
 from kubesched.framework.interface import VerdictArray
-from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.status import Code, Status
 
 __all__ = ["Decoder", "Diagnosis", "NodeStatuses", "Rejection"]
@@ -35,7 +35,7 @@ class NodeStatuses:
     """Node to status (upstream ``NodeToStatus``), by distinct outcome.
 
     Nodes without a status of their own have the ``absent`` status. Rows are those of the table at the time of the
-    attempt, so this is valid within the attempt; call :meth:`freeze` to keep it longer.
+    attempt, so this is valid within the attempt.
     """
 
     def __init__(self, table: NodeTable | None = None) -> None:
@@ -49,48 +49,47 @@ class NodeStatuses:
         self._groups.append((status, rows))
 
     def set(self, name: str, status: Status) -> None:
-        """One node's status; wins over a group's."""
+        """One node's status; takes it out of its group."""
+        row = self._table.row_of(name) if self._table is not None else None
+        if row is not None:
+            groups = [(kept, rows[rows != row]) for kept, rows in self._groups]
+            self._groups = [(kept, rows) for kept, rows in groups if len(rows)]
         self._single[name] = status
 
     def groups(self) -> Iterator[tuple[Status, list[str]]]:
         """Each distinct status with the names of its nodes."""
         for status, rows in self._groups:
             assert self._table is not None
-            names = (self._table.info(row).name for row in rows.tolist())
-            kept = [name for name in names if name not in self._single] if self._single else list(names)
-            if kept:
-                yield status, kept
+            yield status, [self._table.info(row).name for row in rows.tolist()]
         for name, status in self._single.items():
             yield status, [name]
 
     def distinct(self) -> Iterator[Status]:
         """Each distinct status of some node."""
-        return (status for status, _ in (self.groups() if self._single else self._groups))
+        return (status for status, _ in self._counted())
+
+    def _counted(self) -> Iterator[tuple[Status, int]]:
+        """Each distinct status with the number of its nodes."""
+        yield from ((status, len(rows)) for status, rows in self._groups)
+        yield from ((status, 1) for status in self._single.values())
 
     def freeze(self) -> None:
-        """Turn rows into names."""
+        """Keep the statuses by node name, because rows may belong to other nodes later."""
         for status, names in list(self.groups()):
             self._single.update(dict.fromkeys(names, status))
         self._groups = []
-        self._table = None
 
     def histogram(self, all_nodes: int) -> Counter[str]:
         """Reason to number of nodes, of the ``all_nodes`` there are."""
         counts: Counter[str] = Counter()
-        explicit = 0
-        if not self._single:
-            for status, rows in self._groups:
-                explicit += len(rows)
-                for reason in status.reasons():
-                    counts[reason] += len(rows)
-        else:
-            for status, names in self.groups():
-                explicit += len(names)
-                for reason in status.reasons():
-                    counts[reason] += len(names)
-        if explicit < all_nodes:
+        left = all_nodes
+        for status, nodes in self._counted():
+            left -= nodes
+            for reason in status.reasons():
+                counts[reason] += nodes
+        if left > 0:
             for reason in self.absent.reasons():
-                counts[reason] += all_nodes - explicit
+                counts[reason] += left
         return counts
 
     def get(self, name: str) -> Status:
@@ -105,19 +104,21 @@ class NodeStatuses:
         return self.absent
 
     def __len__(self) -> int:
-        if not self._single:
-            return sum(len(rows) for _, rows in self._groups)
-        return sum(len(names) for _, names in self.groups())
+        return sum(nodes for _, nodes in self._counted())
 
-    def nodes_for_code(self, code: Code) -> list[NodeInfo]:
-        """The nodes whose status has ``code``, in list order when the absent status counts."""
-        assert self._table is not None
+    def nodes_for_code(self, code: Code) -> NodeList:
+        """The nodes whose status has ``code``, in list order."""
         table = self._table
-        if self.absent.code is code:
-            other = {name for status, names in self.groups() if status.code is not code for name in names}
-            return [info for row in table.order().tolist() if (info := table.info(row)).name not in other]
-        names = [name for status, group in self.groups() if status.code is code for name in group]
-        return [node for name in names if (node := table.get(name)) is not None and node.node is not None]
+        assert table is not None
+        wanted = np.full(table.capacity, self.absent.code is code)
+        for status, rows in self._groups:
+            wanted[rows] = status.code is code
+        for name, status in self._single.items():
+            row = table.row_of(name)
+            if row is not None:
+                wanted[row] = status.code is code
+        rows = table.order()
+        return NodeList(table, rows[wanted[rows]])
 
     @classmethod
     def from_arrays(
@@ -143,7 +144,7 @@ class NodeStatuses:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Why a pod was rejected: a value, which nobody edits.
+    """Why a pod was rejected: an immutable value.
 
     ``unschedulable_plugins`` are those whose events may make the pod schedulable; ``pending_plugins`` those of
     them that answered Pending.
@@ -199,7 +200,7 @@ class Rejection:
         return cls(1, Diagnosis.of(statuses, [status]), state)
 
     def with_post_filter(self, message: str) -> Rejection:
-        """The same with what PostFilter said."""
+        """The same with PostFilter's message."""
         return replace(self, diagnosis=replace(self.diagnosis, post_filter_message=message))
 
     def message(self) -> str:
@@ -207,14 +208,10 @@ class Rejection:
         if not self.all_nodes:
             return "no nodes available to schedule pods"
         diagnosis = self.diagnosis
-        text = f"0/{self.all_nodes} nodes are available:"
         if diagnosis.pre_filter_message:
-            text += f" {diagnosis.pre_filter_message}."
+            text = f"{fit_error_text(self.all_nodes, {})} {diagnosis.pre_filter_message}."
         else:
-            counts = diagnosis.statuses.histogram(self.all_nodes)
-            # Sorted as plain strings: "10 x" comes before "2 y".
-            if counts:
-                text += f" {', '.join(sorted(f'{count} {reason}' for reason, count in counts.items()))}."
+            text = fit_error_text(self.all_nodes, diagnosis.statuses.histogram(self.all_nodes))
         if diagnosis.post_filter_message:
             text += f" {diagnosis.post_filter_message}"
         return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +11,11 @@ from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.cache import Snapshot
 from kubesched.config import DEFAULT_GATES, FeatureGates
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.waiting import WaitingPods
+from kubesched.framework.interface import Recorder
+from kubesched.framework.nominating import Nominations, NoNominations
+from kubesched.framework.preemption import PreemptionExtender
+from kubesched.framework.runtime import Framework
+from kubesched.framework.waiting import PodsInPreBind, WaitingPods
 
 __all__ = ["Backends", "ProfileHandle"]
 
@@ -22,9 +25,11 @@ class Backends:
     """What all profiles share.
 
     Attributes:
-        clock, random, snapshot, client, gates, waiting_pods: see :class:`~kubesched.framework.interface.Handle`.
+        clock, random, snapshot, client, gates, waiting_pods, pods_in_pre_bind, extenders, live_pod, clear_nomination,
+            spawn: see :class:`~kubesched.framework.interface.Handle`.
+        recorder: who records the events of a profile, by scheduler name.
         activate: moves pods (by ``namespace/name``) to the active queue.
-        nominated_pods: the pods nominated to a node.
+        nominations: the queue's nominator.
         informed: the objects of a watched kind by key.
         informed_in: the objects of a kind (plural) in a namespace.
     """
@@ -35,14 +40,30 @@ class Backends:
     client: Any = None
     gates: FeatureGates = DEFAULT_GATES
     waiting_pods: WaitingPods = field(default_factory=WaitingPods)
+    pods_in_pre_bind: PodsInPreBind = field(default_factory=PodsInPreBind)
+    extenders: Sequence[PreemptionExtender] = ()
+    recorder: Callable[[str], Recorder] = lambda scheduler_name: _NoRecorder()
+    live_pod: Callable[[Pod], Pod | None] = lambda pod: pod
+    clear_nomination: Callable[[Pod, str], None] = lambda pod, node_name: None
+    spawn: Callable[[Coroutine[Any, Any, None], str], None] = lambda work, name: work.close()
     activate: Callable[[Mapping[str, Pod]], None] = lambda pods: None
-    nominated_pods: Callable[[str], list[PodInfo]] = lambda node_name: []
+    nominations: Callable[[], Nominations] = NoNominations
     informed: Callable[[str], Mapping[str, Any]] = lambda kind: {}
     informed_in: Callable[[str, str], Sequence[Any]] = lambda kind, namespace: ()
 
 
+class _NoRecorder:
+    """Where nothing happens, nothing is recorded."""
+
+    def record(self, regarding: Any, type: str, reason: str, action: str, note: str, related: Any = None) -> None:  # noqa: A002 - upstream's word
+        return
+
+
 class ProfileHandle:
     """One profile's view of the shared parts."""
+
+    #: Set when the profile is built.
+    framework: Framework
 
     def __init__(self, profile_name: str, backends: Backends) -> None:
         self.profile_name = profile_name
@@ -65,8 +86,29 @@ class ProfileHandle:
         return self._backends.waiting_pods
 
     @property
+    def pods_in_pre_bind(self) -> PodsInPreBind:
+        return self._backends.pods_in_pre_bind
+
+    @property
+    def extenders(self) -> Sequence[PreemptionExtender]:
+        return self._backends.extenders
+
+    @property
+    def recorder(self) -> Recorder:
+        return self._backends.recorder(self.profile_name)
+
+    @property
     def client(self) -> Any:
         return self._backends.client
+
+    def live_pod(self, pod: Pod) -> Pod | None:
+        return self._backends.live_pod(pod)
+
+    def clear_nomination(self, pod: Pod, node_name: str) -> None:
+        self._backends.clear_nomination(pod, node_name)
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._backends.spawn(work, name)
 
     def gate(self, name: str) -> bool:
         return self._backends.gates.enabled(name)
@@ -74,8 +116,9 @@ class ProfileHandle:
     def activate(self, pods: Mapping[str, Pod]) -> None:
         self._backends.activate(pods)
 
-    def nominated_pods(self, node_name: str) -> list[PodInfo]:
-        return self._backends.nominated_pods(node_name)
+    @property
+    def nominations(self) -> Nominations:
+        return self._backends.nominations()
 
     def informed(self, kind: str) -> Mapping[str, Any]:
         return self._backends.informed(kind)

@@ -11,12 +11,12 @@ from kubesched.config import (
     expand_profiles,
     ignore_extender_resources,
 )
+from kubesched.framework.interface import Recorder
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
 
 from .handle import Backends, ProfileHandle
-from .port import Recorder
 from .search import Search
 
 __all__ = ["Profile", "build_frameworks"]
@@ -24,7 +24,7 @@ __all__ = ["Profile", "build_frameworks"]
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What schedules the pods of one schedulerName: its plugins, its search, and who records its events."""
+    """What schedules the pods of one schedulerName: its plugins, its search, and the recorder of its events."""
 
     framework: Framework
     search: Search
@@ -47,13 +47,14 @@ def build_frameworks(
     frameworks: dict[str, Framework] = {}
     for profile in config.profiles:
         name = profile.scheduler_name
+        handle = ProfileHandle(name, backends)
         try:
-            frameworks[name] = Framework(
+            handle.framework = frameworks[name] = Framework(
                 name,
                 expanded[name],
                 registry,
                 profile.args_for,
-                ProfileHandle(name, backends),
+                handle,
                 metrics,
                 percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
             )

@@ -1,11 +1,11 @@
 """The greatest of many totals, when a few of them change at a time.
 
-Up to some thousands a look at all of them is quickest: NumPy compares 5,000 in a microsecond. Beyond, totals
+Up to some thousands a pass over all of them is quickest: NumPy compares 5,000 in a microsecond. Beyond, totals
 are kept in blocks, with the maximum of each block and how many have it: a changed total costs one block, the
-best one a look at the blocks. Blocks are measured when a total is first put; totals that are replaced as a
+best one a pass over the blocks. Blocks are measured when a total is first put; totals that are replaced as a
 whole every time never pay for them.
 
-Used by :mod:`.lanes` (totals by row) and :mod:`.overlay` (by slot).
+Used by :mod:`.layers`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def pick_uniformly(rng: random.Random, totals: IntArray) -> int:
 
 
 class Ranking:
-    """Totals by row (or slot).
+    """Totals by row.
 
     Attributes:
         total: int64[n], INFEASIBLE where no pod may go. Read it; write through the methods.
@@ -54,7 +54,7 @@ class Ranking:
         self._block_count: IntArray = self.total
 
     def replace(self, total: IntArray) -> None:
-        """All totals anew; the array is the ranking's from now on."""
+        """Replace all totals; the array is the ranking's from now on."""
         self.total = total
         self._measured = False
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from kubesched.api.kinds import NAMESPACES, NODES, PODS
 from kubesched.api.tasks import Supervisor
@@ -20,8 +22,9 @@ from kubesched.cache import Cache
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.framework.enqueue import queueing_hints, watched_actions
 from kubesched.framework.events import ActionType
+from kubesched.framework.extenders import ConnectedExtender, Extender, in_run_time_order, is_involved
 from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.preemption import Preemption
 from kubesched.framework.registry import Registry
 from kubesched.framework.waiting import PodsInPreBind, WaitingPods
 from kubesched.queue import SchedulingQueue
@@ -30,6 +33,8 @@ from .attempt import AttemptMetrics
 from .binding import BindingCycles
 from .cycle import Cycle
 from .debugger import CacheDebugger
+from .extender_lane import ExtenderLane
+from .extender_support import ExtenderRejections, ExtenderView, check_extenders
 from .failure import FailureHandler
 from .full_scan import Rotation
 from .handle import Backends
@@ -66,14 +71,18 @@ class Scheduler:
         gates: FeatureGates = DEFAULT_GATES,
         metrics: SchedulerMetrics | None = None,
         max_in_unschedulable: float = 300.0,
+        extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
+        on_preemption: Callable[[Preemption], None] | None = None,
     ) -> None:
         """Build everything; nothing runs yet. Must be called in a running event loop.
 
-        ``wrap_search`` puts something around the search of each profile, such as a stopwatch.
+        ``extenders`` stand for those of the configuration, by name, and may be more; :meth:`stop` closes them.
+        ``wrap_search`` puts something around the search of each profile, such as a stopwatch. ``on_preemption`` receives
+        every successful preemption.
 
         Raises:
-            ConfigError: when a profile cannot be built.
+            ConfigError: when a profile cannot be built, or a configured extender is missing from ``extenders``.
             PluginError: when a plugin cannot list its events.
         """
         metrics = metrics if metrics is not None else SchedulerMetrics(gates.values)
@@ -84,6 +93,10 @@ class Scheduler:
         #: The parent of informers, queue flushes, bindings and status patches.
         self.tasks = Supervisor("scheduler")
         self._stopping = False
+        check_extenders(config, extenders)
+        self.extenders = in_run_time_order(extenders)
+        #: What plugins do alongside the scheduling cycle, such as evicting the victims of a preemption.
+        self._plugin_tasks: set[asyncio.Task[None]] = set()
         # What plugins and the cycle share.
         self.cache = Cache()
         self.waiting_pods = WaitingPods()
@@ -98,14 +111,24 @@ class Scheduler:
             client=port,
             gates=gates,
             waiting_pods=self.waiting_pods,
+            pods_in_pre_bind=self.pods_in_pre_bind,
+            extenders=self.extenders,
+            recorder=port.recorder,
+            live_pod=self._live_version,
+            clear_nomination=self._clear_nomination,
+            spawn=self._spawn_for_plugin,
             activate=self._activate,
-            nominated_pods=self._nominated_pods,
+            nominations=lambda: self.queue.nominator,
             informed=self.informers.objects,
             informed_in=self.informers.objects_in,
         )
         # Plugins, and what is built from them: the queue and a search per profile.
         self.frameworks = build_frameworks(config, registry, backends, metrics)
-        hints = {name: queueing_hints(framework.event_plugins()) for name, framework in self.frameworks.items()}
+        rejecting = [ExtenderRejections()] if self.extenders else []
+        hints = {
+            name: queueing_hints([*rejecting, *framework.event_plugins()])
+            for name, framework in self.frameworks.items()
+        }
         first = next(iter(self.frameworks.values()))
         self.queue = SchedulingQueue(
             clock=clock,
@@ -119,6 +142,7 @@ class Scheduler:
             max_in_unschedulable=max_in_unschedulable,
             metrics=metrics,
             random=random.Random(rng.getrandbits(64)),
+            is_apart=(lambda record: is_involved(self.extenders, record.pod_info)) if self.extenders else None,
         )
         rotation = Rotation()
         self.searches: dict[str, Search] = {}
@@ -152,6 +176,7 @@ class Scheduler:
             clock,
             self.tasks,
             publish_node=gates.enabled("NominatedNodeNameForExpectation"),
+            extenders=self.extenders,
         )
         self.cycle = Cycle(
             self.queue,
@@ -162,8 +187,12 @@ class Scheduler:
             metrics,
             clock,
             random.Random(rng.getrandbits(64)),
+            on_preemption,
         )
+        self._lane = ExtenderLane(self.extenders, self.queue, self.cycle, self.live_pod, metrics)
+        self._in_lane: asyncio.Task[None] | None = None
         self._watch(hints, profiles)
+        self._connect_extenders()
         #: Compares what is cached with what the informers list, and dumps it, into the log.
         self.debugger = CacheDebugger(
             self.cache, self.queue.views, self.queue.nominator, self.informers["nodes"], self._pods
@@ -175,8 +204,20 @@ class Scheduler:
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods)
 
-    def _nominated_pods(self, node_name: str) -> list[PodInfo]:
-        return self.queue.nominator.nominated_pods_for_node(node_name)
+    def _clear_nomination(self, pod: Pod, node_name: str) -> None:
+        self.queue.nominator.delete(pod)
+        # The informer may not have shown yet that the field is set; written from this state on, it is cleared in any case.
+        status = msgspec.structs.replace(pod.status, nominated_node_name=node_name)
+        self.statuses.write(msgspec.structs.replace(pod, status=status), None, "")
+
+    def _live_version(self, pod: Pod) -> Pod | None:
+        live = self.live_pod(pod.namespace, pod.name)
+        return live if live is not None and live.uid == pod.uid else None
+
+    def _spawn_for_plugin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self.tasks.spawn(work, name, lasting=False)
+        self._plugin_tasks.add(task)
+        task.add_done_callback(self._plugin_tasks.discard)
 
     def _measure_cache(self) -> None:
         """Cache sizes, measured when metrics are read (imaginary and ghost nodes count, as upstream)."""
@@ -201,6 +242,17 @@ class Scheduler:
         plugins = (plugin for framework in self.frameworks.values() for plugin in framework.plugins.values())
         for kind in dict.fromkeys(kind for plugin in plugins for kind in kinds_informed(plugin)):
             informers.index_by_namespace(kind)
+
+    def _connect_extenders(self) -> None:
+        """Extenders that send whole objects need more of them than the scheduler decodes."""
+        connected = [extender for extender in self.extenders if isinstance(extender, ConnectedExtender)]
+        if connected:
+            nodes, pods = self.informers["nodes"], self._pods
+            nodes.keep_documents(lambda node: True)
+            pods.keep_documents(lambda pod: not pod.spec.node_name)
+            view = ExtenderView(self.cache.table, pods, nodes)
+            for extender in connected:
+                extender.connect(view)
 
     def live_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod as the API server last showed it, or None."""
@@ -233,6 +285,8 @@ class Scheduler:
             TaskCrashedError: when a task of the scheduler's ended that should not have.
         """
         with self.tasks.guard():
+            if self.extenders and not self._stopping:
+                self._in_lane = self.tasks.spawn(self._lane.run(), "extender-lane")
             await self._schedule()
 
     async def _schedule(self) -> None:
@@ -243,7 +297,9 @@ class Scheduler:
                 return
             ends, left = loop.time() + _TURN_SECONDS, _PODS_PER_TURN
             while queued is not None:
-                self.cycle.schedule_one(queued)
+                rest = self.cycle.schedule_one(queued)
+                if rest is not None:
+                    await rest
                 left -= 1
                 queued = pop_nowait() if left and loop.time() < ends else None
             await asyncio.sleep(0)
@@ -260,19 +316,29 @@ class Scheduler:
         self.queue.close()
         for informer in self.informers.values():
             informer.stop()
+        if self._in_lane is not None:
+            self._in_lane.cancel()
+            await asyncio.wait((self._in_lane,))
         try:
             await self.bindings.finish()
+            if self._plugin_tasks:
+                await asyncio.wait(self._plugin_tasks)
             await self.statuses.finish()
             await self.tasks.stop()
         finally:
+            for extender in self.extenders:
+                try:
+                    await extender.close()
+                except Exception:
+                    _log.exception("extender %s failed to close", extender.name)
             for framework in self.frameworks.values():
                 for problem in framework.close():
                     _log.error("%s", problem)
 
     @property
     def busy(self) -> bool:
-        """Bindings or status patches are under way."""
-        return self.bindings.busy or self.statuses.busy
+        """Bindings, status patches or evictions are under way."""
+        return self.bindings.busy or self.statuses.busy or bool(self._plugin_tasks)
 
     @property
     def is_idle(self) -> bool:

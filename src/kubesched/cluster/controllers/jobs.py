@@ -109,7 +109,7 @@ class Jobs(WorkloadController):
     # -- counting --------------------------------------------------------------------------------------
 
     async def _count(self, item: Item, data: Data, count: Count) -> Item:
-        """Count finished pods: note them, let them go, add them to the totals."""
+        """Count finished pods: note them, remove their finalizer, add them to the totals."""
         if not count.uncounted and not count.fresh:
             return item
         status = dict(data.get("status") or {})
@@ -220,8 +220,6 @@ class Jobs(WorkloadController):
         if wait > 0:
             self.queue.add_after(item.key, wait)
             return
-        if missing < -surplus:
-            self.queue.add(item.key)
         if spec.get("completionMode") == "Indexed":
             taken = count.busy_indexes | completed_indexes(data)
             free = (index for index in range(int(completions or 0)) if index not in taken)
@@ -230,6 +228,8 @@ class Jobs(WorkloadController):
         else:
             for _ in range(missing):
                 await self._create(item, data, None)
+        if missing < -surplus:
+            self.queue.add(item.key)  # the rest at the next look; after a refusal, when it is tried again
 
     async def _drop(self, item: Item, pod: Item) -> None:
         """Stop a pod that is wanted no more; it counts neither as succeeded nor as failed."""

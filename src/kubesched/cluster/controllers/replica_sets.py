@@ -71,14 +71,14 @@ class ReplicaSets(WorkloadController):
         if "deletionTimestamp" not in data["metadata"]:
             active = self._active(item)
             burst = self.context.settings.burst
-            if len(active) != wanted and abs(len(active) - wanted) > burst:
-                self.queue.add(key)  # the rest at the next look
             if len(active) < wanted:
                 failure = await self._create(item, spec, min(wanted - len(active), burst))
             elif len(active) > wanted:
                 active.sort(key=self._delete_first(active, self._neighbours(data, active)))
                 for pod in active[: min(len(active) - wanted, burst)]:
                     await self.delete_pod(item, pod)
+            if failure is None and abs(len(active) - wanted) > burst:
+                self.queue.add(key)  # the rest at the next look; after a refusal, when it is tried again
         current = self.cache.get(key)
         if current is not None and current.uid == item.uid:
             await self._write_status(current, failure)
@@ -140,7 +140,7 @@ class ReplicaSets(WorkloadController):
         failed = [one for one in old.get("conditions") or () if one.get("type") == "ReplicaFailure"]
         conditions = [one for one in old.get("conditions") or () if one.get("type") != "ReplicaFailure"]
         if failure is not None:
-            # The first message stays: the next ones name other pods, and news of them would never end.
+            # The first message stays: the next ones name other pods, and each would be one more event.
             conditions += failed or conditions_with(
                 None, "ReplicaFailure", "True", "FailedCreate", failure.message, self.context.now_text()
             )

@@ -23,7 +23,7 @@ FORMS: Final = {"vector": "many", "row": "one"}
 
 
 class Coverage:
-    """Counts over all the worlds it watched.
+    """Counts over all the clusters it watched.
 
     Attributes:
         paths: path to number of attempts; every path is a key.

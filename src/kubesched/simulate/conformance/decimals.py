@@ -2,8 +2,8 @@
 
 Upstream keeps some quantities as a shared decimal: fractions with a binary suffix (``4.3Gi``) and numbers of 18 digits or
 more. When such a quantity is a pod-level request and the pod has overhead for the same resource, every computation
-of the pod's requests adds the overhead to the shared decimal once more, so the pod looks bigger each time a plugin
-asks. How often that happened before Filter, and before Score, depends on how the recording ran.
+of the pod's requests adds the overhead to the shared decimal once more, so the pod looks bigger each time
+they are computed. How often that happened before Filter, and before Score, depends on how the recording ran.
 
 We add overhead once. To compare such a record at all, the replay is repeated with the overhead counted up to eight
 times, at Score at least as often as at Filter, and a repetition that agrees with the whole record explains it.

@@ -39,7 +39,7 @@ _NO_LIST: Final = "no PostFilter plugin lists its candidates (method list_candid
 
 @runtime_checkable
 class ListsCandidates(Protocol):
-    """A PostFilter plugin that can tell what it would consider, without doing anything.
+    """A PostFilter plugin that can report its candidates without doing anything.
 
     The first value is node name to (victims, most important first; number of violated disruption budgets), for
     every node where preemption helps, as if the number of candidates had no limit; the second is node name to the
@@ -69,10 +69,13 @@ def compare_preemption(comparison: Comparison, world: World, pod: PodInfo, recor
         return
     rejection = rejection_of(world, pod)
     framework = world.frameworks[pod.spec.scheduler_name]
-    result, status = framework.post_filter(rejection.state, pod, rejection.diagnosis.statuses)
+    answer = framework.post_filter(rejection.state, pod, rejection.diagnosis.statuses)
+    if not isinstance(answer, tuple):
+        raise TypeError("PostFilter waits, though a golden scenario has nothing to wait for")
+    result, status = answer
     wanted = dict(record["status"])
     if _DEVICES in missing and wanted["code"] != Code.SUCCESS.label:
-        # Its one reason comes first; the rest is that of the plugins after it.
+        # Its one reason is first; the rest is that of the plugins after it.
         wanted["reasons"] = wanted.get("reasons", [])[1:]
         wanted.pop("plugin", None)
     comparison.check("preemption.status", f"{where}: preemption.status", wanted, _status(status, "plugin" in wanted))

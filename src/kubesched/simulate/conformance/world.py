@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +11,7 @@ import msgspec
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
-from kubesched.api.types import Namespace, Node, Pod
+from kubesched.api.types import Namespace, Node, Pod, PodCondition
 from kubesched.cache import Cache
 from kubesched.config import (
     IN_TREE,
@@ -24,6 +25,7 @@ from kubesched.config import (
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.nominating import nominations_that_count
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
@@ -67,15 +69,27 @@ def complete(obj: JSON, kind: str) -> JSON:
     return obj
 
 
+class _NoServer:
+    """Accepts what preemption writes and does nothing: what follows an attempt is taken from the record."""
+
+    async def patch_pod_status(self, pod: Pod, *, condition: PodCondition) -> bool:
+        return True
+
+    async def delete_pod(self, pod: Pod) -> bool:
+        return True
+
+
 class Nominations:
     """Node name to nominated pods, in the order of nomination."""
 
     def __init__(self) -> None:
         self._pods: dict[str, list[PodInfo]] = {}
+        self._changed: list[str] = []
 
     def add(self, pod: PodInfo, node_name: str) -> None:
         self.remove(pod.uid)
         self._pods.setdefault(node_name, []).append(pod)
+        self._changed.append(node_name)
 
     def remove(self, uid: str) -> None:
         """End the nomination of a pod, if it has one."""
@@ -88,6 +102,7 @@ class Nominations:
         return found
 
     def _keep_if(self, stays: Callable[[PodInfo], bool]) -> None:
+        self._changed += self._pods
         kept = {name: [pod for pod in pods if stays(pod)] for name, pods in self._pods.items()}
         self._pods = {name: pods for name, pods in kept.items() if pods}
 
@@ -96,6 +111,9 @@ class Nominations:
 
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
         return list(self._pods.get(node_name, ()))
+
+    def changes(self, since: int) -> tuple[int, list[str] | None]:
+        return len(self._changed), (self._changed[since:] if since >= 0 else None)
 
 
 class World:
@@ -132,9 +150,10 @@ class World:
             self._keep(obj)
         backends = Backends(
             FixedClock(), random.Random(0), self.snapshot,
-            nominated_pods=self.nominations.nominated_pods_for_node,
+            nominations=lambda: self.nominations,
             informed=lambda kind: self.objects.get(kind, {}),
             informed_in=self._objects_in,
+            client=_NoServer(), spawn=lambda work, name: asyncio.run(work),
         )  # fmt: skip
         self.frameworks: dict[str, Framework] = self._build(backends)
         self.searches: dict[str, Search] = {
@@ -207,21 +226,9 @@ class World:
         Raises:
             PluginFailedError: when a plugin fails.
         """
-        framework, table = self.frameworks[pod.spec.scheduler_name], self.cache.table
-        others = [
-            other
-            for other in self.nominations.nominated_pods_for_node(node.name)
-            if other.priority >= pod.priority and other.uid != pod.uid
-        ]
-        if others:
-            trial = state.clone()
-            with self.snapshot.with_pods(node, others):
-                for other in others:
-                    framework.add_pod(trial, pod, other, node)
-                status = framework.filter_node(trial, pod, table, node)
-            if status is not None:
-                return status
-        return framework.filter_node(state, pod, table, node)
+        others = nominations_that_count(self.nominations.nominated_pods_for_node(node.name), pod)
+        framework = self.frameworks[pod.spec.scheduler_name]
+        return framework.filter_with_nominated(state, pod, self.snapshot, node, others)
 
     def place(self, pod: PodInfo, node_name: str, start_time: str) -> None:
         """Let a pod run on a node from now on."""

@@ -1,0 +1,224 @@
+"""DefaultPreemption: when no node fits, evict pods of lower priority from one (PreEnqueue, PostFilter).
+
+The parts are in :mod:`.preemption`. Source: spec "Preemption" sections 1 to 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from kubesched.cache import NodeList
+from kubesched.config.args import DefaultPreemptionArgs
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
+from kubesched.framework.fit_error import fit_error_text
+from kubesched.framework.interface import Handle, NodeToStatus, Plugin, PostFilterResult
+from kubesched.framework.nominating import NominatingInfo
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.preemption import Preemption, Victims
+from kubesched.framework.status import Code, Status
+
+from . import names
+from .preemption.budgets import BudgetReader
+from .preemption.candidates import Found, candidates_wanted, find_candidates
+from .preemption.choose import choose, losers
+from .preemption.dry_run import DryRun
+from .preemption.evict import Evictions
+from .preemption.extenders import ask_extenders, interested
+from .preemption.importance import importance, is_terminating_by_preemption
+from .preemption.outcomes import FastDryRuns, FastFound, Question
+
+__all__ = ["DefaultPreemption"]
+
+#: A result (None leaves the pod's nomination alone), and a status (None: room is being made).
+Answer = tuple[PostFilterResult | None, Status | None]
+
+_NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+_CLEARED: Final = PostFilterResult(NominatingInfo.clear())
+
+
+class DefaultPreemption(Plugin):
+    """Subclasses may replace two hooks: which pods may be victims at all, and which of them matter more."""
+
+    name = names.DEFAULT_PREEMPTION
+    informs = ("poddisruptionbudgets",)
+
+    def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        args = args if args is not None else DefaultPreemptionArgs()
+        self._percentage = args.min_candidate_nodes_percentage
+        self._absolute = args.min_candidate_nodes_absolute
+        self._asynchronous = handle.gate("SchedulerAsyncPreemption")
+        self._budgets = BudgetReader()
+        self._evictions = Evictions(self.name, handle)
+        #: Made when first needed: there is no snapshot yet while some handles are built.
+        self._fast: FastDryRuns | None = None
+        cls = type(self)
+        self._has_default_hooks = (
+            cls.importance is DefaultPreemption.importance
+            and cls.is_eligible_victim is DefaultPreemption.is_eligible_victim
+        )
+
+    # -- the hooks -------------------------------------------------------------------------------------
+
+    def is_eligible_victim(self, preemptor: PodInfo, pod: PodInfo) -> bool:
+        """Whether ``pod`` may be evicted for ``preemptor``. Called for pods of lower priority only."""
+        return True
+
+    def importance(self, pod: PodInfo, now: float) -> tuple[float, ...]:
+        """The sort key of victims: the most important first. Those that matter more are spared if possible."""
+        return importance(pod, now)
+
+    # -- queue -----------------------------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """A preemptor waits until the last of its victims is on its way out."""
+        if self._asynchronous and self._evictions.is_running(pod.uid):
+            return Status.unresolvable("waiting for the preemption for this pod to be finished")
+        return None
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """The end of a victim has PreEnqueue called again; whether the pod is tried is up to the filter that rejected it."""
+        if not self._asynchronous:
+            return []
+        return [ClusterEventWithHint(ClusterEvent(EventResource.POD, ActionType.DELETE), self._after_pod_delete)]
+
+    def _after_pod_delete(self, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
+        return QueueingHint.SKIP
+
+    # -- PostFilter ------------------------------------------------------------------------------------
+
+    def post_filter(self, state: CycleState, pod: PodInfo, statuses: NodeToStatus) -> Answer | Awaitable[Answer]:
+        """Make room on one node, and nominate the pod there. Awaitable when an extender or the API server is waited for."""
+        self.handle.framework.metrics.preemption_attempts_total.inc()
+        live = self.handle.live_pod(pod.pod)
+        if live is None:
+            return None, Status.from_error(f'preemption: pod "{pod.name}" not found', self.name)
+        if live is not pod.pod:
+            pod = PodInfo.derive(live, pod)
+        reason = self._why_not_eligible(pod, statuses)
+        if reason:
+            return None, _prefixed(Status.unschedulable(reason))
+        found = self._find(state, pod, statuses.nodes_for_code(Code.UNSCHEDULABLE))
+        if not found:
+            if found.errors:
+                return None, _prefixed(Status.from_error(_joined(found.errors)))
+            return _CLEARED, _prefixed(Status.unschedulable(self._why_not_helpful(found)))
+        extenders = interested(self.handle.extenders, pod)
+        if extenders or not self._asynchronous:
+            return self._slowly(extenders, pod, found)
+        now = self.handle.clock.now()
+        chosen = found.best(now)
+        self._evictions.start(pod, chosen.node_name, chosen.victims.pods)
+        preemption = Preemption(pod, chosen, lambda: losers(found.candidates(), chosen, now), found.rejected)
+        return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption), None
+
+    def _why_not_eligible(self, pod: PodInfo, statuses: NodeToStatus) -> str:
+        """Empty when the pod may preempt (spec section 3.1)."""
+        if pod.spec.preemption_policy == "Never":
+            return "not eligible due to preemptionPolicy=Never."
+        nominated = pod.status.nominated_node_name
+        if not nominated or statuses.get(nominated).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return ""
+        node = self._node(nominated)
+        if node is None:
+            return ""
+        priority = pod.priority
+        waits = any(
+            is_terminating_by_preemption(other) and other.priority < priority and self.is_eligible_victim(pod, other)
+            for other in node.pods.values()
+        )
+        return "not eligible due to a terminating pod on the nominated node." if waits else ""
+
+    def _node(self, name: str) -> Any:
+        row = self.handle.snapshot.table.row_of(name)
+        return None if row is None else self.handle.snapshot.table.info(row)
+
+    def _dry_run(self, state: CycleState, pod: PodInfo) -> DryRun:
+        budgets = self._budgets.read(self.handle.informed("poddisruptionbudgets"))
+        return DryRun(self.handle, state, pod, budgets, self.is_eligible_victim, self.importance)
+
+    def _find(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Found | FastFound:
+        """Candidates among ``nodes``, beginning with a random one."""
+        if not nodes:
+            return Found()
+        rows = nodes.rows
+        offset = self.handle.random.randrange(len(rows))
+        rows = np.concatenate((rows[offset:], rows[:offset]))
+        wanted = candidates_wanted(len(rows), self._percentage, self._absolute)
+        plain = self._dry_run(state, pod)
+        question = Question.of(self.handle, state, pod) if self._has_default_hooks else None
+        if question is not None:
+            if self._fast is None:
+                self._fast = FastDryRuns(self.handle)
+            found = self._fast.run(question, rows, wanted, plain.budgets, plain)
+            if found is not None:
+                return found
+        return find_candidates(plain, NodeList(self.handle.snapshot.table, rows), wanted)
+
+    def _why_not_helpful(self, found: Found | FastFound) -> str:
+        """The text when no node can be helped (spec section 3.3)."""
+        all_nodes = len(self.handle.snapshot.table)
+        reasons = found.histogram()
+        if found.tried_in_vain < all_nodes:
+            reasons[_NOT_HELPFUL] += all_nodes - found.tried_in_vain
+        return fit_error_text(all_nodes, reasons)
+
+    async def _slowly(self, extenders: Sequence[Any], pod: PodInfo, found: Found | FastFound) -> Answer:
+        """The rest of PostFilter when something has to be waited for."""
+        candidates = found.candidates()
+        rejected = found.rejected()
+        try:
+            if extenders:
+                candidates = await ask_extenders(extenders, pod, candidates)
+                if self.handle.live_pod(pod.pod) is None:
+                    # Nobody is evicted for a pod that went while extenders were awaited.
+                    return None, Status.from_error(f'preemption: pod "{pod.name}" not found', self.name)
+            if not candidates:
+                return None, _prefixed(Status.unschedulable("no candidate node for preemption"))
+            now = self.handle.clock.now()
+            chosen, lost = choose(candidates, now)
+            if self._asynchronous:
+                self._evictions.start(pod, chosen.node_name, chosen.victims.pods)
+            else:
+                await self._evictions.evict(pod, chosen.node_name, chosen.victims.pods)
+        except Exception as error:
+            return None, _prefixed(Status.from_error(error))
+        preemption = Preemption(pod, chosen, lambda: lost, lambda: rejected)
+        return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption), None
+
+    # -- for conformance and reports -------------------------------------------------------------------
+
+    def list_candidates(
+        self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
+    ) -> tuple[dict[str, tuple[Sequence[PodInfo], int]], dict[str, Status]]:
+        """What would be considered, without any limit and without doing anything; nothing for a pod that is not eligible.
+
+        Node name to (victims, budgets violated) where preemption helps, and to why not where it does not.
+        """
+        if self._why_not_eligible(pod, statuses):
+            return {}, {}
+        dry_run = self._dry_run(state, pod)
+        helped: dict[str, tuple[Sequence[PodInfo], int]] = {}
+        rejected: dict[str, Status] = {}
+        for node in statuses.nodes_for_code(Code.UNSCHEDULABLE):
+            outcome = dry_run.node(node)
+            if isinstance(outcome, Victims):
+                helped[node.name] = outcome.pods, outcome.pdb_violations
+            else:
+                rejected[node.name] = outcome
+        return helped, rejected
+
+
+def _prefixed(status: Status) -> Status:
+    """The status with ``preemption: `` before its text."""
+    text = f"preemption: {status.message()}"
+    return Status.from_error(text) if status.code is Code.ERROR else Status(status.code, text)
+
+
+def _joined(errors: Sequence[str]) -> str:
+    """One error, or ``[e1, e2]``."""
+    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"

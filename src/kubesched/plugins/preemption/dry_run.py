@@ -1,0 +1,100 @@
+"""Which pods one node would have to lose (spec "Preemption" section 4.2).
+
+The plain procedure, node by node through the profile's plugins: everything of lower priority leaves, and what can stay
+comes back in order of importance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.interface import Handle
+from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.nominating import nominations_that_count
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.preemption import Victims
+from kubesched.framework.status import Status
+
+from .budgets import Budget, split_by_budgets
+
+__all__ = ["NO_VICTIMS", "DryRun", "Eligible", "Importance"]
+
+NO_VICTIMS: Final = Status.unresolvable("No preemption victims found for incoming pod")
+
+#: Whether a pod of lower priority may be a victim: (preemptor, pod).
+Eligible = Callable[[PodInfo, PodInfo], bool]
+#: A sort key of victims, the most important first: (pod, now in seconds).
+Importance = Callable[[PodInfo, float], tuple[float, ...]]
+
+
+class DryRun:
+    """What preemption for one pod would do to nodes."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        state: CycleState,
+        pod: PodInfo,
+        budgets: Sequence[Budget],
+        eligible: Eligible,
+        importance: Importance,
+    ) -> None:
+        self._handle = handle
+        self._state = state
+        self._pod = pod
+        self.budgets = budgets
+        self._eligible = eligible
+        self._importance = importance
+        self._now = handle.clock.now()
+
+    def potential_victims(self, node: NodeInfo) -> list[PodInfo]:
+        """The node's pods of lower priority, being deleted or not."""
+        pod = self._pod
+        priority = pod.priority
+        return [other for other in node.pods.values() if other.priority < priority and self._eligible(pod, other)]
+
+    def node(self, node: NodeInfo) -> Victims | Status:
+        """The victims, perhaps none; or why removing pods does not help. A failing plugin is an Error status."""
+        potential = self.potential_victims(node)
+        if not potential:
+            return NO_VICTIMS
+        try:
+            return self._select(node, potential)
+        except PluginFailedError as failure:
+            return Status.from_error(failure.error, failure.plugin)
+
+    def _select(self, node: NodeInfo, potential: list[PodInfo]) -> Victims | Status:
+        handle, pod, state = self._handle, self._pod, self._state.clone()
+        framework, snapshot = handle.framework, handle.snapshot
+        nominated = nominations_that_count(handle.nominations.nominated_pods_for_node(node.name), pod)
+        with snapshot.what_if(node) as trial:
+            for victim in potential:
+                trial.remove(victim)
+                framework.remove_pod(state, pod, victim, node)
+            status = framework.filter_with_nominated(state, pod, snapshot, node, nominated)
+            if status is not None:
+                return status
+            potential.sort(key=self.rank)
+            violating, others = split_by_budgets(potential, self.budgets)
+            victims: list[PodInfo] = []
+            violations = 0
+            for group in (violating, others):
+                for victim in group:
+                    trial.add(victim)
+                    framework.add_pod(state, pod, victim, node)
+                    if framework.filter_with_nominated(state, pod, snapshot, node, nominated) is None:
+                        continue
+                    trial.remove(victim)
+                    framework.remove_pod(state, pod, victim, node)
+                    victims.append(victim)
+                    violations += group is violating
+        if violating and others:
+            victims.sort(key=self.rank)
+        return Victims(tuple(victims), violations)
+
+    def rank(self, pod: PodInfo) -> tuple[float, ...]:
+        """The sort key of a victim."""
+        return self._importance(pod, self._now)

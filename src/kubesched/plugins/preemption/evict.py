@@ -1,0 +1,164 @@
+"""The victims of a preemption go (spec "Preemption" sections 7 to 9).
+
+A victim that is only in this scheduler's memory (waiting on Permit, or in PreBind) is cancelled; any other is marked
+with a condition and deleted. Asynchronously: the preemptor is nominated at once, and held back by PreEnqueue until its
+last victim is on its way out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from kubesched.api.tasks import child
+from kubesched.api.types import PodCondition
+from kubesched.api.wire import ApiError
+from kubesched.framework.interface import Handle
+from kubesched.framework.podinfo import PodInfo
+
+__all__ = ["Evictions"]
+
+_log = logging.getLogger("kubesched.plugins")
+
+
+class Evictions:
+    """The evictions of one profile's plugin."""
+
+    def __init__(self, plugin: str, handle: Handle) -> None:
+        self._plugin = plugin
+        self._handle = handle
+        #: UIDs of preemptors whose victims are being evicted.
+        self._preempting: set[str] = set()
+        #: Preemptor's UID to its last victim, once that one's turn has come.
+        self._last_victim: dict[str, PodInfo] = {}
+
+    def is_running(self, uid: str) -> bool:
+        """Whether the pod must wait because its victims are still being evicted."""
+        if uid not in self._preempting:
+            return False
+        victim = self._last_victim.get(uid)
+        if victim is None:
+            return True
+        live = self._handle.live_pod(victim.pod)
+        return live is not None and live.metadata.deletion_timestamp is None
+
+    # -- both modes ------------------------------------------------------------------------------------
+
+    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        """Evict alongside the scheduling cycle. Victims that are being deleted already are left alone."""
+        left = [victim for victim in victims if victim.metadata.deletion_timestamp is None]
+        if not left:
+            return
+        self._preempting.add(preemptor.uid)
+        self._handle.framework.metrics.preemption_victims.observe(len(victims))
+        self._handle.spawn(self._run(preemptor, node_name, left), f"preempt for {preemptor.key}")
+
+    async def evict(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        """Evict, and return when it is done.
+
+        Raises:
+            ApiError, OSError: the first failure; evictions that had not ended are cancelled then.
+        """
+        self._handle.framework.metrics.preemption_victims.observe(len(victims))
+        try:
+            await self._all(preemptor, node_name, victims)
+        except Exception:
+            # Upstream leaves the pod to chance: some event, or minutes. It is tried again after its backoff here.
+            self._handle.activate({preemptor.key: preemptor.pod})
+            raise
+        self._clear_lower_nominations(preemptor, node_name)
+
+    async def _run(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        handle, metrics, uid = self._handle, self._handle.framework.metrics, preemptor.uid
+        start, running = handle.clock.now(), metrics.goroutines.labels("preemption")
+        running.inc()
+        result, is_event_due = "error", False
+        try:
+            self._clear_lower_nominations(preemptor, node_name)
+            *others, last = victims
+            await self._all(preemptor, node_name, others)
+            self._last_victim[uid] = last
+            is_event_due = await self._evict(preemptor, node_name, last)
+            result = "success"
+        except (ApiError, OSError) as error:
+            _log.error("preemption on node %s for pod %s: %s", node_name, preemptor.key, error)
+        except Exception:
+            _log.exception("preemption on node %s for pod %s failed unexpectedly", node_name, preemptor.key)
+        finally:
+            running.dec()
+            self._preempting.discard(uid)
+            self._last_victim.pop(uid, None)
+        metrics.preemption_goroutines_duration_seconds.observe(handle.clock.now() - start, result)
+        metrics.preemption_goroutines_execution_total.inc(result)
+        if not is_event_due:
+            # No event will have the pod tried again: something failed, or the last victim went while this one was held.
+            handle.activate({preemptor.key: preemptor.pod})
+
+    async def _all(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        """Evict at the same time; the first failure cancels the others and is raised."""
+        if len(victims) == 1:
+            await self._evict(preemptor, node_name, victims[0])
+            return
+        tasks = [child(self._evict(preemptor, node_name, victim), f"evict {victim.key}") for victim in victims]
+        if not tasks:
+            return
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        errors = [task.exception() for task in tasks if task in done]
+        for error in errors:
+            if error is not None:
+                raise error
+
+    # -- one victim ------------------------------------------------------------------------------------
+
+    async def _evict(self, preemptor: PodInfo, node_name: str, victim: PodInfo) -> bool:
+        """Evict one pod; whether an event about its end will follow.
+
+        Raises:
+            ApiError: when the server refuses.
+            OSError: when it cannot be reached.
+        """
+        if victim.metadata.deletion_timestamp is not None:
+            return True
+        note = f"Preempted by pod {preemptor.uid} on node {node_name}"
+        if self._cancel(victim):
+            note += " (in kube-scheduler memory)."
+        elif not await self._delete(preemptor, victim):
+            return False
+        self._handle.recorder.record(victim.pod, "Normal", "Preempted", "Preempting", note, preemptor.pod)
+        return True
+
+    def _cancel(self, victim: PodInfo) -> bool:
+        """End the binding of a victim that is not bound yet; False when it is too late for that."""
+        waiting = self._handle.waiting_pods.get(victim.uid)
+        if waiting is not None:
+            return waiting.preempt(self._plugin, "preempted")
+        entry = self._handle.pods_in_pre_bind.get(victim.uid)
+        return entry is not None and entry.cancel(f"preempted by {self._plugin}")
+
+    async def _delete(self, preemptor: PodInfo, victim: PodInfo) -> bool:
+        """Mark and delete a pod; False when it is gone already."""
+        client = self._handle.client
+        message = f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher priority pod"
+        condition = PodCondition(
+            type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=message
+        )
+        try:
+            await client.patch_pod_status(victim.pod, condition=condition)
+        except ApiError as error:
+            if error.code == 404:
+                return False
+            raise
+        deleted: bool = await client.delete_pod(victim.pod)
+        return deleted
+
+    def _clear_lower_nominations(self, preemptor: PodInfo, node_name: str) -> None:
+        """Pods of lower priority that were nominated to the node must look elsewhere."""
+        for other in self._handle.nominations.nominated_pods_for_node(node_name):
+            if other.priority < preemptor.priority and other.uid != preemptor.uid:
+                self._handle.clear_nomination(other.pod, node_name)
