@@ -124,7 +124,7 @@ def object_line(**metadata: Any) -> str:
             "a number from 1 to the header's 1, got 'x'",
         ),
         ("late version", [HEADER % (1, 1), object_line(resourceVersion="9")], "header's 1, got '9'"),
-        ("twice", [HEADER % (1, 2), object_line(), object_line()], "line 3 is damaged: Pod default/a comes twice"),
+        ("twice", [HEADER % (1, 2), object_line(), object_line()], "line 3 is damaged: Pod default/a occurs twice"),
         ("bad time", [HEADER % (1, 1), object_line(creationTimestamp="soon")], "line 2 is damaged: Invalid isoformat"),
         ("bad type", [HEADER % (1, 1), object_line().replace('"spec":{}', '"spec":7')], "`$.spec`"),
         ("bad clock", [(HEADER % (1, 0)).replace("}", ',"time":"noon"}')], "header: time: Invalid isoformat"),

@@ -35,7 +35,7 @@ RETRY_JITTER = 0.25
 FINISH_SECONDS = 360.0
 #: How often running series are reported to the server, so that they do not expire.
 REFRESH_SECONDS = 1800.0
-#: Events remembered for repetition. Upstream has no bound; an event storm must not fill our memory.
+#: Events kept for repetition. Upstream has no bound; an event storm must not fill our memory.
 CACHE_SIZE = 20_000
 #: Events sent before other tasks run, for transports that never wait.
 YIELD_INTERVAL = 32
@@ -178,7 +178,7 @@ class EventBroadcaster(Background):
                 await asyncio.sleep(0)
 
     async def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Until something is recorded or due. With nothing remembered there is no timer: a simulation may end."""
+        """Until something is recorded or due. With no events kept there is no timer: a simulation may end."""
         due = [time for time in (self._next_finish, self._next_refresh) if time is not None]
         if self._retries:
             due.append(self._retries[0][0])

@@ -70,7 +70,7 @@ class _Entry:
         index: its place in the profile's order of the extension point.
         reads_pods: whether a change of a node's pods can change the answers about the node.
         reads_images: whether a change of the image table can.
-        expensive: one call per node is all there is, and answers are not remembered.
+        expensive: one call per node is all there is, and results are not cached.
     """
 
     #: How the text of a failure begins; the plugin's methods for one row and for many; what the latter returns.

@@ -28,7 +28,7 @@ _log = logging.getLogger("kubesched.queue")
 #: Scheduler name -> registered event -> (plugin, hint function) in order. No function: always Queue.
 Registrations = Mapping[str, Mapping[ClusterEvent, Sequence[tuple[str, HintFn | None]]]]
 
-#: Distinct events remembered; custom resources could otherwise make the table grow.
+#: Distinct events cached; custom resources could otherwise make the table grow.
 _MAX_PLANS: Final = 4096
 
 

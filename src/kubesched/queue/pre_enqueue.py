@@ -21,7 +21,7 @@ __all__ = ["PreEnqueue", "PreEnqueuePlugins"]
 
 _log = logging.getLogger("kubesched.queue")
 
-#: Scheduler name -> plugin name -> the plugin's function, in order. None means the pod may pass.
+#: Scheduler name -> plugin name -> the plugin's function, in order. None: the pod may pass.
 PreEnqueuePlugins = Mapping[str, Mapping[str, Callable[[PodInfo], Status | None]]]
 
 _POINT: Final = "PreEnqueue"

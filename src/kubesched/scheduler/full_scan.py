@@ -1,7 +1,7 @@
 """A full scan: every candidate node is filtered and scored for one pod, and why it was rejected is kept.
 
 What a signature layer remembers is read from it; nominated pods, nodes that PreFilter allows, sampling, and plugins
-whose answers are not remembered come on top. Source: spec "Scheduling cycle" sections 5 and 6, "Scheduling framework"
+whose results are not cached come on top. Source: spec "Scheduling cycle" sections 5 and 6, "Scheduling framework"
 4.8.
 
 Used by :mod:`.search`, which chooses.
@@ -59,7 +59,7 @@ class Rotation:
 class Attempt:
     """One pod's way through a full scan.
 
-    ``layer`` and ``plan`` are those of its signature, None when nothing is remembered; ``nominated`` is row to the pods
+    ``layer`` and ``plan`` are those of its signature, None when nothing is cached; ``nominated`` is row to the pods
     nominated there that count for the pod.
     """
 

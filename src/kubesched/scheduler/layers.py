@@ -13,7 +13,7 @@ Up to eight rows are evaluated one by one in plain integers, more of them in one
 all rows it is quicker to evaluate all. Totals of other rows are made again only when the bounds of a score move that
 normalisation depends on (:mod:`.score_column`). The best total is found by :mod:`.ranking`.
 
-Called by :mod:`.search`, and by :mod:`.full_scan` for what cannot be remembered. See ``docs/decision-core.md``.
+Called by :mod:`.search`, and by :mod:`.full_scan` for what cannot be cached. See ``docs/decision-core.md``.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Layer:
     # -- keeping up ------------------------------------------------------------------------------------
 
     def refresh(self, pod: PodInfo) -> bool:
-        """Catch up with what changed; False when the pod's answers cannot be remembered by row.
+        """Catch up with what changed; False when the pod's results cannot be cached by row.
 
         ``pod`` is always the current one: objects that an earlier one refers to may be gone.
 

@@ -187,7 +187,7 @@ class Search:
         return Path.FULL_SCAN, key
 
     def _layer(self, key: _Key, plan: Plan, base: Layer | None, pod: PodInfo) -> Layer | None:
-        """The layer of a key, up to date; None when the pod's answers cannot be remembered by row."""
+        """The layer of a key, up to date; None when the pod's results cannot be cached by row."""
         layer = self._layers.get(key)
         if layer is None or layer.base is not base:
             share = plan.signed if base is None else plan.unsigned
@@ -210,7 +210,7 @@ class Search:
         return Decision(self._table.info(int(rows[best])), state, len(rows) + len(found.statuses), len(rows))
 
     def evaluate(self, state: CycleState, pod: PodInfo) -> Evaluation | Rejection:
-        """Scan all nodes, with nothing remembered, and score all that fit, even a single one.
+        """Scan all nodes, with nothing cached, and score all that fit, even a single one.
 
         For conformance, explain and tests; nothing is chosen. When a single node is feasible and scoring it
         fails, which a scheduler would never notice, there are no scores.

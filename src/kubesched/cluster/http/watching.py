@@ -88,7 +88,7 @@ class Watches:
                 await self._stream(response, watch, shaper, seconds, bookmarks=bookmarks)
             await response.write_eof()
         except ConnectionError:
-            pass  # the client has gone; that is how most watches end
+            pass  # the client has disconnected; most watches end this way
         finally:
             if watch is not None:
                 self._open.pop(watch, None)
