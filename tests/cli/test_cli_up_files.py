@@ -267,7 +267,7 @@ def test_two_runs_do_not_share_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     assert link.is_symlink()
 
 
-def test_a_lock_of_a_dead_process_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_lock_of_a_killed_process_has_no_effect(tmp_path: Path) -> None:
     (tmp_path / ".c.jsonl.lock").write_text("1\n")
     with claimed(str(tmp_path / "c.jsonl"), "--snapshot"):
         assert (tmp_path / ".c.jsonl.lock").read_text() == f"{os.getpid()}\n"

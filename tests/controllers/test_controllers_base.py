@@ -35,7 +35,7 @@ def now() -> float:
 # -- work queue --------------------------------------------------------------------------------------------
 
 
-def test_keys_come_once_in_order_and_again_when_added_while_looked_at() -> None:
+def test_keys_come_once_in_order_and_again_when_added_while_reconciled() -> None:
     async def main() -> None:
         queue = WorkQueue()
         for key in ("a", "b", "a", "c", "b"):
@@ -68,7 +68,7 @@ def test_the_earliest_date_counts_and_failures_double() -> None:
     in_loop(main)
 
 
-def test_quiet_timers_fire_but_nobody_waits_for_them() -> None:
+def test_quiet_timers_fire_without_being_waited_for() -> None:
     async def main() -> None:
         queue = WorkQueue()
         queue.add_after("a", 3, quiet=True)

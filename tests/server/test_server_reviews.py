@@ -111,7 +111,7 @@ def test_after_five_tries_it_is_given_up() -> None:
     run_virtual(main())
 
 
-def test_a_silent_server_is_waited_for_ten_seconds_a_try() -> None:
+def test_an_unresponsive_server_is_waited_for_ten_seconds_a_try() -> None:
     async def main() -> None:
         server = Scripted(*([60.0] * 5))
         with pytest.raises(ReviewError, match="did not answer the TokenReview within 10 s"):

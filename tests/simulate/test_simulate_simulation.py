@@ -179,7 +179,7 @@ class HoldForEver(Plugin):
         return Status.wait(), 600.0
 
 
-def test_pods_held_by_permit_are_waited_for_and_told() -> None:
+def test_pods_held_by_permit_are_waited_for_and_reported() -> None:
     from kubesched.cli.loading import with_plugins
 
     registry = in_tree_registry()
@@ -197,7 +197,7 @@ class _TalksNonsense(Plugin):
         return 5
 
 
-def test_a_pod_held_by_a_plugin_that_talks_nonsense_is_told_as_an_error() -> None:
+def test_a_pod_held_by_a_plugin_with_invalid_results_is_reported_as_an_error() -> None:
     from kubesched.cli.loading import with_plugins
 
     registry = in_tree_registry()
