@@ -18,6 +18,7 @@ from kubesched.api.wire import ApiError, WatchEvent
 from kubesched.client.access import AccessError, load_kubeconfig
 from kubesched.client.http import HttpTransport
 from kubesched.client.informer import Informer
+from kubesched.client.metered import NotLeaderError
 from kubesched.cluster.http import HttpServer, make_certificates, write_kubeconfig
 
 DEPLOYMENTS = kind_by_plural("apps", "deployments")
@@ -169,6 +170,20 @@ def test_retries(answers: list[bytes], seen: int, code: int) -> None:
                 assert page.items[0].data()["kind"] == "Pod"
                 assert page.resource_version == "7"
             assert script.seen == seen
+
+    run(main())
+
+
+def test_a_write_is_not_repeated_after_the_lease_is_lost() -> None:
+    async def main() -> None:
+        script = Scripted(_answer("429 Busy", BUSY, "Retry-After: 0"), _answer("429 Busy", BUSY, "Retry-After: 0"))
+        server = await asyncio.start_server(script, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, HttpTransport(f"http://127.0.0.1:{port}") as client:
+            client.may_write = lambda: script.seen < 2
+            with pytest.raises(NotLeaderError):
+                await client.bind("default", "p", "u", "n")
+            assert script.seen == 2  # the first repetition was allowed
 
     run(main())
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubesched.api.kinds import NODES
-from kubesched.api.times import Clock, RealClock, timestamp
+from kubesched.api.times import Clock, RealClock, SteadyClock, timestamp
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
 from kubesched.cluster.files import Manifest, ManifestError, Snapshot, SnapshotError, load_manifests, read
@@ -210,7 +210,7 @@ def _clock(options: argparse.Namespace, loop: asyncio.AbstractEventLoop, snapsho
     A cluster that ran ahead when it was saved continues at that time. One that was saved in the past skips ahead: the
     time between has passed, as for a real cluster that was switched off.
     """
-    real = RealClock()
+    real = SteadyClock()
     now = real.now()
     if snapshot is None or snapshot.time <= now:
         return real if options.speed == 1 else ScaledClock(loop, now)

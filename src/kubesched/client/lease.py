@@ -164,7 +164,13 @@ class LeaderElector:
             logger.error("failed to renew lease %s/%s: timed out", self._config.namespace, self._config.name)
         finally:
             self.leading = False
-            await asyncio.shield(child(self._release(), "lease-release"))
+            release = child(self._release(), "lease-release")
+            try:
+                await asyncio.shield(release)
+            except asyncio.CancelledError:
+                # A signal while a lost lease is being released: the connections stay open until that is over.
+                await asyncio.wait((release,))
+                raise
 
     async def _renew(self) -> bool:
         """Attempts for at most the renew deadline; True when one succeeds."""

@@ -30,7 +30,7 @@ from ..api.times import Clock
 from .cycle_state import CycleState
 from .events import ClusterEventWithHint
 from .nodeinfo import NodeInfo
-from .nominating import NominatingInfo
+from .nominating import NominatingInfo, Nominations
 from .podinfo import PodInfo
 from .preemption import Preemption, PreemptionExtender
 from .queued import QueuedPodInfo
@@ -132,7 +132,10 @@ class Profile(Protocol):
     """What a plugin may call of its profile, to find out what would happen if; see ``framework.runtime.Framework``."""
 
     metrics: SchedulerMetrics
+    #: The Filter plugins, as ``framework.entries.FilterEntry``.
+    filters: tuple[Any, ...]
 
+    def has_active_extensions(self, state: CycleState) -> bool: ...
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None: ...
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None: ...
     def filter_with_nominated(
@@ -195,7 +198,10 @@ class Handle(Protocol):
         """Move pods (``namespace/name`` to pod) to the active queue, whatever their backoff."""
         ...
 
-    def nominated_pods(self, node_name: str) -> list[PodInfo]: ...
+    @property
+    def nominations(self) -> Nominations:
+        """Which pods are nominated to which nodes."""
+        ...
 
     def informed(self, kind: str) -> Mapping[str, Any]:
         """Objects of a watched kind by ``namespace/name`` (kinds as in ``api.kinds``: ``namespaces``, ``services``, …)."""
@@ -330,6 +336,14 @@ class Contract:
 
     def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         """Optional in addition to ``filter_rows``: the verdict for one node in plain Python, for a handful of changed rows."""
+        raise AssertionError("documentation only")
+
+    def fit_amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
+        """Optional in addition to ``filter_rows``: that nothing but these amounts decides, as (resource index, amount).
+
+        The pod may run where ``requested + amount <= allocatable`` for each of them, by the table's columns. None when
+        there is more to it. Preemption is then computed for all nodes at once.
+        """
         raise AssertionError("documentation only")
 
     def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:

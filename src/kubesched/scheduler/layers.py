@@ -59,6 +59,7 @@ class Layer:
 
     Attributes:
         base: the layer this one stands on, or None.
+        share: the plugins that it evaluates.
         state: what the layer's plugins wrote at PreFilter and PreScore.
         filters: those that PreFilter did not skip.
         owner: uint8[size]; PASSES, NO_NODE, or 1 + index of the first of this layer's filters that rejects the row.
@@ -70,7 +71,7 @@ class Layer:
     def __init__(self, framework: Framework, table: NodeTable, share: Share, base: Layer | None) -> None:
         self._framework = framework
         self._table = table
-        self._share = share
+        self.share = share
         self.base = base
         self.state = CycleState()
         self.filters: tuple[FilterEntry, ...] = ()
@@ -96,7 +97,7 @@ class Layer:
     @property
     def nbytes(self) -> int:
         """Memory of the layer's arrays, once scored."""
-        return len(self.owner) * (1 + 8 + 8 + 8 * len(self._share.scores))
+        return len(self.owner) * (1 + 8 + 8 + 8 * len(self.share.scores))
 
     def feasible_rows(self) -> IntpArray:
         """The rows that pass, ascending. Read-only, and the same array until one of them changes."""
@@ -175,11 +176,11 @@ class Layer:
         self.is_scored = False
         state.skip_filter = frozenset()
         nodes = NodeList(table, table.order())
-        outcome = self._framework.pre_filter(state, self._pod, nodes, self._share.pre_filters)
+        outcome = self._framework.pre_filter(state, self._pod, nodes, self.share.pre_filters)
         if outcome.status is not None or outcome.nodes is not None:
             self._position = None
             return False
-        self.filters = tuple(entry for entry in self._share.filters if entry.name not in state.skip_filter)
+        self.filters = tuple(entry for entry in self.share.filters if entry.name not in state.skip_filter)
         most = len(self.base.owner) if self.base is not None else int(nodes.rows.max(initial=-1)) + 1
         size = max(most, len(self.owner))
         self.owner = np.full(size, NO_NODE, np.uint8)
@@ -333,10 +334,10 @@ class Layer:
         state, rows = self.state, self.feasible_rows()
         self._images_version = self._table.images.version
         state.skip_score = frozenset()
-        status = self._framework.pre_score(state, self._pod, NodeList(self._table, rows), self._share.pre_scores)
+        status = self._framework.pre_score(state, self._pod, NodeList(self._table, rows), self.share.pre_scores)
         if status is not None:
             raise PluginFailedError.of(status)
-        entries = [entry for entry in self._share.scores if entry.name not in state.skip_score]
+        entries = [entry for entry in self.share.scores if entry.name not in state.skip_score]
         self.columns = [ScoreColumn(entry, len(self.owner)) for entry in entries]
         self._score_all(self.columns)
         self._total_all()

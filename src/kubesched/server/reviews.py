@@ -85,7 +85,10 @@ class Reviews:
                 retriable=_is_transient,
             )
         except ApiError as error:
-            raise ReviewError(f"the API server answered the {name} with {error.code} {error.reason}") from None
+            text = f"the API server answered the {name} with {error.code} {error.reason}"
+            if error.code == 403:
+                text += f": this scheduler's user may not create {self._kind}"
+            raise ReviewError(text) from None
         except TimeoutError:
             raise ReviewError(f"the API server did not answer the {name} within {TIMEOUT:g} s") from None
         except OSError as error:

@@ -28,7 +28,7 @@ import msgspec
 from kubesched import __version__
 from kubesched.api.kinds import kind_by_plural
 from kubesched.api.tasks import Supervisor, TaskCrashedError
-from kubesched.api.times import RealClock
+from kubesched.api.times import RealClock, SteadyClock
 from kubesched.api.wire import ApiError
 from kubesched.client.access import AccessError, ClusterAccess, load_access
 from kubesched.client.backoff import token_bucket
@@ -187,8 +187,9 @@ class _Process:
         scheduler_metrics = SchedulerMetrics(gates.values)
         requests = RequestMetrics(process_metrics, _host(access))
         connection = config.client_connection
+        transport = self._transport(access, "scheduler", requests)
         port = ApiPort(
-            self._transport(access, "scheduler", requests),
+            transport,
             clock=self._clock,
             rng=random.Random(self._rng.getrandbits(64)),
             hostname=socket.gethostname(),
@@ -219,7 +220,9 @@ class _Process:
                 component=config.profiles[0].scheduler_name,
             )
             process_metrics.follow_election(elector)
+            # The second is about repetitions of a write, which happen inside the transport.
             port.transport.may_write = port.event_transport.may_write = lambda: elector.may_write
+            transport.may_write = lambda: elector.may_write
         # The listener is opened before the scheduler is built, so that an address in use shows first.
         scheduler: Scheduler | None = None
         pages = Pages(
@@ -245,7 +248,7 @@ class _Process:
             config,
             registry,
             port,
-            clock=self._clock,
+            clock=SteadyClock(),
             rng=random.Random(self._rng.getrandbits(64)),
             gates=gates,
             metrics=scheduler_metrics,
