@@ -191,7 +191,7 @@ class EventBroadcaster(Background):
                 await asyncio.sleep(0)
 
     def _call_for_help(self, tasks: Supervisor) -> None:
-        """Another sender, when more is queued than this one takes now and nobody is free."""
+        """Another sender, when more is queued than this one takes now and no other sender is free."""
         if len(self._queue) > 1 and not self._idle and self._helpers < self._helpers_at_most:
             self._helpers += 1
             tasks.spawn(self._help(tasks), f"events-{self._helpers}")

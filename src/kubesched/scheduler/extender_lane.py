@@ -122,7 +122,7 @@ class ExtenderLane:
         )
 
     def _current(self, attempt: Attempt) -> PodInfo | None:
-        """The pod as it is after an await; None when it is gone, is going, or got a node from somebody else."""
+        """The pod as it is after an await; None when it was or is being deleted, or got a node from another scheduler."""
         known = attempt.queued.pod_info
         live = self._live_pod(known.pod.namespace, known.pod.name)
         if live is None or live.uid != known.uid or live.spec.node_name or live.metadata.deletion_timestamp is not None:
