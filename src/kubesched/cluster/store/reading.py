@@ -141,8 +141,31 @@ class Reading:
         field_selector: str = "",
         send_initial_events: bool = False,
     ) -> Watch:
+        """:meth:`watching` without a pause."""
+        return finish(
+            self.watching(
+                kind,
+                namespace,
+                resource_version=resource_version,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                send_initial_events=send_initial_events,
+            )
+        )
+
+    def watching(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        resource_version: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        send_initial_events: bool = False,
+    ) -> Steps[Watch]:
         """Changes after a version; without one, or with ``send_initial_events``, the current state comes first.
 
+        The steps are those of a long initial state, which shows the moment of the first step.
         ``send_initial_events`` ends that state with the bookmark that streaming lists wait for.
 
         Raises:
@@ -153,11 +176,12 @@ class Reading:
         filter_ = compile_filter(kind, namespace, label_selector, field_selector)
         version = self._parse_version(resource_version)
         convert = new_watch_event if kind.group == EVENTS.group else None
-        if send_initial_events or not version:
-            items = [item for item in table.items(namespace) if filter_.matches(item)]
-            first = initial_events(table.kind, items, self._version, marker=send_initial_events)
-            return Watch(table, filter_, table.end, first, lambda: self._version, convert)
-        return Watch(table, filter_, table.position_after(version), [], lambda: self._version, convert)
+        if version and not send_initial_events:
+            return Watch(table, filter_, table.position_after(version), [], lambda: self._version, convert)
+        items, version, position = table.items(namespace), self._version, table.end
+        page = yield from make_page(items, filter_, version, None, 0)
+        first = initial_events(table.kind, page.items, version, marker=send_initial_events)
+        return Watch(table, filter_, position, first, lambda: self._version, convert)
 
     def _parse_version(self, text: str) -> int:
         if text in ("", "0"):
