@@ -31,7 +31,7 @@ lint: $(STAMP) ## style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(STAMP) ## let ruff mend what it can
+format: $(STAMP) ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

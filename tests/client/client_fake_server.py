@@ -38,7 +38,7 @@ class FakeServer:
         self.watch_failures: list[Exception] = []
         self.streams: set[Stream] = set()
         self.shuffle = False
-        self.silent_end = False
+        self.ends_quietly = False
 
     # -- the state of the world ----------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ class FakeServer:
         self.floor = self.version
 
     def replay(self, key: str) -> None:
-        """Every open stream tells an event about ``key`` that is past for it once more."""
+        """Every open stream repeats an event about ``key`` that it has sent already."""
         for stream in self.streams:
             past = [event for version, event in self.log if event.item.key == key and version <= stream.version]
             if past:
@@ -195,7 +195,7 @@ class Stream:
         self._bell.set()
 
     async def next_batch(self) -> list[WatchEvent]:
-        """The news, extra events after them; empty when the stream is to end quietly."""
+        """The changes, extra events after them; empty when the stream is to end quietly."""
         while True:
             self._bell.clear()
             server = self.server
@@ -232,23 +232,23 @@ def _interleave(batch: list[WatchEvent], rng: Random) -> list[WatchEvent]:
 
 
 class View:
-    """A handler that believes what it is told; ``told`` keeps it all in order."""
+    """A handler that applies what it receives; ``received`` keeps it all in order."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
-        self.told: list[tuple[str, str, int]] = []
+        self.received: list[tuple[str, str, int]] = []
 
     def on_add(self, obj: Any, is_initial: bool) -> None:
         key = key_of(obj)
         assert key not in self.objects
         self.objects[key] = obj
-        self.told.append(("initial" if is_initial else "add", key, version_of(obj)))
+        self.received.append(("initial" if is_initial else "add", key, version_of(obj)))
 
     def on_update(self, old: Any, new: Any) -> None:
         key = key_of(new)
         assert self.objects[key] is old
         self.objects[key] = new
-        self.told.append(("update", key, version_of(new)))
+        self.received.append(("update", key, version_of(new)))
 
     def on_delete(self, obj: Any) -> None:
         from kubesched.api.tombstone import DeletedFinalStateUnknown, final_state
@@ -258,7 +258,7 @@ class View:
         old = self.objects.pop(key)
         if tombstone:
             assert obj.last_known is old
-        self.told.append(("tombstone" if tombstone else "delete", key, version_of(final_state(obj))))
+        self.received.append(("tombstone" if tombstone else "delete", key, version_of(final_state(obj))))
 
 
 def key_of(obj: Any) -> str:

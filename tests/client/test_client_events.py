@@ -41,7 +41,7 @@ def play(script: Script, **options: Any) -> FakeServer:
     return server
 
 
-def fail(recorder: EventRecorder, note: str = "no room", pod: Pod = POD) -> None:
+def fail(recorder: EventRecorder, note: str = "too little cpu", pod: Pod = POD) -> None:
     recorder.record(pod, "Warning", "FailedScheduling", "Scheduling", note)
 
 

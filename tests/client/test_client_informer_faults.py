@@ -1,4 +1,4 @@
-"""Whatever the server and the network do, the informer ends up with the server's objects and tells the truth."""
+"""Whatever the server and the network do, the informer ends up with the server's objects and correct notifications."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ async def act(server: FakeServer, step: tuple[str, Any]) -> None:
             server.compact()
 
 
-def expect_order_per_object(told: list[tuple[str, str, int]]) -> None:
+def expect_order_per_object(received: list[tuple[str, str, int]]) -> None:
     last: dict[str, int] = {}
-    for what, key, version in told:
+    for what, key, version in received:
         if what == "tombstone":
             assert version == last[key]
         else:
@@ -79,10 +79,10 @@ def expect_order_per_object(told: list[tuple[str, str, int]]) -> None:
             last[key] = version
 
 
-def expect_nothing_lost(server: FakeServer, told: list[tuple[str, str, int]], listed: int) -> None:
-    """With a single list, every later change is told exactly once, object by object."""
+def expect_nothing_lost(server: FakeServer, received: list[tuple[str, str, int]], listed: int) -> None:
+    """With a single list, every later change is delivered exactly once, object by object."""
     seen: dict[str, list[int]] = {}
-    for what, key, version in told:
+    for what, key, version in received:
         if what != "initial":
             seen.setdefault(key, []).append(version)
     happened: dict[str, list[int]] = {}
@@ -121,7 +121,7 @@ def test_the_store_equals_the_server_and_the_handlers_view(
     assert sorted(informer.keys()) == sorted(expected)
     assert {key: version_of(obj) for key, obj in view.objects.items()} == expected
     assert informer.statistics().handler_errors == 0
-    expect_order_per_object(view.told)
+    expect_order_per_object(view.received)
 
 
 @pytest.mark.parametrize("method", ["replace", "upsert", "remove"])
@@ -227,7 +227,7 @@ def test_a_handler_that_fails_now_and_then_is_in_step_in_the_end_and_disturbs_no
     known = {key_of(obj): version_of(obj) for obj in informer.values()}
     assert {key: version_of(obj) for key, obj in flaky.objects.items()} == known
     assert {key: version_of(obj) for key, obj in view.objects.items()} == known
-    expect_order_per_object(view.told)
+    expect_order_per_object(view.received)
 
 
 CHANGES = st.one_of(
@@ -261,8 +261,8 @@ def test_without_a_new_list_no_change_is_lost_or_told_twice(steps: list[tuple[st
 
     run_virtual(main())
     assert informer.statistics().lists == 1
-    expect_nothing_lost(server, view.told, listed=10)
-    expect_order_per_object(view.told)
+    expect_nothing_lost(server, view.received, listed=10)
+    expect_order_per_object(view.received)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -292,4 +292,4 @@ def test_a_long_history_goes_through_in_large_batches(seed: int) -> None:
 
     run_virtual(main())
     assert sorted(informer.keys()) == sorted(server.objects)
-    expect_nothing_lost(server, view.told, listed=10)
+    expect_nothing_lost(server, view.received, listed=10)

@@ -26,7 +26,7 @@ POD = Pod(
     metadata=ObjectMeta(name="p", namespace="ns", uid="u1", resource_version="7", generation=3),
     spec=PodSpec(scheduler_name="default-scheduler"),
 )
-FAILED = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="no room")
+FAILED = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="too little cpu")
 
 
 def with_port(script: Callable[[FakeServer, ApiPort], Coroutine[Any, Any, Any]], **options: Any) -> FakeServer:
@@ -63,7 +63,7 @@ def test_condition_and_nomination_go_in_one_patch() -> None:
         "type": "PodScheduled",
         "status": "False",
         "reason": "Unschedulable",
-        "message": "no room",
+        "message": "too little cpu",
         "lastTransitionTime": NOW_TEXT,
         "observedGeneration": 3,
     }

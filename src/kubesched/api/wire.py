@@ -1,4 +1,4 @@
-"""The shape of a conversation with an API server, whoever answers: the embedded cluster or a real one.
+"""Requests to and responses of an API server: the embedded cluster or a real one.
 
 ``cluster`` and ``client`` implement :class:`Transport`; reflectors, controllers and the scheduler's port
 are written against it.
@@ -32,7 +32,7 @@ __all__ = [
     "WatchOptions",
 ]
 
-#: Media types of patches; a patch is a strategic one unless told otherwise.
+#: Media types of patches; a strategic merge patch by default.
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
@@ -151,7 +151,7 @@ class Item:
         return self._typed
 
     def forget(self) -> None:
-        """Let go of the typed view; who asks again gets an equal one. For versions that few ask for again."""
+        """Drop the typed view; a later read builds an equal one. For versions that are rarely read again."""
         self._typed = None
 
     def data(self) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class WatchOptions(TypedDict, total=False):
 
 
 class PatchOptions(TypedDict, total=False):
-    """How a patch is to be read (a strategic merge patch unless told otherwise), and what of the object it changes."""
+    """How a patch is to be read (a strategic merge patch by default), and what of the object it changes."""
 
     patch_type: str
     subresource: str

@@ -432,7 +432,7 @@ class _Execution:
                     try:
                         item = await client.create(kind, namespace if kind.namespaced else "", data)
                     except ApiError:
-                        continue  # as upstream: churn goes on
+                        continue  # as upstream: churn continues
                     made.append((kind, item.name))
                 if op.mode == "recreate":
                     slots[slot] = made

@@ -37,7 +37,7 @@ __all__ = ["HttpRun", "run"]
 
 NODES: Final = 5_000
 PODS_CREATED: Final = 6_000
-#: How often the pods are looked at when the last one has been created (seconds).
+#: How often the pods are polled when the last one has been created (seconds).
 _LOOK_SECONDS: Final = 0.05
 #: When nothing has changed for so long (seconds), what is still pending stays so.
 _PATIENCE_SECONDS: Final = 60.0
@@ -51,7 +51,7 @@ _POD: Final = {
 
 
 class HttpRun(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One run. Times are in seconds; ``cpu_us_per_pod`` is the cluster's, None where the system does not tell."""
+    """One run. Times are in seconds; ``cpu_us_per_pod`` is the cluster's, None where the system does not report it."""
 
     #: From starting the process to its first answer.
     startup_seconds: float
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
 
 
 def _refuse_others(options: argparse.Namespace) -> None:
-    """This is one fixed workload: what chooses or changes another would be passed over in silence."""
+    """This is one fixed workload: options that choose or change another would be ignored silently, so they are refused."""
     others = {
         "FILE": options.file,
         "--shape": options.shape != "basic",
@@ -195,7 +195,7 @@ async def _settled(transport: Transport, since: float) -> tuple[float, float]:
         if pending < fewest:
             fewest, changed = pending, now
         elif now - changed > _PATIENCE_SECONDS:
-            raise CliError(f"{pending} pods stay pending: there is no room for them; give more --nodes")
+            raise CliError(f"{pending} pods stay pending: no node has enough free resources; give more --nodes")
         await asyncio.sleep(_LOOK_SECONDS)
 
 

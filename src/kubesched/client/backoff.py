@@ -19,7 +19,7 @@ __all__ = ["Backoff", "TokenBucket", "is_write_retriable", "retry", "retry_write
 T = TypeVar("T")
 logger = logging.getLogger("kubesched.client")
 
-#: Waits longer than this for the rate limiter are told to everybody, shorter ones only to debuggers.
+#: Waits longer than this for the rate limiter are logged as information, shorter ones only for debugging.
 SLOW_WAIT_SECONDS = 1.0
 
 WRITE_ATTEMPTS = 4

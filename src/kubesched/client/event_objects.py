@@ -95,7 +95,7 @@ class Key(NamedTuple):
 
 
 class Entry:
-    """An event that has been recorded at least once, and how it goes on."""
+    """An event that has been recorded at least once, and its current series."""
 
     __slots__ = ("count", "key", "last", "name", "namespace", "note", "seen", "time")
 

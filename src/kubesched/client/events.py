@@ -1,4 +1,4 @@
-"""Events about objects (events.k8s.io/v1), sent in the background and never in anybody's way.
+"""Events about objects (events.k8s.io/v1), sent in the background, so that recording never waits.
 
 Each profile has an :class:`EventRecorder`; all of them feed one :class:`EventBroadcaster`, whose single task
 turns repetitions into series and does the sending (spec "Metrics, events and the API client" section 5).
@@ -31,14 +31,14 @@ QUEUE_SIZE = 1000
 ATTEMPTS = 12
 RETRY_SECONDS = 10.0
 RETRY_JITTER = 0.25
-#: A series not repeated for this long is finished; how often that is looked at, too.
+#: A series not repeated for this long is finished; also how often this is checked.
 FINISH_SECONDS = 360.0
-#: How often running series are told to the server, so that it does not let them expire.
+#: How often running series are reported to the server, so that they do not expire.
 REFRESH_SECONDS = 1800.0
 #: Events remembered for repetition. Upstream has no bound; an event storm must not fill our memory.
 CACHE_SIZE = 20_000
-#: Events sent before other tasks get a turn, for transports that never wait.
-BREATH = 32
+#: Events sent before other tasks run, for transports that never wait.
+YIELD_INTERVAL = 32
 
 #: recorder, regarding, type, reason, action, note, related, time
 _Recorded: TypeAlias = "tuple[EventRecorder, Referable, str, str, str, str, Referable | None, float]"
@@ -66,7 +66,7 @@ class EventBroadcaster(Background):
     """Sends what the recorders record: one task, one event after the other, in order.
 
     First of its kind: POST. Second: PATCH of ``series``. From the third on the count grows in memory only
-    and is told every 30 minutes, and once more when the series has rested for 6 minutes.
+    and is sent every 30 minutes, and once more when the series has not grown for 6 minutes.
     Errors of the connection are retried (12 tries, 10 s and up to 25 % apart) while later events go ahead;
     what the server refuses is logged and given up.
     """
@@ -174,7 +174,7 @@ class EventBroadcaster(Background):
                 await self._wait(loop)
                 continue
             sent += 1
-            if sent % BREATH == 0:
+            if sent % YIELD_INTERVAL == 0:
                 await asyncio.sleep(0)
 
     async def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -237,7 +237,7 @@ class EventBroadcaster(Background):
             self._absorbed += 1
 
     async def _finish(self, now: float) -> None:
-        """Let go of events not repeated lately; a series is told its final count."""
+        """Drop events not repeated lately; the final count of a series is sent."""
         finished = [entry for entry in self._entries.values() if now - entry.seen >= FINISH_SECONDS]
         for entry in finished:
             del self._entries[entry.key]
@@ -279,7 +279,7 @@ class EventBroadcaster(Background):
             logger.exception("event %s/%s could not be sent", entry.namespace, entry.name)
 
     async def _patch(self, entry: Entry) -> bool:
-        """Tell the server the count; False when it does not know the event (any more)."""
+        """Send the count to the server; False when it does not know the event (any more)."""
         try:
             await self._transport.patch(EVENTS, entry.namespace, entry.name, {"series": entry.series()})
         except ApiError as error:

@@ -22,7 +22,7 @@ from kubesched.api.tombstone import DeletedFinalStateUnknown
 from kubesched.api.wire import Item, Transport
 
 from .delivery import Deliveries, ResourceEventHandler, uid_of
-from .reflector import BREATH, PAGE_SIZE, WATCH_TIMEOUT, Reflector
+from .reflector import PAGE_SIZE, WATCH_TIMEOUT, YIELD_INTERVAL, Reflector
 from .running import Background
 from .store import IndexFunction, Store
 
@@ -199,7 +199,7 @@ class Informer(Background):
         objects: dict[str, Any] = {}
         versions: dict[str, int] = {}
         for count, item in enumerate(items, 1):
-            if count % BREATH == 0:
+            if count % YIELD_INTERVAL == 0:
                 await asyncio.sleep(0)
             key = item.key
             obj = before[key] if known.get(key) == item.resource_version else self._decode(item)
@@ -218,7 +218,7 @@ class Informer(Background):
             if key not in objects:
                 deliveries.delete(key, DeletedFinalStateUnknown(key, old), audience)
                 count += 1
-                if count % BREATH == 0:
+                if count % YIELD_INTERVAL == 0:
                     await asyncio.sleep(0)
         for key, obj in objects.items():
             if self._stopped:
@@ -231,7 +231,7 @@ class Informer(Background):
             else:
                 continue
             count += 1
-            if count % BREATH == 0:
+            if count % YIELD_INTERVAL == 0:
                 await asyncio.sleep(0)
         self._synced = True
         self._sync_or_end.set()

@@ -49,7 +49,7 @@ def pod_status_patch(old: PodStatus, new: PodStatus) -> dict[str, Any] | None:
     """The strategic merge patch from ``old`` to ``new``, or None when they agree.
 
     Covers what a scheduler writes: conditions, merged by type, and ``nominatedNodeName``, null when cleared.
-    Differences elsewhere in the status are not looked at.
+    Differences elsewhere in the status are ignored.
     """
     status = _conditions_patch(old.conditions, new.conditions)
     if old.nominated_node_name != new.nominated_node_name:

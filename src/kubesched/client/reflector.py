@@ -1,4 +1,4 @@
-"""List, then watch, for ever: the half of an informer that talks to the API server.
+"""List, then watch, until stopped: the half of an informer that talks to the API server.
 
 A round is a complete list followed by watches that pick up where the last one ended. :class:`Informer`
 owns a reflector and receives its findings through :class:`Sink`.
@@ -28,13 +28,13 @@ __all__ = ["PAGE_SIZE", "WATCH_TIMEOUT", "Reflector", "Sink", "VeryShortWatchErr
 logger = logging.getLogger("kubesched.client")
 
 PAGE_SIZE = 500
-#: Seconds a watch is asked to last; drawn anew each time so that clients do not reconnect in step.
+#: Seconds a watch is asked to last; drawn again each time so that clients do not reconnect in step.
 WATCH_TIMEOUT = (300.0, 600.0)
 #: A stream that outlives its timeout by this much is cut off by us: the server has forgotten it.
 WATCH_GRACE = 30.0
 SHORT_WATCH = 1.0
-#: Changes handled in one go before other tasks get a turn.
-BREATH = 512
+#: Changes handled in one batch before other tasks run.
+YIELD_INTERVAL = 512
 
 
 class VeryShortWatchError(Exception):
@@ -58,7 +58,7 @@ class Sink(Protocol):
         ...
 
     def upsert(self, item: Item) -> None:
-        """An object was added or modified, or is said to be: stale and repeated news must do no harm."""
+        """An object was added or modified, or is said to be: stale and repeated deliveries must have no effect."""
         ...
 
     def remove(self, item: Item) -> None:
@@ -69,7 +69,7 @@ class Sink(Protocol):
 class Reflector:
     """Feeds a sink with one kind of object.
 
-    ``watch_timeout`` is the range of seconds a watch may last, None for no limit. ``on_error`` hears every
+    ``watch_timeout`` is the range of seconds a watch may last, None for no limit. ``on_error`` receives every
     error that made the reflector back off. Counters are plain attributes, read by the informer.
     """
 
@@ -176,7 +176,7 @@ class Reflector:
     async def _pages(self, version: str, limit: int) -> tuple[list[Item], int]:
         page = await self._page(limit=limit, resource_version=version)
         # The first page's version is right even for a server whose later pages show later states:
-        # what happened in between is simply told again, and recognised.
+        # what happened in between is simply delivered again, and recognised.
         found = int(page.resource_version or 0)
         items = list(page.items)
         if page.continue_token and version == "0":
@@ -228,10 +228,10 @@ class Reflector:
 
     async def _consume(self, batch: Sequence[WatchEvent]) -> None:
         sink = self._sink
-        for start in range(0, len(batch), BREATH):
+        for start in range(0, len(batch), YIELD_INTERVAL):
             if start:
                 await asyncio.sleep(0)
-            for event_type, item in batch[start : start + BREATH]:
+            for event_type, item in batch[start : start + YIELD_INTERVAL]:
                 if event_type == "ERROR":
                     raise _stream_error(item)
                 if event_type == "BOOKMARK":

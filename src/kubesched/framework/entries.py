@@ -35,7 +35,7 @@ class PluginFailedError(Exception):
 
     @classmethod
     def of(cls, status: Status) -> PluginFailedError:
-        """A status other than success, where only success lets the attempt go on."""
+        """A status other than success, where only success continues the attempt."""
         return cls(status.plugin, status.as_error() or RuntimeError(status.message()))
 
 

@@ -244,6 +244,10 @@ class Framework:
         """
         self._extension(REMOVE_POD, state, pod, removed, node)
 
+    def has_active_extensions(self, state: CycleState) -> bool:
+        """Whether some plugin must be informed of pods added or removed in a what-if."""
+        return any(plugin.name not in state.skip_filter for plugin in self._with_extensions)
+
     def _extension(self, point: Point, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
         plugins = (plugin for plugin in self._with_extensions if plugin.name not in state.skip_filter)
         problem = self._driver.each(state, point, plugins, pod, other, node)
@@ -275,19 +279,28 @@ class Framework:
             PluginFailedError: when a plugin fails.
         """
         if nominated:
-            trial = state.clone()
-            with snapshot.with_pods(node, nominated):
-                for other in nominated:
-                    self.add_pod(trial, pod, other, node)
-                status = self.filter_node(trial, pod, snapshot.table, node)
+            status = self.filter_beside(state.clone(), pod, snapshot, node, nominated)
             if status is not None:
                 return status
         return self.filter_node(state, pod, snapshot.table, node)
 
+    def filter_beside(
+        self, trial: CycleState, pod: PodInfo, snapshot: Snapshot, node: NodeInfo, others: Sequence[PodInfo]
+    ) -> Status | None:
+        """Filter one node as if ``others`` ran there. ``trial`` is a clone of the attempt's state, to be thrown away.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        with snapshot.with_pods(node, others):
+            for other in others:
+                self.add_pod(trial, pod, other, node)
+            return self.filter_node(trial, pod, snapshot.table, node)
+
     def post_filter(
         self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
     ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
-        """Run the PostFilter plugins until one makes room (spec section 4.9).
+        """Run the PostFilter plugins until one succeeds (spec section 4.9).
 
         The answer is awaitable when a plugin's is: one that has to wait for the API server or an extender.
         """
@@ -385,7 +398,7 @@ class Framework:
             self._driver.ask(state, UNRESERVE, plugin, pod, node_name)  # logs a failure; the others still run
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, dict[str, float]]:
-        """Run Permit: (status, plugin to seconds it wants to wait). A Wait status comes with a non-empty map."""
+        """Run Permit: (status, plugin to seconds it wants to wait). A Wait status has a non-empty map."""
         if not self._points["permit"]:
             return None, {}
         waiting: dict[str, float] = {}

@@ -1,7 +1,7 @@
 """The binding cycle: one named task per pod, from Permit's wait to PostBind.
 
 Started by the scheduling cycle once a pod is assumed, reserved and not rejected by Permit. A failure anywhere gives
-everything back and goes to :mod:`.failure`.
+everything back and continues in :mod:`.failure`.
 
 Source: spec "Scheduling cycle" section 9.
 """

@@ -23,7 +23,6 @@ from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfigura
 from kubesched.framework.enqueue import queueing_hints, watched_actions
 from kubesched.framework.events import ActionType
 from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.preemption import Preemption
 from kubesched.framework.registry import Registry
 from kubesched.framework.waiting import PodsInPreBind, WaitingPods
@@ -111,7 +110,7 @@ class Scheduler:
             clear_nomination=self._clear_nomination,
             spawn=self._spawn_for_plugin,
             activate=self._activate,
-            nominated_pods=self._nominated_pods,
+            nominations=lambda: self.queue.nominator,
             informed=self.informers.objects,
             informed_in=self.informers.objects_in,
         )
@@ -187,9 +186,6 @@ class Scheduler:
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods)
-
-    def _nominated_pods(self, node_name: str) -> list[PodInfo]:
-        return self.queue.nominator.nominated_pods_for_node(node_name)
 
     def _clear_nomination(self, pod: Pod, node_name: str) -> None:
         self.queue.nominator.delete(pod)

@@ -1,7 +1,7 @@
 """The whole scheduler over the embedded cluster, in one process and one event loop.
 
 Store, in-process client, hollow kubelets, API port and scheduler, put together once for the simulator, the
-benchmark, the demonstration and the tests. It runs in real time or in virtual time; the parts cannot tell.
+benchmark, the demonstration and the tests. It runs in real time or in virtual time; the parts are the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Embedded:
     Attributes:
         store: the cluster's state; writing to it directly is what users of the API do.
         client: the in-process transport of everything that is not the scheduler.
-        faults: what goes wrong between scheduler and store (nothing unless told).
+        faults: injected faults between scheduler and store (default: none).
         scheduler, port, kubelets, controllers: the running parts; the last two are None when left out.
     """
 
@@ -56,7 +56,7 @@ class Embedded:
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
-        ``on_bind`` is told (namespace, name, node) as soon as the store has taken a binding of the scheduler's.
+        ``on_bind`` is called with (namespace, name, node) once the store has accepted a binding of the scheduler's.
         ``believe_priority`` turns priority admission off: a pod's own ``spec.priority`` counts, as in upstream's
         benchmark.
 
@@ -100,7 +100,7 @@ class Embedded:
         self.tasks = Supervisor("embedded cluster")
 
     async def start(self, *, scheduler: bool = True) -> None:
-        """Start everything (without the scheduler if told so); returns when it has seen what is in the store.
+        """Start everything (optionally without the scheduler); returns when it has seen what is in the store.
 
         What waits for the cluster from here on belongs into ``with tasks.guard()``: a crash of any part ends it.
 
@@ -158,7 +158,7 @@ class Embedded:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing will move any more by itself, except that unschedulable pods are tried again now and then."""
+        """Nothing will move any more by itself, except that unschedulable pods are retried from time to time."""
         movers = (self.kubelets, self.controllers)
         return self.scheduler.is_idle and all(one is None or one.next_timer() is None for one in movers)
 
@@ -177,7 +177,7 @@ class Embedded:
 
 
 class _SchedulerClient(InProcessClient):
-    """The scheduler's transport, which tells an onlooker of every binding."""
+    """The scheduler's transport, which reports every binding to an observer."""
 
     def __init__(self, store: Store, faults: Faults, on_bind: Callable[[str, str, str], None] | None) -> None:
         super().__init__(store, faults=faults)
@@ -190,7 +190,7 @@ class _SchedulerClient(InProcessClient):
 
 
 class _QuietPort(ApiPort):
-    """Informers without a watch timeout: in one process nothing is gained by asking anew every few minutes."""
+    """Informers without a watch timeout: in one process nothing is gained by listing again every few minutes."""
 
     def informer(self, kind: Any, field_selector: str = "", **options: Any) -> Any:
         return super().informer(kind, field_selector, watch_timeout=None, **options)

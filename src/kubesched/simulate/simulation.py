@@ -1,4 +1,4 @@
-"""Run the whole scheduler over the embedded cluster in virtual time until nothing moves, and say what became of it.
+"""Run the whole scheduler over the embedded cluster in virtual time until nothing moves, and report the result.
 
     manifests ──intake──▶ store ──▶ scheduler + hollow kubelets, virtual time ──▶ Result (──pending──▶ why not)
 
@@ -28,13 +28,13 @@ from .virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
 
 __all__ = ["DEFAULT_UNTIL", "Progress", "node_uses", "run_simulation", "simulate"]
 
-#: A day of virtual time is enough unless told otherwise.
+#: A day of virtual time is enough by default.
 DEFAULT_UNTIL: Final = 86_400.0
 #: So many virtual seconds of fruitless attempts, with no pod's end in sight, are taken for "no progress".
 _FRUITLESS: Final = 120.0
 _ZONE: Final = "topology.kubernetes.io/zone"
 
-#: Told (pods bound so far, pods to be bound).
+#: Called with (pods bound so far, pods to be bound).
 Progress = Callable[[int, int], None]
 
 

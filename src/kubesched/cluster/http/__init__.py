@@ -40,7 +40,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The modules are imported when they are needed: the checks of manifests work without aiohttp."""
+    """The modules are imported on first use: the checks of manifests work without aiohttp."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -83,7 +83,7 @@ class InProcessClient:
                 batch = await self._faults.spoil(kind, batch, seen)
             if batch:
                 yield batch
-                # A reader that writes must not feed itself for ever while everyone else waits.
+                # A reader that writes must not occupy the loop with its own changes while other tasks wait.
                 await asyncio.sleep(0)
             left = None if deadline is None else deadline - loop.time()
             if left is not None and left <= 0:

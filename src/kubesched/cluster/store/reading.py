@@ -6,7 +6,7 @@ Caller: :class:`.store.Store`, which adds the verbs that write.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Unpack
+from typing import Final, TypedDict, Unpack
 
 from ...api.kinds import CORE_EVENTS, EVENTS, KINDS, Kind
 from ...api.turns import Steps, finish
@@ -27,6 +27,15 @@ _CONTINUE_EXPIRED: Final = (
     "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
+
+
+class Opening(TypedDict, total=False):
+    """Where a watch begins and what it shows, see :meth:`Reading.watching`."""
+
+    resource_version: str
+    label_selector: str
+    field_selector: str
+    send_initial_events: bool
 
 
 class Reading:
@@ -101,7 +110,7 @@ class Reading:
         The steps are those of a long list; all of it shows the moment of the first step.
 
         Raises:
-            ApiError: 400 for bad selectors or versions, 410 for an expired token (with another one that goes on in
+            ApiError: 400 for bad selectors or versions, 410 for an expired token (with another one that continues in
                 the present) or exact version, 504 for a version that is still in the future.
         """
         table = self.table(kind)
@@ -131,39 +140,12 @@ class Reading:
             page.items[:] = [new_item(item) for item in page.items]
         return page
 
-    def watch(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        resource_version: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        send_initial_events: bool = False,
-    ) -> Watch:
+    def watch(self, kind: Kind, namespace: str = "", **options: Unpack[Opening]) -> Watch:
         """:meth:`watching` without a pause."""
-        return finish(
-            self.watching(
-                kind,
-                namespace,
-                resource_version=resource_version,
-                label_selector=label_selector,
-                field_selector=field_selector,
-                send_initial_events=send_initial_events,
-            )
-        )
+        return finish(self.watching(kind, namespace, **options))
 
-    def watching(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        resource_version: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        send_initial_events: bool = False,
-    ) -> Steps[Watch]:
-        """Changes after a version; without one, or with ``send_initial_events``, the current state comes first.
+    def watching(self, kind: Kind, namespace: str = "", **options: Unpack[Opening]) -> Steps[Watch]:
+        """Changes after a version; without one, or with ``send_initial_events``, the current state is sent first.
 
         The steps are those of a long initial state, which shows the moment of the first step.
         ``send_initial_events`` ends that state with the bookmark that streaming lists wait for.
@@ -173,8 +155,9 @@ class Reading:
         """
         table = self.table(kind)
         namespace = namespace if kind.namespaced else ""
-        filter_ = compile_filter(kind, namespace, label_selector, field_selector)
-        version = self._parse_version(resource_version)
+        filter_ = compile_filter(kind, namespace, options.get("label_selector", ""), options.get("field_selector", ""))
+        version = self._parse_version(options.get("resource_version", ""))
+        send_initial_events = options.get("send_initial_events", False)
         convert = new_watch_event if kind.group == EVENTS.group else None
         if version and not send_initial_events:
             return Watch(table, filter_, table.position_after(version), [], lambda: self._version, convert)

@@ -154,6 +154,6 @@ class Evictions:
 
     def _clear_lower_nominations(self, preemptor: PodInfo, node_name: str) -> None:
         """Pods of lower priority that were nominated to the node must look elsewhere."""
-        for other in self._handle.nominated_pods(node_name):
+        for other in self._handle.nominations.nominated_pods_for_node(node_name):
             if other.priority < preemptor.priority and other.uid != preemptor.uid:
                 self._handle.clear_nomination(other.pod, node_name)
