@@ -57,6 +57,7 @@ class InProcessClient:
                 kind,
                 namespace,
                 resource_version=options["resource_version"],
+                send_initial_events=options.get("send_initial_events", False),
                 label_selector=options.get("label_selector", ""),
                 field_selector=options.get("field_selector", ""),
             )
