@@ -124,7 +124,7 @@ def test_own_writes_show_at_once_and_never_come_back_from_the_dead() -> None:
         await client.delete(PODS, "default", "p")
         await asyncio.sleep(1)
         cache.note(second)  # an answer that took longer than the pod lived
-        assert (len(cache), cache.index_values("app")) == (0, [])
+        assert (len(cache), cache.indexed("app", "y")) == (0, [])
         assert seen[2:] == [("delete", "p")]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

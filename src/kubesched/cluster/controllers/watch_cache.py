@@ -70,10 +70,6 @@ class WatchCache:
         """The objects that an index files under a value."""
         return list(self._indexes[index].get(value, _NONE).values())
 
-    def index_values(self, index: str) -> list[str]:
-        """All values an index has objects for."""
-        return list(self._indexes[index])
-
     def add_index(self, name: str, values: Callable[[Item], Iterable[str]]) -> None:
         """Keep an index; adding the same name again changes nothing. Only before the cache runs."""
         if name not in self._indexers:

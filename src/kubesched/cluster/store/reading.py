@@ -6,7 +6,7 @@ Caller: :class:`.store.Store`, which adds the verbs that write.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Unpack
+from typing import Final, TypedDict, Unpack
 
 from ...api.kinds import CORE_EVENTS, EVENTS, KINDS, Kind
 from ...api.turns import Steps, finish
@@ -27,6 +27,15 @@ _CONTINUE_EXPIRED: Final = (
     "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
+
+
+class Opening(TypedDict, total=False):
+    """Where a watch begins and what it shows, see :meth:`Reading.watching`."""
+
+    resource_version: str
+    label_selector: str
+    field_selector: str
+    send_initial_events: bool
 
 
 class Reading:
@@ -131,18 +140,14 @@ class Reading:
             page.items[:] = [new_item(item) for item in page.items]
         return page
 
-    def watch(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        resource_version: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        send_initial_events: bool = False,
-    ) -> Watch:
+    def watch(self, kind: Kind, namespace: str = "", **options: Unpack[Opening]) -> Watch:
+        """:meth:`watching` without a pause."""
+        return finish(self.watching(kind, namespace, **options))
+
+    def watching(self, kind: Kind, namespace: str = "", **options: Unpack[Opening]) -> Steps[Watch]:
         """Changes after a version; without one, or with ``send_initial_events``, the current state is sent first.
 
+        The steps are those of a long initial state, which shows the moment of the first step.
         ``send_initial_events`` ends that state with the bookmark that streaming lists wait for.
 
         Raises:
@@ -150,14 +155,16 @@ class Reading:
         """
         table = self.table(kind)
         namespace = namespace if kind.namespaced else ""
-        filter_ = compile_filter(kind, namespace, label_selector, field_selector)
-        version = self._parse_version(resource_version)
+        filter_ = compile_filter(kind, namespace, options.get("label_selector", ""), options.get("field_selector", ""))
+        version = self._parse_version(options.get("resource_version", ""))
+        send_initial_events = options.get("send_initial_events", False)
         convert = new_watch_event if kind.group == EVENTS.group else None
-        if send_initial_events or not version:
-            items = [item for item in table.items(namespace) if filter_.matches(item)]
-            first = initial_events(table.kind, items, self._version, marker=send_initial_events)
-            return Watch(table, filter_, table.end, first, lambda: self._version, convert)
-        return Watch(table, filter_, table.position_after(version), [], lambda: self._version, convert)
+        if version and not send_initial_events:
+            return Watch(table, filter_, table.position_after(version), [], lambda: self._version, convert)
+        items, version, position = table.items(namespace), self._version, table.end
+        page = yield from make_page(items, filter_, version, None, 0)
+        first = initial_events(table.kind, page.items, version, marker=send_initial_events)
+        return Watch(table, filter_, position, first, lambda: self._version, convert)
 
     def _parse_version(self, text: str) -> int:
         if text in ("", "0"):
