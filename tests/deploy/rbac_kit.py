@@ -67,14 +67,17 @@ def _of_rules(rules: Iterable[dict[str, Any]], namespace: str) -> list[Permissio
     ]
 
 
-def permissions(objects: Sequence[dict[str, Any]], account: tuple[str, str]) -> list[Permission]:
-    """What the bindings among ``objects`` give to a service account, as (namespace, name)."""
+def permissions(objects: Sequence[dict[str, Any]], who: tuple[str, str] | str) -> list[Permission]:
+    """What the bindings among ``objects`` give to a service account, as (namespace, name), or to a user."""
     roles = {
         (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item["rules"]
         for item in [*objects, AUTHENTICATION_READER]
         if item["kind"] in ("Role", "ClusterRole")
     }
-    subject = {"kind": "ServiceAccount", "name": account[1], "namespace": account[0]}
+    if isinstance(who, str):
+        subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": who}
+    else:
+        subject = {"kind": "ServiceAccount", "name": who[1], "namespace": who[0]}
     found: list[Permission] = []
     for item in objects:
         if item["kind"] in ("RoleBinding", "ClusterRoleBinding") and subject in item["subjects"]:
