@@ -45,6 +45,7 @@ from kubesched.config import (
     dump_config,
     dump_yaml,
 )
+from kubesched.extenders.http import http_extenders
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.registry import PluginError, Registry
 from kubesched.plugins import retired
@@ -192,16 +193,20 @@ class _Process:
             transport,
             clock=self._clock,
             rng=random.Random(self._rng.getrandbits(64)),
+            event_transport=self._transport(access, "scheduler", requests),
+            watch_list=gates.enabled("WatchListClient"),
             hostname=socket.gethostname(),
             limiter=token_bucket(connection.qps, connection.burst),
             event_limiter=token_bucket(connection.qps, connection.burst),
         )
+        port.transport.on_wait = port.event_transport.on_wait = requests.waited
         elector: LeaderElector | None = None
         candidate: LeaseCandidate | None = None
         if lease is not None:
             election = MeteredTransport(
                 self._transport(access, "leader-election", requests, seconds=lease.request_timeout),
                 limiter=token_bucket(connection.qps, connection.burst),
+                on_wait=requests.waited,
             )
             if lease.coordinated:
                 candidate = LeaseCandidate(
@@ -253,6 +258,7 @@ class _Process:
             gates=gates,
             metrics=scheduler_metrics,
             max_in_unschedulable=flags["pod-max-in-unschedulable-pods-duration"].seconds,
+            extenders=http_extenders(config.extenders),
         )
         text = dump_yaml(config, registered=list(registry))
         _log.log(level_of(2), "Using component config", extra=with_pairs(config=text))
