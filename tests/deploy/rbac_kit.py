@@ -89,11 +89,15 @@ def permissions(objects: Sequence[dict[str, Any]], who: tuple[str, str] | str) -
 
 
 class Guarded(HttpServer):
-    """An embedded cluster whose only HTTP client is ``user``, with these permissions."""
+    """An embedded cluster whose only HTTP client is ``user``, with these permissions.
 
-    def __init__(self, store: Store, user: str, granted: Iterable[Permission]) -> None:
+    Without ``streams_lists`` it is like a server of a release that lists only in pages.
+    """
+
+    def __init__(self, store: Store, user: str, granted: Iterable[Permission], *, streams_lists: bool = True) -> None:
         super().__init__(store)
         self.user = user
+        self._streams_lists = streams_lists
         self._granted = frozenset(granted)
         #: What was requested and allowed.
         self.allowed: set[Permission] = set()
@@ -104,6 +108,9 @@ class Guarded(HttpServer):
         if target is None or not target.plural:
             return  # health, version and discovery are open to every user
         query = parse_qs(request.rel_url.raw_query_string)
+        if "sendInitialEvents" in query and not self._streams_lists:
+            text = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+            raise ApiError(422, "Invalid", text)
         name = target.name
         verb = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(request.method, "get")
         if verb == "get" and (target.watch or query.get("watch", ["0"])[0] in ("1", "true")):
