@@ -23,6 +23,12 @@ def status_item(kind: Kind, error: ApiError) -> Item:
     return Item(kind, msgspec.json.encode(error.to_status()), "", "", "", 0)
 
 
+def end_marker(version: int) -> Item:
+    annotations = {"k8s.io/initial-events-end": "true"}
+    raw = msgspec.json.encode({"metadata": {"resourceVersion": str(version), "annotations": annotations}})
+    return Item(NODES, raw, "", "", "", version)
+
+
 class FakeServer:
     """Implements the transport. Writes are plain methods; requests made are kept in ``calls``."""
 
@@ -36,6 +42,8 @@ class FakeServer:
         self.failures: list[Exception] = []  # raised by the next requests, whichever they are
         self.list_failures: list[Exception] = []
         self.watch_failures: list[Exception] = []
+        self.stream_failures: list[Exception] = []
+        self.streams_cut: list[Exception | None] = []  # what ends the next streamed lists in the middle
         self.streams: set[Stream] = set()
         self.shuffle = False
         self.ends_quietly = False
@@ -120,17 +128,32 @@ class FakeServer:
         label_selector: str = "",
         field_selector: str = "",
         timeout_seconds: float | None = None,
+        send_initial_events: bool = False,
     ) -> AsyncIterator[Sequence[WatchEvent]]:
-        self._call("watch", resource_version, timeout_seconds)
-        if self.watch_failures:
-            raise self.watch_failures.pop(0)
+        self._call("stream" if send_initial_events else "watch", resource_version, timeout_seconds)
+        failures = self.stream_failures if send_initial_events else self.watch_failures
+        if failures:
+            raise failures.pop(0)
         await asyncio.sleep(0.001)
-        if int(resource_version) < self.floor:
+        if not send_initial_events and int(resource_version) < self.floor:
             raise ApiError.expired(f"too old resource version: {resource_version}")
-        stream = Stream(self, int(resource_version))
+        stream = Stream(self, self.version if send_initial_events else int(resource_version))
+        initial = [WatchEvent("ADDED", item) for item in self.objects.values()]
+        marker = WatchEvent("BOOKMARK", end_marker(self.version))
         self.streams.add(stream)
         try:
             async with asyncio.timeout(timeout_seconds):
+                if send_initial_events:
+                    half = len(initial) // 2
+                    if half:
+                        yield initial[:half]
+                        await asyncio.sleep(0.001)
+                    if self.streams_cut:
+                        error = self.streams_cut.pop(0)
+                        if error is None:
+                            return
+                        raise error
+                    yield [*initial[half:], marker]
                 while True:
                     batch = await stream.next_batch()
                     if not batch:

@@ -39,6 +39,8 @@ STEPS = st.one_of(
     st.tuples(st.just("cut"), st.sampled_from(ERRORS)),
     st.tuples(st.just("list fails"), st.sampled_from(ERRORS[1:])),
     st.tuples(st.just("watch fails"), st.sampled_from(ERRORS[1:])),
+    st.tuples(st.just("stream fails"), st.sampled_from(ERRORS[1:])),
+    st.tuples(st.just("streamed list is cut"), st.sampled_from(ERRORS)),
     st.tuples(st.just("error event"), st.sampled_from([error for error in ERRORS if isinstance(error, ApiError)])),
     st.tuples(st.just("compact"), st.none()),
 )
@@ -63,6 +65,10 @@ async def act(server: FakeServer, step: tuple[str, Any]) -> None:
             server.list_failures.append(error)
         case ("watch fails", error):
             server.watch_failures.append(error)
+        case ("stream fails", error):
+            server.stream_failures.append(error)
+        case ("streamed list is cut", error):
+            server.streams_cut.append(error)
         case ("error event", error):
             server.inject(WatchEvent("ERROR", status_item(NODES, error)))
         case ("compact", _):
@@ -93,16 +99,16 @@ def expect_nothing_lost(server: FakeServer, received: list[tuple[str, str, int]]
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEPS, max_size=40), st.integers(0, 3), st.booleans(), st.sampled_from([1, 2, 500]))
+@given(st.lists(STEPS, max_size=40), st.integers(0, 3), st.booleans(), st.sampled_from([1, 2, 500]), st.booleans())
 def test_the_store_equals_the_server_and_the_handlers_view(
-    steps: list[tuple[str, Any]], initial: int, shuffle: bool, page_size: int
+    steps: list[tuple[str, Any]], initial: int, shuffle: bool, page_size: int, watch_list: bool
 ) -> None:
     server = FakeServer(seed=len(steps))
     server.shuffle = shuffle
     for name in "abc"[:initial]:
         server.put(name)
     view = View()
-    informer = Informer(server, NODES, rng=Random(5), page_size=page_size)
+    informer = Informer(server, NODES, rng=Random(5), page_size=page_size, watch_list=watch_list)
     informer.add_handler(view)
 
     async def main() -> None:
@@ -111,6 +117,8 @@ def test_the_store_equals_the_server_and_the_handlers_view(
             await act(server, step)
         server.list_failures.clear()
         server.watch_failures.clear()
+        server.stream_failures.clear()
+        server.streams_cut.clear()
         await asyncio.sleep(300)
         informer.stop()
         await task

@@ -87,10 +87,10 @@ def _node(name: str, cpu: str = "2", **spec: Any) -> dict[str, Any]:
     return {"metadata": metadata, "spec": spec, "status": {"capacity": amounts, "allocatable": amounts}}
 
 
-def _pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
+def _pod(name: str, cpu: str, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     container = {"name": "c", "image": "app", "resources": {"requests": {"cpu": cpu}}}
     return {
-        "metadata": {"name": name, "namespace": "default"},
+        "metadata": {"name": name, "namespace": "default", "labels": labels or {}},
         "spec": {"schedulerName": "kubesched", "containers": [container], **spec},
     }
 
@@ -103,7 +103,12 @@ def _fill(store: Store) -> None:
     store.create(PODS, "default", _pod("victim", "1500m", nodeName="a"))
     store.create(PODS, "default", _pod("plain", "100m", nodeSelector={"name": "c"}))
     store.create(PODS, "default", _pod("urgent", "1500m", priorityClassName="high"))
-    store.create(PODS, "default", _pod("elsewhere", "100m", nodeSelector={"name": "b"}))
+    # A pod that must not be with others; attempts for it are made again when one of them goes.
+    apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"kind": "other"}}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    store.create(PODS, "default", _pod("apart", "10m", nodeSelector={"name": "c"}, affinity=affinity))
+    for name in ("other-1", "other-2", "other-3"):
+        store.create(PODS, "default", _pod(name, "10m", {"kind": "other"}, nodeName="c"))
 
 
 class _Denials(logging.Handler):
@@ -144,7 +149,12 @@ class World:
         seen = {item.resource for item in self.server.allowed if item.verb == "watch"}
         return seen.issuperset(resources)
 
-    def conditions(self, name: str) -> list[str]:
+    def failures_of(self, name: str) -> int:
+        """How many events say that a pod could not be scheduled."""
+        events = self._events(EVENTS, "default")
+        return sum(1 for item in events if item["reason"] == "FailedScheduling" and item["regarding"]["name"] == name)
+
+    def _conditions(self, name: str) -> list[str]:
         return [item["reason"] for item in self.pod(name)["status"].get("conditions", ()) if "reason" in item]
 
     def scenarios(self) -> dict[str, Callable[[], bool]]:
@@ -159,7 +169,7 @@ class World:
             BINDING: lambda: self.pod("plain")["spec"].get("nodeName") == "c",
             EVENT: lambda: any(item["reason"] == "Scheduled" for item in self._events(EVENTS, "default")),
             REPEATED: lambda: any((item.get("series") or {}).get("count") for item in self._events(EVENTS, "default")),
-            CONDITION: lambda: "Unschedulable" in self.conditions("elsewhere"),
+            CONDITION: lambda: "Unschedulable" in self._conditions("apart"),
             PREEMPTION: lambda: bool(self.pod("victim")["metadata"].get("deletionTimestamp")),
             TOKEN: lambda: self.pages.get("token") == 200,
             ACCESS: lambda: self.pages.get("anonymous") == 200,
@@ -187,10 +197,12 @@ async def _fetch_pages(world: World, port: int) -> None:
 
 async def _until_done(world: World, denials: _Denials, running: asyncio.Task[int]) -> None:
     """Return when nothing is missing, something was refused, or the scheduler ended."""
+    gone = 0
     while world.missing() and not denials.texts and not running.done():
-        if "Unschedulable" in world.conditions("elsewhere") and len(world.store.list(NODES).items) == 2:
-            # A node that the pod asks for, and does not tolerate: the attempt fails again.
-            world.store.create(NODES, "", _node("b", taints=[{"key": "k", "effect": "NoSchedule"}]))
+        # The first attempt's condition makes a new version of the pod; the events of the next two are alike.
+        if gone < 2 and world.failures_of("apart") == gone + 1:
+            gone += 1
+            world.store.delete(PODS, "default", f"other-{gone}", grace_period_seconds=0)
         await asyncio.sleep(0.02)
 
 
@@ -205,6 +217,7 @@ async def _play(granted: list[Permission], folder: Path, denials: _Denials) -> t
         world = World(server)
         kubeconfig = write_kubeconfig(folder / "kubeconfig", server.url)
         config = yaml.safe_load((KUSTOMIZE / "second-scheduler" / "config.yaml").read_text())
+        config["podMaxBackoffSeconds"] = 1
         config["clientConnection"] = {"kubeconfig": str(kubeconfig)}
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
         flags = [f"--{name}-kubeconfig={kubeconfig}" for name in ("authentication", "authorization")]

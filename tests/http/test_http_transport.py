@@ -7,14 +7,14 @@ import sys
 import time
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 from http_world import FakeClock, a_deployment, a_node, a_pod, a_store, run, served
 
 from kubesched.api.kinds import NODES, PODS, Kind, kind_by_plural
 from kubesched.api.tombstone import final_state
-from kubesched.api.wire import ApiError, WatchEvent
+from kubesched.api.wire import ApiError, ListOptions, ListPage, WatchEvent
 from kubesched.client.access import AccessError, load_kubeconfig
 from kubesched.client.http import HttpTransport
 from kubesched.client.informer import Informer
@@ -224,6 +224,21 @@ class Book:
         self.names.pop(inner.metadata.name, None)
 
 
+class Listing(HttpTransport):
+    """Notes what was listed, in pages or whole."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.listed: list[Kind] = []
+
+    async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
+        self.listed.append(kind)
+        return await super().list(kind, namespace, **options)
+
+    async def __aenter__(self) -> Listing:
+        return self
+
+
 async def _eventually(condition: Any) -> None:
     for _ in range(800):
         if condition():
@@ -232,12 +247,13 @@ async def _eventually(condition: Any) -> None:
     raise AssertionError("it did not come about")
 
 
-def test_an_informer_over_http_follows_and_survives_compaction() -> None:
+@pytest.mark.parametrize("watch_list", [False, True], ids=["paged list", "streamed list"])
+def test_an_informer_over_http_follows_and_survives_compaction(watch_list: bool) -> None:
     async def main() -> None:
-        async with served() as api, HttpTransport(api.server.url) as client:
+        async with served() as api, Listing(api.server.url) as client:
             for index in range(3):
                 await client.create(PODS, "default", a_pod(f"p{index}"))
-            informer, book = Informer(client, PODS, rng=Random(1)), Book()
+            informer, book = Informer(client, PODS, rng=Random(1), watch_list=watch_list), Book()
             informer.add_handler(book)
             task = asyncio.create_task(informer.run())
             try:
@@ -255,6 +271,7 @@ def test_an_informer_over_http_follows_and_survives_compaction() -> None:
                 api.store.compact()
                 await _eventually(lambda: set(book.names) == {"p2", "p3", "p4"})
                 assert informer.statistics().lists == 2
+                assert (PODS in client.listed) is not watch_list
                 assert book.deletions == ["p0", "p1"]
             finally:
                 informer.stop()

@@ -193,7 +193,9 @@ def test_the_debugger_listens_for_the_signal(caplog: pytest.LogCaptureFixture) -
     async def build() -> None:
         async with world(config=a_config()) as found:
             built.append(found.scheduler)
-            assert found.scheduler.debugger.install(asyncio.get_running_loop()) is False  # virtual time receives no signals
+            assert (
+                found.scheduler.debugger.install(asyncio.get_running_loop()) is False
+            )  # virtual time receives no signals
 
     run_virtual(build())
 

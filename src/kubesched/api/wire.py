@@ -30,6 +30,7 @@ __all__ = [
     "Transport",
     "WatchEvent",
     "WatchOptions",
+    "ends_initial_events",
 ]
 
 #: Media types of patches; a strategic merge patch by default.
@@ -170,6 +171,14 @@ class WatchEvent(NamedTuple):
     item: Item
 
 
+def ends_initial_events(event: WatchEvent) -> bool:
+    """Whether this is the bookmark after the initial events of a watch."""
+    if event.type != "BOOKMARK":
+        return False
+    annotations = (event.item.data().get("metadata") or {}).get("annotations") or {}
+    return bool(annotations.get("k8s.io/initial-events-end") == "true")
+
+
 @dataclass(frozen=True, slots=True)
 class ListPage:
     """A page of a list; an empty ``continue_token`` means it is the last."""
@@ -194,9 +203,14 @@ class ListOptions(TypedDict, total=False):
 
 
 class WatchOptions(TypedDict, total=False):
-    """Which changes a watch is to show: those after ``resource_version``, for at most ``timeout_seconds``."""
+    """Which changes a watch is to show: those after ``resource_version``, for at most ``timeout_seconds``.
+
+    With ``send_initial_events`` the state that is there comes first, not older than ``resource_version``: as additions,
+    then a bookmark that :func:`ends_initial_events` knows.
+    """
 
     resource_version: Required[str]
+    send_initial_events: bool
     label_selector: str
     field_selector: str
     timeout_seconds: float | None

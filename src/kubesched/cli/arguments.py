@@ -151,6 +151,8 @@ measurement (gc.freeze), as the scheduler itself does after start-up; objects ma
 examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
           kubesched bench --shape topology --case TopologySpreading --set initPods=50000
           kubesched bench --http --connections 32
+          kubesched bench --run --nodes 5000
+          kubesched bench --kubeconfig FILE --pid $(pidof kube-scheduler)
           kubesched bench performance-config.yaml --case SchedulingBasic --workload 500Nodes"""
     parser.add_argument("file", metavar="FILE", nargs="?", help="a workload file in scheduler_perf's format")
     parser.add_argument("--shape", choices=SHAPES, default="basic", help="a built-in workload (default: basic)")
@@ -174,11 +176,35 @@ examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
         help="instead: create pods over HTTP in a cluster of its own process (`kubesched up`), 6000 on 5000 nodes",
     )
     parser.add_argument(
-        "--connections", metavar="C", type=_positive, default=16, help="requests at a time with --http (default: 16)"
+        "--run",
+        action="store_true",
+        help="instead: start `kubesched run` against a cluster with pending pods, 5000 on 1000 nodes; measure its process",
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="instead: create pods in this cluster and measure the scheduler that runs there, of any make",
+    )
+    parser.add_argument(
+        "--scheduler-name", metavar="NAME", help="whose pods, with --kubeconfig (default: default-scheduler)"
+    )
+    parser.add_argument(
+        "--pid", metavar="PID", type=_positive, help="that scheduler's process on this machine, for CPU and memory"
+    )
+    parser.add_argument(
+        "--connections",
+        metavar="C",
+        type=_positive,
+        default=16,
+        help="pods created at a time with --http, --run, --kubeconfig (default: 16)",
     )
     parser.add_argument("--runs", metavar="R", type=_positive, default=3, help="how often (default: 3)")
     parser.add_argument("--seed", metavar="S", type=int, default=0)
-    parser.add_argument("--profile-to", metavar="FILE", help="write a cProfile of the last run's measured part")
+    parser.add_argument(
+        "--profile-to",
+        metavar="FILE",
+        help="write a cProfile of the last run's measured part, with --run of the scheduler's whole process",
+    )
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     _quiet(parser)
 

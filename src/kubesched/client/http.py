@@ -18,6 +18,7 @@ import builtins
 import errno
 import io
 import logging
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, Unpack
@@ -41,6 +42,7 @@ from kubesched.api.wire import (
 
 from .access import AccessError, ClusterAccess, Credentials
 from .metered import NO_RESPONSE, NotLeaderError
+from .proxies import environment_proxy
 
 __all__ = ["FencedConnector", "HttpTransport", "RequestObserver"]
 
@@ -50,6 +52,8 @@ logger = logging.getLogger("kubesched.client")
 REQUEST_TIMEOUT: Final = 60.0
 #: Retries of one request (spec "Metrics, events and the API client" section 7.2).
 MAX_RETRIES: Final = 10
+#: Requests of a transport under way at a time, each on a connection of its own; watches are not among them.
+REQUESTS_AT_A_TIME: Final = 128
 #: Seconds before a read whose connection broke is tried again.
 RESET_DELAY: Final = 1.0
 _LARGE: Final = 2**20  # beyond this aiohttp wants a file, to send it piece by piece
@@ -115,7 +119,7 @@ class FencedConnector(aiohttp.BaseConnector):
 
     may_write: Callable[[], bool] | None = None
 
-    async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:
+    async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - aiohttp's signature
         """A connection for a request.
 
         Raises:
@@ -165,9 +169,12 @@ class HttpTransport:
         self._context = context
         self._timeout = aiohttp.ClientTimeout(total=timeout)
         self._max_retries = max_retries
+        self._slots = asyncio.Semaphore(REQUESTS_AT_A_TIME)
         self._headers_without_body = {"Accept": "application/json", "User-Agent": user_agent}
         #: What every request is given.
-        self._options: dict[str, Any] = {"proxy": proxy or None}
+        # The environment is read here and not by the session, which would do it in a thread for every request and
+        # take passwords from ~/.netrc.
+        self._options: dict[str, Any] = {"proxy": proxy or environment_proxy(self._base, os.environ) or None}
         if server_name:
             self._options["server_hostname"] = server_name
         self._observer = observer
@@ -221,7 +228,7 @@ class HttpTransport:
             connector = _TcpConnector(limit=0, ssl=self._context if self._context is not None else True)
             # Without automatic decompression and cookies: neither is used by API servers here.
             self._session = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18, trust_env=True
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18
             )
             self._owns_session = True
             connector.may_write = self._may_write
@@ -257,7 +264,8 @@ class HttpTransport:
         renewed = False
         while True:
             try:
-                return await self._once(method, path, query, raw, content_type)
+                async with self._slots:
+                    return await self._once(method, path, query, raw, content_type)
             except ApiError as error:
                 if error.code == 401 and self._credentials is not None and not renewed:
                     renewed = True
@@ -558,6 +566,8 @@ def _query(options: ListOptions | WatchOptions) -> dict[str, str]:
         "continue": str(options.get("continue_token") or ""),
         "limit": str(options.get("limit") or ""),
     }
+    if options.get("send_initial_events"):
+        query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
     seconds = options.get("timeout_seconds")
     if isinstance(seconds, int | float):
         query["timeoutSeconds"] = str(max(1, int(seconds)))

@@ -72,6 +72,7 @@ class Informer(Background):
         label_selector: str = "",
         page_size: int = PAGE_SIZE,
         watch_timeout: tuple[float, float] | None = WATCH_TIMEOUT,
+        watch_list: bool = False,
         on_error: Callable[[Exception], None] | None = None,
     ) -> None:
         super().__init__()
@@ -88,6 +89,7 @@ class Informer(Background):
             label_selector=label_selector,
             page_size=page_size,
             watch_timeout=watch_timeout,
+            watch_list=watch_list,
             on_error=on_error,
         )
         self._synced = False

@@ -22,6 +22,7 @@ from kubesched.cluster.kubelets import HollowKubelets
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.framework.extenders import Extender
+from kubesched.framework.preemption import Preemption
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.search import Search
@@ -55,6 +56,7 @@ class Embedded:
         kubelet_options: Mapping[str, Any] | None = None,
         extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
+        on_preemption: Callable[[Preemption], None] | None = None,
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
@@ -65,7 +67,8 @@ class Embedded:
         ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too; ``kubelet_options`` are
         passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`.
 
-        ``extenders`` and ``wrap_search`` are passed on to :class:`~kubesched.scheduler.scheduler.Scheduler`.
+        ``extenders``, ``wrap_search`` and ``on_preemption`` are passed on to
+        :class:`~kubesched.scheduler.scheduler.Scheduler`.
 
         Raises:
             ConfigError: when a profile cannot be built, or a configured extender is not among ``extenders``.
@@ -90,6 +93,7 @@ class Embedded:
             gates=gates,
             extenders=extenders,
             wrap_search=wrap_search,
+            on_preemption=on_preemption,
         )
         self.kubelets = (
             HollowKubelets(self.client, clock, rng=random.Random(rng.getrandbits(64)), **(kubelet_options or {}))

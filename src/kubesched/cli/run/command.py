@@ -193,16 +193,20 @@ class _Process:
             transport,
             clock=self._clock,
             rng=random.Random(self._rng.getrandbits(64)),
+            event_transport=self._transport(access, "scheduler", requests),
+            watch_list=gates.enabled("WatchListClient"),
             hostname=socket.gethostname(),
             limiter=token_bucket(connection.qps, connection.burst),
             event_limiter=token_bucket(connection.qps, connection.burst),
         )
+        port.transport.on_wait = port.event_transport.on_wait = requests.waited
         elector: LeaderElector | None = None
         candidate: LeaseCandidate | None = None
         if lease is not None:
             election = MeteredTransport(
                 self._transport(access, "leader-election", requests, seconds=lease.request_timeout),
                 limiter=token_bucket(connection.qps, connection.burst),
+                on_wait=requests.waited,
             )
             if lease.coordinated:
                 candidate = LeaseCandidate(

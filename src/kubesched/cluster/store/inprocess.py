@@ -58,6 +58,7 @@ class InProcessClient:
             resource_version=options["resource_version"],
             label_selector=options.get("label_selector", ""),
             field_selector=options.get("field_selector", ""),
+            send_initial_events=options.get("send_initial_events", False),
         )
         if self._faults is not None:
             self._faults.opened(watch, kind)
