@@ -676,3 +676,35 @@ def test_backoff_doubles_to_thirty_seconds_and_starts_over_after_quiet() -> None
 
 def test_tombstones_carry_the_key() -> None:
     assert DeletedFinalStateUnknown("ns/a", None).key == "ns/a"
+
+
+def test_documents_are_kept_for_the_objects_that_are_wanted() -> None:
+    """The JSON as it came, with fields that are not decoded; none for others, and none when an object has gone."""
+    seen: list[bytes | None] = []
+
+    async def main() -> None:
+        server = FakeServer()
+        for name in ("kept", "other"):
+            server.put(name)
+        informer = Informer(server, NODES, rng=Random(1))
+        assert informer.document("kept") is None
+        informer.keep_documents(lambda node: node.name != "other")
+        task = asyncio.create_task(informer.run())
+        assert await informer.wait_synced()
+        seen.extend((informer.document("kept"), informer.document("other")))
+        server.put("kept")
+        await soon()
+        seen.append(informer.document("kept"))
+        server.remove("kept")
+        await soon()
+        seen.append(informer.document("kept"))
+        informer.stop()
+        await task
+
+    run_virtual(main())
+    first, other, second, gone = seen
+    assert first is not None
+    assert second is not None
+    assert msgspec.json.decode(first)["metadata"]["name"] == "kept"
+    assert first != second
+    assert (other, gone) == (None, None)

@@ -58,6 +58,8 @@ class ExtenderLane:
         self._queue = queue
         self._cycle = cycle
         self._live_pod = live_pod
+        #: An attempt is under way.
+        self.busy = False
         self._prioritizing = metrics.goroutines.labels("prioritizing_extender")
 
     async def run(self) -> None:
@@ -68,7 +70,11 @@ class ExtenderLane:
                 return
             attempt = self._cycle.begin(queued)
             if attempt is not None:
-                await self._schedule(attempt)
+                self.busy = True
+                try:
+                    await self._schedule(attempt)
+                finally:
+                    self.busy = False
             await asyncio.sleep(0)
 
     async def _schedule(self, attempt: Attempt) -> None:

@@ -337,8 +337,8 @@ class Scheduler:
 
     @property
     def busy(self) -> bool:
-        """Bindings, status patches or evictions are under way."""
-        return self.bindings.busy or self.statuses.busy or bool(self._plugin_tasks)
+        """Bindings, status patches, evictions or attempts with extenders are under way."""
+        return self.bindings.busy or self.statuses.busy or bool(self._plugin_tasks) or self._lane.busy
 
     @property
     def is_idle(self) -> bool:
