@@ -126,7 +126,7 @@ class Registry(Mapping[str, PluginFactory]):
         for entry in entry_points(group=ENTRY_POINT_GROUP):
             try:
                 plugin = entry.load()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise PluginError(f"entry point {entry.name} = {entry.value} cannot be loaded: {error}") from error
             self.register(plugin)
 
@@ -188,7 +188,7 @@ def load_module(name: str) -> Any:
         spec.loader.exec_module(module)
     except PluginError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(f"plugin module {name} cannot be imported: {type(error).__name__}: {error}") from error
     else:
         return module
