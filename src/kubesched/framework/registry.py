@@ -188,7 +188,7 @@ def load_module(name: str) -> Any:
         spec.loader.exec_module(module)
     except PluginError:
         raise
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         raise PluginError(f"plugin module {name} cannot be imported: {type(error).__name__}: {error}") from error
     else:
         return module
