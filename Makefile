@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format types layers bench conformance sweep clean
+.PHONY: help setup demo test lint format types layers bench conformance sweep docs clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -31,7 +31,7 @@ lint: $(STAMP) ## style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(STAMP) ## let ruff mend what it can
+format: $(STAMP) ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -43,6 +43,9 @@ conformance: $(STAMP) ## replay the decisions recorded from Kubernetes
 
 sweep: $(STAMP) ## the property tests again, with many more examples (slow)
 	HYPOTHESIS_PROFILE=sweep $(BIN)/python -m pytest -n auto
+
+docs: $(STAMP) ## write the generated reference pages again
+	$(BIN)/python -m kubesched.cli.reference docs
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

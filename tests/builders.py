@@ -1,7 +1,7 @@
 """Builders for pods and nodes: a test says what matters to it and nothing else.
 
-Used by the tests of every room. ``a_pod("web", cpu="1", on="n1")`` is a pod; ``a_node("n1", cpu="4")`` is a
-node that has room for 110 pods unless told otherwise.
+Used by the tests of every package. ``a_pod("web", cpu="1", on="n1")`` is a pod; ``a_node("n1", cpu="4")`` is a
+node that allows 110 pods by default.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class WordyNodeName(NodeName):
 
 
 class ForgetfulNodeName(NodeName):
-    """Right answers, but a signature that does not tell pods apart: what is remembered is wrong."""
+    """Right answers, but a signature that does not distinguish pods: what is cached is wrong."""
 
     def sign(self, pod: Any) -> str:
         return "any pod"
@@ -163,7 +163,7 @@ def test_a_score_that_is_off_by_one_is_reported_under_its_plugin(tmp_path: Path)
 
 
 def test_a_remembered_answer_that_is_wrong_is_reported_though_the_full_evaluation_is_right() -> None:
-    """Two pods that only NodeName tells apart: the second wants node a."""
+    """Two pods that only NodeName distinguishes: the second wants node a."""
     vector = a_vector()
     vector["scenario"]["pending"].append(pod("bound", nodeName="a"))
     elsewhere = {

@@ -11,7 +11,7 @@ class ZoneMaintenance(Plugin):
     name = "ZoneMaintenance"
 
     def sign(self, pod):
-        return ()  # looks at nothing of the pod: answers are remembered per node, which makes it fast
+        return ()  # reads nothing of the pod: results are cached per node, which makes it fast
 
     def filter(self, state, pod, node):
         if node.labels.get("topology.kubernetes.io/zone") == "zone-c":

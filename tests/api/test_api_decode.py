@@ -1,4 +1,4 @@
-"""From bytes and manifests to objects: nulls are absent, unknown fields are passed over, errors name the field."""
+"""From bytes and manifests to objects: nulls are absent, unknown fields are skipped, errors name the field."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ TOLERATIONS: list[tuple[str, Toleration, bool, bool]] = [
     ("any key of that value", Toleration(value="5"), True, True),
     ("any key of no value", Toleration(), False, False),
     ("seconds do not matter", Toleration(key="k", operator="Exists", toleration_seconds=0), True, True),
-    ("Exists does not look at the value", Toleration(key="k", operator="Exists", value="x"), True, True),
+    ("Exists ignores the value", Toleration(key="k", operator="Exists", value="x"), True, True),
     ("an unknown operator", Toleration(key="k", operator="Like", value="5"), False, False),
     ("greater", Toleration(key="k", operator="Gt", value="4"), False, True),
     ("not greater", Toleration(key="k", operator="Gt", value="5"), False, False),

@@ -1,4 +1,4 @@
-"""Kinds are values: equal by what they say, whoever made them."""
+"""Kinds are values: equal when their fields are, wherever they were made."""
 
 from __future__ import annotations
 

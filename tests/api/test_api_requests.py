@@ -170,7 +170,7 @@ amounts = st.dictionaries(
 
 @given(amounts, amounts)
 def test_the_short_way_for_plain_pods_is_the_long_way(asked: dict[str, str], more: dict[str, str]) -> None:
-    """A pod with one container takes a shortcut; beside an init container that asks for nothing it cannot."""
+    """A pod with one container takes a shortcut; with an init container without requests it cannot."""
     plain = a_pod(requests=asked)
     long_way = a_pod(requests=asked, init=[a_container("i", {"cpu": "0", "memory": "0"})])
     total, other = pod_requests(plain), pod_requests(long_way)

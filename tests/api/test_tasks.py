@@ -77,7 +77,7 @@ def test_a_lasting_task_that_returns_or_is_cancelled_has_crashed(play: Any) -> N
             await tasks.ended()
 
     for how in ("returned", "was cancelled"):
-        with pytest.raises(TaskCrashedError, match=f"task part {how}, though nobody stopped it") as caught:
+        with pytest.raises(TaskCrashedError, match=f"task part {how} without being stopped") as caught:
             play(main(how))
         assert caught.value.__cause__ is None
 
@@ -252,7 +252,7 @@ def test_a_repaired_crash_does_not_end_anything(play: Any) -> None:
         assert tasks.crash is None
 
     play(main())
-    assert repaired == ["task killed was cancelled, though nobody stopped it", "task broken failed: ValueError: boom"]
+    assert repaired == ["task killed was cancelled without being stopped", "task broken failed: ValueError: boom"]
 
 
 def test_a_repair_that_fails_is_a_crash(play: Any) -> None:

@@ -196,10 +196,10 @@ SABOTAGE: list[tuple[str, Callable[[Cache], None], str]] = [
     ("non-zero requests of the node", on_a(lambda node: setattr(node, "nonzero_cpu", 7)), "node a: non-zero requests is"),
     ("claims of the node", on_a(lambda node: node.pvc_counts.clear()), "node a: claim counts is {}"),
     ("allocatable of the node", on_a(lambda node: setattr(node.allocatable, "milli_cpu", 7)), "node a: allocatable is"),
-    ("a port nobody holds", on_a(lambda node: node.used_ports.add([("0.0.0.0", "TCP", 99)])), "node a: host ports"),
+    ("a port that no pod holds", on_a(lambda node: node.used_ports.add([("0.0.0.0", "TCP", 99)])), "node a: host ports"),
     ("row number of the node", on_a(lambda node: setattr(node, "row", 63)), "node a: row is 63"),
     ("a pod lost from its node", on_a(lambda node: node.pods.pop("q-uid")), "pod ns/q is cached for node 'a' but accounted on ''"),
-    ("a pod nobody knows", on_a(lambda node: node.pods.update(x=PodInfo(a_pod("x")))), "pod ns/x is accounted on node a but not cached"),
+    ("an unknown pod", on_a(lambda node: node.pods.update(x=PodInfo(a_pod("x")))), "pod ns/x is accounted on node a but not cached"),
     ("the port index", on_table(lambda table: table.port_rows.clear()), "the host port index differs"),
     ("the claim counts", on_table(lambda table: table.pvc_counts.clear()), "the claim counts differ"),
     ("the image table", on_table(lambda table: table.images.states.clear()), "the image table differs"),
@@ -208,7 +208,7 @@ SABOTAGE: list[tuple[str, Callable[[Cache], None], str]] = [
     ("the name index", on_table(_swap_rows), "the name index differs"),
     ("a pod lost from the map", on_cache(lambda cache: cache.pods.pop("p-uid")), "pod ns/p is accounted on node a but not cached"),
     ("another copy in the map", on_cache(lambda cache: cache.pods.update({"p-uid": PodInfo(a_pod("p", on="a"))})), "pod ns/p is cached for node 'a' but accounted on 'a'"),
-    ("an assumed pod nobody knows", on_cache(lambda cache: cache.assumed.add("nobody")), "pod nobody is assumed but not cached"),
+    ("an unknown assumed pod", on_cache(lambda cache: cache.assumed.add("nobody")), "pod nobody is assumed but not cached"),
 ]  # fmt: skip
 
 

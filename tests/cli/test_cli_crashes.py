@@ -1,4 +1,4 @@
-"""A task that dies ends ``up`` and ``simulate`` with its traceback and the exit code of a defect."""
+"""A task that crashes ends ``up`` and ``simulate`` with its traceback and the exit code of a defect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kubesched simulate``: the table as a golden text, stable JSON, and what bad input is told."""
+"""``kubesched simulate``: the table as a golden text, stable JSON, and the messages for bad input."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ spec:
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: no-room, namespace: demo}
+metadata: {name: too-large, namespace: demo}
 spec:
   containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]
 ---
@@ -86,13 +86,13 @@ demo/gated: SchedulingGated
   waiting for scheduling gates: [example.com/wait]
   what would help: it is scheduled once the gate example.com/wait is removed from the pod
 
-demo/no-room: Unschedulable
+demo/too-large: Unschedulable
   0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s).
     1 node: Insufficient cpu [NodeResourcesFit]: blue
     1 node: node(s) had untolerated taint(s) [TaintToleration]: red
   what would help: tolerate the taint team=red:NoSchedule: 1 node would fit
   what would help: cpu: asks for 1, the most that is free on one node is 500m (blue)
-  what would help: free room: 1 node would fit if other pods made way
+  what would help: free resources: 1 node would fit if other pods were removed
 """
 
 

@@ -1,4 +1,4 @@
-"""``kubesched up`` and ``kubesched import``: a cluster that answers, stops when told, and survives in a file."""
+"""``kubesched up`` and ``kubesched import``: a cluster that answers, stops on a signal, and is saved to a file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_kubeconfig_leads_to_the_cluster_and_a_token_is_asked_for(tmp_path: 
             running.request("/api/v1/nodes")
         code, errors = running.stop()
         assert code == 0
-        assert "add --tls" in errors, "kubectl drops tokens on plain HTTP; whoever starts such a cluster should know"
+        assert "add --tls" in errors, "kubectl drops tokens on plain HTTP; the user of such a cluster has to know"
 
 
 def test_all_addresses_without_a_token_only_when_insisted_on(tmp_path: Path) -> None:

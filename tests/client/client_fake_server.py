@@ -23,6 +23,12 @@ def status_item(kind: Kind, error: ApiError) -> Item:
     return Item(kind, msgspec.json.encode(error.to_status()), "", "", "", 0)
 
 
+def end_marker(version: int) -> Item:
+    annotations = {"k8s.io/initial-events-end": "true"}
+    raw = msgspec.json.encode({"metadata": {"resourceVersion": str(version), "annotations": annotations}})
+    return Item(NODES, raw, "", "", "", version)
+
+
 class FakeServer:
     """Implements the transport. Writes are plain methods; requests made are kept in ``calls``."""
 
@@ -36,9 +42,11 @@ class FakeServer:
         self.failures: list[Exception] = []  # raised by the next requests, whichever they are
         self.list_failures: list[Exception] = []
         self.watch_failures: list[Exception] = []
+        self.stream_failures: list[Exception] = []
+        self.streams_cut: list[Exception | None] = []  # what ends the next streamed lists in the middle
         self.streams: set[Stream] = set()
         self.shuffle = False
-        self.silent_end = False
+        self.ends_quietly = False
 
     # -- the state of the world ----------------------------------------------------------------------------
 
@@ -65,7 +73,7 @@ class FakeServer:
         self.floor = self.version
 
     def replay(self, key: str) -> None:
-        """Every open stream tells an event about ``key`` that is past for it once more."""
+        """Every open stream repeats an event about ``key`` that it has sent already."""
         for stream in self.streams:
             past = [event for version, event in self.log if event.item.key == key and version <= stream.version]
             if past:
@@ -120,17 +128,32 @@ class FakeServer:
         label_selector: str = "",
         field_selector: str = "",
         timeout_seconds: float | None = None,
+        send_initial_events: bool = False,
     ) -> AsyncIterator[Sequence[WatchEvent]]:
-        self._call("watch", resource_version, timeout_seconds)
-        if self.watch_failures:
-            raise self.watch_failures.pop(0)
+        self._call("stream" if send_initial_events else "watch", resource_version, timeout_seconds)
+        failures = self.stream_failures if send_initial_events else self.watch_failures
+        if failures:
+            raise failures.pop(0)
         await asyncio.sleep(0.001)
-        if int(resource_version) < self.floor:
+        if not send_initial_events and int(resource_version) < self.floor:
             raise ApiError.expired(f"too old resource version: {resource_version}")
-        stream = Stream(self, int(resource_version))
+        stream = Stream(self, self.version if send_initial_events else int(resource_version))
+        initial = [WatchEvent("ADDED", item) for item in self.objects.values()]
+        marker = WatchEvent("BOOKMARK", end_marker(self.version))
         self.streams.add(stream)
         try:
             async with asyncio.timeout(timeout_seconds):
+                if send_initial_events:
+                    half = len(initial) // 2
+                    if half:
+                        yield initial[:half]
+                        await asyncio.sleep(0.001)
+                    if self.streams_cut:
+                        error = self.streams_cut.pop(0)
+                        if error is None:
+                            return
+                        raise error
+                    yield [*initial[half:], marker]
                 while True:
                     batch = await stream.next_batch()
                     if not batch:
@@ -195,7 +218,7 @@ class Stream:
         self._bell.set()
 
     async def next_batch(self) -> list[WatchEvent]:
-        """The news, extra events after them; empty when the stream is to end quietly."""
+        """The changes, extra events after them; empty when the stream is to end quietly."""
         while True:
             self._bell.clear()
             server = self.server
@@ -232,23 +255,23 @@ def _interleave(batch: list[WatchEvent], rng: Random) -> list[WatchEvent]:
 
 
 class View:
-    """A handler that believes what it is told; ``told`` keeps it all in order."""
+    """A handler that applies what it receives; ``received`` keeps it all in order."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
-        self.told: list[tuple[str, str, int]] = []
+        self.received: list[tuple[str, str, int]] = []
 
     def on_add(self, obj: Any, is_initial: bool) -> None:
         key = key_of(obj)
         assert key not in self.objects
         self.objects[key] = obj
-        self.told.append(("initial" if is_initial else "add", key, version_of(obj)))
+        self.received.append(("initial" if is_initial else "add", key, version_of(obj)))
 
     def on_update(self, old: Any, new: Any) -> None:
         key = key_of(new)
         assert self.objects[key] is old
         self.objects[key] = new
-        self.told.append(("update", key, version_of(new)))
+        self.received.append(("update", key, version_of(new)))
 
     def on_delete(self, obj: Any) -> None:
         from kubesched.api.tombstone import DeletedFinalStateUnknown, final_state
@@ -258,7 +281,7 @@ class View:
         old = self.objects.pop(key)
         if tombstone:
             assert obj.last_known is old
-        self.told.append(("tombstone" if tombstone else "delete", key, version_of(final_state(obj))))
+        self.received.append(("tombstone" if tombstone else "delete", key, version_of(final_state(obj))))
 
 
 def key_of(obj: Any) -> str:

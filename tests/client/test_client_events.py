@@ -41,7 +41,7 @@ def play(script: Script, **options: Any) -> FakeServer:
     return server
 
 
-def fail(recorder: EventRecorder, note: str = "no room", pod: Pod = POD) -> None:
+def fail(recorder: EventRecorder, note: str = "too little cpu", pod: Pod = POD) -> None:
     recorder.record(pod, "Warning", "FailedScheduling", "Scheduling", note)
 
 
@@ -316,7 +316,53 @@ def test_recording_never_waits_and_stop_lets_everybody_go() -> None:
         fail(recorder)
         assert broadcaster.statistics().dropped == 2
 
-    play(script)
+    play(script, senders=1)
+
+
+def test_a_slow_server_is_sent_many_events_at_a_time_and_no_more() -> None:
+    """Upstream sends each event in a goroutine of its own: its queue does not fill while requests are under way."""
+    under_way: list[int] = []
+
+    async def script(server: FakeServer, broadcaster: EventBroadcaster, recorder: EventRecorder) -> None:
+        busy = 0
+
+        async def create(*args: Any, **kwargs: Any) -> None:
+            nonlocal busy
+            busy += 1
+            under_way.append(busy)
+            await asyncio.sleep(1)
+            busy -= 1
+
+        server.create = create  # type: ignore[assignment,method-assign]
+        for number in range(10):
+            recorder.record(named(f"p{number}"), "Normal", "Scheduled", "Binding", "x")
+        before = asyncio.get_running_loop().time()
+        await broadcaster.drain()
+        assert asyncio.get_running_loop().time() - before == pytest.approx(3)
+        recorder.record(named("later"), "Normal", "Scheduled", "Binding", "x")
+        await broadcaster.drain()
+        assert broadcaster.statistics().posted == 11
+
+    play(script, senders=4)
+    assert max(under_way) == 4
+
+
+def test_the_count_of_a_series_is_sent_after_its_event() -> None:
+    async def script(server: FakeServer, broadcaster: EventBroadcaster, recorder: EventRecorder) -> None:
+        create = server.create
+
+        async def slow(*args: Any, **kwargs: Any) -> Any:
+            await asyncio.sleep(1)
+            return await create(*args, **kwargs)
+
+        server.create = slow  # type: ignore[method-assign]
+        for _ in range(4):
+            fail(recorder)
+        await broadcaster.drain()
+
+    server = play(script)
+    assert kinds(server) == ["create", "patch"]
+    assert server.calls[1][3]["series"]["count"] == 4
 
 
 def test_drain_without_a_run_is_an_error_unless_there_is_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The informer against a small server: what it asks, what it tells, and what it survives."""
+"""The informer against a small server: its requests, its notifications, and the faults it survives."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def requests(server: FakeServer, verb: str) -> list[tuple[Any, ...]]:
 
 def test_the_first_list_comes_in_pages_and_reaches_handlers_as_initial_additions() -> None:
     async def script(server: FakeServer, informer: Informer, view: View) -> None:
-        assert view.told == [("initial", f"n{number}", 11 + number) for number in range(5)]
+        assert view.received == [("initial", f"n{number}", 11 + number) for number in range(5)]
 
     server, informer, _ = play(script, nodes=5, page_size=2)
     assert requests(server, "list") == [(2, "", "0"), (2, "n1", ""), (2, "n3", "")]
@@ -74,7 +74,7 @@ def test_changes_arrive_in_order_and_a_watch_starts_at_the_lists_version() -> No
 
     server, informer, view = play(script, nodes=1)
     assert requests(server, "watch")[0][0] == "11"
-    assert view.told == [("initial", "n0", 11), ("add", "a", 12), ("update", "a", 13), ("delete", "n0", 14)]
+    assert view.received == [("initial", "n0", 11), ("add", "a", 12), ("update", "a", 13), ("delete", "n0", 14)]
     statistics = informer.statistics()
     assert (statistics.adds, statistics.updates, statistics.deletes, statistics.events) == (2, 1, 1, 3)
     assert (statistics.resource_version, statistics.objects, statistics.lists) == (14, 1, 1)
@@ -130,7 +130,7 @@ def test_bookmarks_move_the_version_on() -> None:
 
     server, informer, view = play(script)
     assert [version for version, _ in requests(server, "watch")] == ["10", "900"]
-    assert view.told == []
+    assert view.received == []
     assert informer.statistics().bookmarks == 1
 
 
@@ -160,7 +160,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize("error", REFUSALS, ids=str)
 def test_after_a_refusal_the_watch_goes_on_where_it_was(error: Exception) -> None:
-    heard: list[Exception] = []
+    errors: list[Exception] = []
 
     async def script(server: FakeServer, informer: Informer, view: View) -> None:
         server.put("a")
@@ -173,8 +173,8 @@ def test_after_a_refusal_the_watch_goes_on_where_it_was(error: Exception) -> Non
         await asyncio.sleep(1.5)
         assert sorted(view.objects) == ["a", "b"]
 
-    server, _, _ = play(script, on_error=heard.append)
-    assert heard == [error]
+    server, _, _ = play(script, on_error=errors.append)
+    assert errors == [error]
     assert len(requests(server, "list")) == 1
     assert [version for version, _ in requests(server, "watch")] == ["10", "11", "11"]
 
@@ -267,7 +267,7 @@ def test_expired_history_means_a_new_list_with_tombstones_first(inside: bool) ->
     server, informer, view = play(script, nodes=4)
     extra = [] if inside else [("update", "n2", 15)]
     version = 14 if inside else 15
-    assert view.told[4:] == [
+    assert view.received[4:] == [
         *extra,
         ("tombstone", "n0", 11),
         ("add", "a", version + 3),
@@ -338,7 +338,7 @@ STALE = [
         [("delete", "n0", 12)],
     ),
     (
-        "a whole life told again from the middle",
+        "all events of an object repeated from the middle",
         [
             WatchEvent("ADDED", make_item(NODES, "", "x", 50)),
             WatchEvent("DELETED", make_item(NODES, "", "x", 51)),
@@ -364,8 +364,8 @@ STALE = [
 ]
 
 
-@pytest.mark.parametrize(("events", "told"), [case[1:] for case in STALE], ids=[case[0] for case in STALE])
-def test_odd_events_do_no_harm(events: list[WatchEvent], told: list[tuple[str, str, int]]) -> None:
+@pytest.mark.parametrize(("events", "received"), [case[1:] for case in STALE], ids=[case[0] for case in STALE])
+def test_odd_events_do_no_harm(events: list[WatchEvent], received: list[tuple[str, str, int]]) -> None:
     async def script(server: FakeServer, informer: Informer, view: View) -> None:
         await soon()
         for event in events:
@@ -373,7 +373,7 @@ def test_odd_events_do_no_harm(events: list[WatchEvent], told: list[tuple[str, s
         await soon()
 
     _, informer, view = play(script, nodes=1)
-    assert view.told[1:] == told
+    assert view.received[1:] == received
     assert informer.statistics().errors == 0
 
 
@@ -394,7 +394,7 @@ def test_an_unreadable_object_counts_as_absent_until_it_can_be_read(caplog: pyte
         await soon()
 
     _, informer, view = play(script, nodes=2)
-    assert view.told[2:] == [
+    assert view.received[2:] == [
         ("tombstone", "n0", 11),
         ("add", "y", 15),
         ("add", "n0", 16),
@@ -441,7 +441,7 @@ def test_a_handler_that_raises_is_logged_and_others_still_hear(caplog: pytest.Lo
         informer.remove_handler(view)
         informer.add_handler(Broken())
         view.objects.clear()
-        view.told.clear()
+        view.received.clear()
         informer.add_handler(view)
         await soon()
         server.put("n0")
@@ -451,7 +451,7 @@ def test_a_handler_that_raises_is_logged_and_others_still_hear(caplog: pytest.Lo
 
     with caplog.at_level(logging.ERROR, "kubesched.client"):
         _, informer, view = play(script, nodes=1)
-    assert [what for what, _, _ in view.told] == ["initial", "update", "add", "delete"]
+    assert [what for what, _, _ in view.received] == ["initial", "update", "add", "delete"]
     assert informer.statistics().handler_errors == 4
     assert "handler Broken failed on nodes n0" in caplog.text
 
@@ -533,7 +533,7 @@ def test_a_change_is_delivered_at_once_to_a_handler_that_is_behind() -> None:
         server.put("bad")
         await soon()
         assert failing.objects["bad"] is informer.get("", "bad")
-        assert [what for what, _, _ in failing.told] == ["add"]
+        assert [what for what, _, _ in failing.received] == ["add"]
 
     play(script)
 
@@ -560,14 +560,14 @@ def test_a_late_handler_hears_of_what_is_known() -> None:
 
     async def script(server: FakeServer, informer: Informer, view: View) -> None:
         informer.add_handler(late)
-        assert late.told == [("initial", "n0", 11), ("initial", "n1", 12)]
+        assert late.received == [("initial", "n0", 11), ("initial", "n1", 12)]
         await soon()
         server.put("n0")
         await soon()
         informer.remove_handler(late)
         server.put("n1")
         await soon()
-        assert late.told[2:] == [("update", "n0", 13)]
+        assert late.received[2:] == [("update", "n0", 13)]
 
     play(script, nodes=2)
 
@@ -638,7 +638,7 @@ def test_a_cancellation_from_outside_is_not_swallowed() -> None:
 
 
 def test_after_a_handler_stopped_the_informer_nobody_hears_anything() -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
     async def main() -> None:
         server = FakeServer()
@@ -646,7 +646,7 @@ def test_after_a_handler_stopped_the_informer_nobody_hears_anything() -> None:
 
         class Quitter(View):
             def on_add(self, obj: Any, is_initial: bool) -> None:
-                heard.append(obj.name)
+                received.append(obj.name)
                 informer.stop()
 
         informer.add_handler(Quitter())
@@ -658,7 +658,7 @@ def test_after_a_handler_stopped_the_informer_nobody_hears_anything() -> None:
         await task
 
     run_virtual(main())
-    assert heard == ["a"]
+    assert received == ["a"]
 
 
 def test_backoff_doubles_to_thirty_seconds_and_starts_over_after_quiet() -> None:

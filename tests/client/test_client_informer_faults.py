@@ -1,4 +1,4 @@
-"""Whatever the server and the network do, the informer ends up with the server's objects and tells the truth."""
+"""Whatever the server and the network do, the informer ends up with the server's objects and correct notifications."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ STEPS = st.one_of(
     st.tuples(st.just("cut"), st.sampled_from(ERRORS)),
     st.tuples(st.just("list fails"), st.sampled_from(ERRORS[1:])),
     st.tuples(st.just("watch fails"), st.sampled_from(ERRORS[1:])),
+    st.tuples(st.just("stream fails"), st.sampled_from(ERRORS[1:])),
+    st.tuples(st.just("streamed list is cut"), st.sampled_from(ERRORS)),
     st.tuples(st.just("error event"), st.sampled_from([error for error in ERRORS if isinstance(error, ApiError)])),
     st.tuples(st.just("compact"), st.none()),
 )
@@ -63,15 +65,19 @@ async def act(server: FakeServer, step: tuple[str, Any]) -> None:
             server.list_failures.append(error)
         case ("watch fails", error):
             server.watch_failures.append(error)
+        case ("stream fails", error):
+            server.stream_failures.append(error)
+        case ("streamed list is cut", error):
+            server.streams_cut.append(error)
         case ("error event", error):
             server.inject(WatchEvent("ERROR", status_item(NODES, error)))
         case ("compact", _):
             server.compact()
 
 
-def expect_order_per_object(told: list[tuple[str, str, int]]) -> None:
+def expect_order_per_object(received: list[tuple[str, str, int]]) -> None:
     last: dict[str, int] = {}
-    for what, key, version in told:
+    for what, key, version in received:
         if what == "tombstone":
             assert version == last[key]
         else:
@@ -79,10 +85,10 @@ def expect_order_per_object(told: list[tuple[str, str, int]]) -> None:
             last[key] = version
 
 
-def expect_nothing_lost(server: FakeServer, told: list[tuple[str, str, int]], listed: int) -> None:
-    """With a single list, every later change is told exactly once, object by object."""
+def expect_nothing_lost(server: FakeServer, received: list[tuple[str, str, int]], listed: int) -> None:
+    """With a single list, every later change is delivered exactly once, object by object."""
     seen: dict[str, list[int]] = {}
-    for what, key, version in told:
+    for what, key, version in received:
         if what != "initial":
             seen.setdefault(key, []).append(version)
     happened: dict[str, list[int]] = {}
@@ -93,16 +99,16 @@ def expect_nothing_lost(server: FakeServer, told: list[tuple[str, str, int]], li
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEPS, max_size=40), st.integers(0, 3), st.booleans(), st.sampled_from([1, 2, 500]))
+@given(st.lists(STEPS, max_size=40), st.integers(0, 3), st.booleans(), st.sampled_from([1, 2, 500]), st.booleans())
 def test_the_store_equals_the_server_and_the_handlers_view(
-    steps: list[tuple[str, Any]], initial: int, shuffle: bool, page_size: int
+    steps: list[tuple[str, Any]], initial: int, shuffle: bool, page_size: int, watch_list: bool
 ) -> None:
     server = FakeServer(seed=len(steps))
     server.shuffle = shuffle
     for name in "abc"[:initial]:
         server.put(name)
     view = View()
-    informer = Informer(server, NODES, rng=Random(5), page_size=page_size)
+    informer = Informer(server, NODES, rng=Random(5), page_size=page_size, watch_list=watch_list)
     informer.add_handler(view)
 
     async def main() -> None:
@@ -111,6 +117,8 @@ def test_the_store_equals_the_server_and_the_handlers_view(
             await act(server, step)
         server.list_failures.clear()
         server.watch_failures.clear()
+        server.stream_failures.clear()
+        server.streams_cut.clear()
         await asyncio.sleep(300)
         informer.stop()
         await task
@@ -121,7 +129,7 @@ def test_the_store_equals_the_server_and_the_handlers_view(
     assert sorted(informer.keys()) == sorted(expected)
     assert {key: version_of(obj) for key, obj in view.objects.items()} == expected
     assert informer.statistics().handler_errors == 0
-    expect_order_per_object(view.told)
+    expect_order_per_object(view.received)
 
 
 @pytest.mark.parametrize("method", ["replace", "upsert", "remove"])
@@ -227,7 +235,7 @@ def test_a_handler_that_fails_now_and_then_is_in_step_in_the_end_and_disturbs_no
     known = {key_of(obj): version_of(obj) for obj in informer.values()}
     assert {key: version_of(obj) for key, obj in flaky.objects.items()} == known
     assert {key: version_of(obj) for key, obj in view.objects.items()} == known
-    expect_order_per_object(view.told)
+    expect_order_per_object(view.received)
 
 
 CHANGES = st.one_of(
@@ -261,8 +269,8 @@ def test_without_a_new_list_no_change_is_lost_or_told_twice(steps: list[tuple[st
 
     run_virtual(main())
     assert informer.statistics().lists == 1
-    expect_nothing_lost(server, view.told, listed=10)
-    expect_order_per_object(view.told)
+    expect_nothing_lost(server, view.received, listed=10)
+    expect_order_per_object(view.received)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -292,4 +300,4 @@ def test_a_long_history_goes_through_in_large_batches(seed: int) -> None:
 
     run_virtual(main())
     assert sorted(informer.keys()) == sorted(server.objects)
-    expect_nothing_lost(server, view.told, listed=10)
+    expect_nothing_lost(server, view.received, listed=10)

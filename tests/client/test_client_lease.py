@@ -188,6 +188,38 @@ def test_a_leader_that_was_stopped_for_a_minute_may_not_write_when_it_wakes() ->
     run(work())
 
 
+def test_a_second_cancellation_still_waits_for_the_release() -> None:
+    async def work() -> None:
+        world = World()
+        slow = SlowReads(world.transport)
+        elector = world.elector("a", transport=slow)
+        holding = asyncio.create_task(lead(elector))
+        await asyncio.sleep(5)
+        slow.seconds = 2.0
+        holding.cancel()
+        await asyncio.sleep(1)
+        holding.cancel()
+        await asyncio.gather(holding, return_exceptions=True)
+        assert world.spec()["holderIdentity"] == ""
+
+    run(work())
+
+
+class SlowReads:
+    """A transport whose reads take ``seconds``."""
+
+    def __init__(self, inner: InProcessClient) -> None:
+        self._inner = inner
+        self.seconds = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def get(self, *args: Any) -> Item:
+        await asyncio.sleep(self.seconds)
+        return await self._inner.get(*args)
+
+
 def test_another_writer_that_takes_the_lease_ends_the_term_after_the_deadline() -> None:
     async def work() -> None:
         world = World()

@@ -18,6 +18,8 @@ from kubesched.api.types import ObjectMeta, Pod, PodCondition, PodSpec, PodStatu
 from kubesched.api.wire import ApiError
 from kubesched.client.backoff import TokenBucket, is_write_retriable, token_bucket
 from kubesched.client.port import ApiPort
+from kubesched.cluster.store.inprocess import InProcessClient
+from kubesched.cluster.store.store import Store
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 EPOCH = 1_700_000_000.0
@@ -26,7 +28,7 @@ POD = Pod(
     metadata=ObjectMeta(name="p", namespace="ns", uid="u1", resource_version="7", generation=3),
     spec=PodSpec(scheduler_name="default-scheduler"),
 )
-FAILED = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="no room")
+FAILED = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="too little cpu")
 
 
 def with_port(script: Callable[[FakeServer, ApiPort], Coroutine[Any, Any, Any]], **options: Any) -> FakeServer:
@@ -63,12 +65,32 @@ def test_condition_and_nomination_go_in_one_patch() -> None:
         "type": "PodScheduled",
         "status": "False",
         "reason": "Unschedulable",
-        "message": "no room",
+        "message": "too little cpu",
         "lastTransitionTime": NOW_TEXT,
         "observedGeneration": 3,
     }
-    patch = {"status": {"conditions": [condition], "nominatedNodeName": "n1"}}
+    patch = {"metadata": {"uid": "u1"}, "status": {"conditions": [condition], "nominatedNodeName": "n1"}}
     assert with_port(script).calls == [("patch", "ns", "p", patch, "status")]
+
+
+def test_a_status_patch_never_reaches_a_successor_of_the_same_name() -> None:
+    async def main() -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        store = Store(clock, random=Random(1), auto_namespaces=True)
+        port = ApiPort(InProcessClient(store), clock=clock, rng=Random(1))
+        body = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        first = store.create(PODS, "default", body)
+        store.delete(PODS, "default", "p", grace_period_seconds=0)
+        second = store.create(PODS, "default", body)
+        with pytest.raises(ApiError) as refused:
+            await port.patch_pod_status(first.typed, condition=FAILED, nominated_node_name="n1")
+        assert refused.value.code == 404
+        assert port.requests == {("PATCH", "409"): 1}
+        assert store.get(PODS, "default", "p").resource_version == second.resource_version
+        assert await port.patch_pod_status(second.typed, nominated_node_name="n1")
+        assert store.get(PODS, "default", "p").typed.status.nominated_node_name == "n1"
+
+    run_virtual(main(), start=EPOCH)
 
 
 NO_CHANGES: list[tuple[str, PodStatus, dict[str, Any]]] = [

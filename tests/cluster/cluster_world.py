@@ -20,7 +20,7 @@ START = 1_750_000_000.0
 
 
 class FakeClock:
-    """A clock that moves when told."""
+    """A clock that moves on demand."""
 
     def __init__(self, now: float = START) -> None:
         self.time = now

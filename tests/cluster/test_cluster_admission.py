@@ -384,7 +384,7 @@ OTHERS: list[tuple[str, Kind, dict[str, Any], str]] = [
     ("a deployment without selector", kind("deployments", "apps"), {"spec": {"template": TEMPLATE}}, "spec.selector: Required value"),
     ("a selector that misses its own pods", kind("replicasets", "apps"), {"spec": {"selector": {"matchLabels": {"a": "c"}}, "template": TEMPLATE}}, "`selector` does not match template `labels`"),
     ("a template without image", kind("deployments", "apps"), {"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {**TEMPLATE, "spec": {"containers": [{"name": "c"}]}}}}, "spec.template.spec.containers[0].image: Required value"),
-    ("a job that restarts for ever", kind("jobs", "batch"), {"spec": {"template": TEMPLATE}}, "spec.template.spec.restartPolicy"),
+    ("a job that always restarts", kind("jobs", "batch"), {"spec": {"template": TEMPLATE}}, "spec.template.spec.restartPolicy"),
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Events do not stay for ever."""
+"""Events expire."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_watches_can_be_dropped_expired_and_stalled() -> None:
         async def read(kind: Any) -> None:
             try:
                 async for _ in client.watch(kind, resource_version=str(client.store.resource_version)):
-                    batches.append(loop.time())  # noqa: PERF401 - looked at while the stream goes on
+                    batches.append(loop.time())  # noqa: PERF401 - read while the stream continues
                 ends.append(("closed", loop.time()))
             except ApiError as error:
                 ends.append((error.reason, loop.time()))

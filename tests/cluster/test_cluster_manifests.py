@@ -78,7 +78,7 @@ def test_unknown_kinds_are_left_out_with_a_hint() -> None:
     )
 
 
-#: A few lines that stand for 9 to the power of 12 values.
+#: A few lines that expand to 9 to the power of 12 values.
 ALIASES = "a0: &a0 [l, l, l, l, l, l, l, l, l]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12)
 )

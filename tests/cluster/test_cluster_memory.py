@@ -1,4 +1,4 @@
-"""What is kept once, let go of and given back changes nothing that anybody reads."""
+"""Sharing, releasing and trimming memory changes nothing that a client reads."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def test_a_watch_reads_the_same_after_memory_was_given_back() -> None:
     store.create(PODS, "default", pod("a"))
     store.patch(PODS, "default", "a", {"metadata": {"labels": {"app": "b"}}})
 
-    def told(selector: str = "") -> list[tuple[str, dict[str, str], bytes]]:
+    def listed(selector: str = "") -> list[tuple[str, dict[str, str], bytes]]:
         watch = store.watch(PODS, "default", resource_version=before, field_selector=selector)
         events = watch.drain()
         watch.close()
         return [(event.type, event.item.typed.metadata.labels, event.item.raw) for event in events]
 
-    first, pending = told(), told("spec.nodeName=")
+    first, pending = listed(), listed("spec.nodeName=")
     assert [labels for _, labels, _ in first] == [{"app": "a"}, {"app": "b"}]
     give_back(store)
-    assert told() == first
-    assert told("spec.nodeName=") == pending == first
+    assert listed() == first
+    assert listed("spec.nodeName=") == pending == first

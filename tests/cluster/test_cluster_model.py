@@ -28,7 +28,7 @@ def refusal(call: Callable[[], object]) -> ApiError | None:
 
 
 class Replica:
-    """A client's copy, kept by list and watch; it relists when told 410."""
+    """A client's copy, kept by list and watch; it relists after 410."""
 
     def __init__(self, store: Store, **selectors: Any) -> None:
         self.store, self.selectors = store, selectors

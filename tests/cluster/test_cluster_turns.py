@@ -94,7 +94,7 @@ def test_emptying_a_namespace_takes_turns_and_copes_with_changes_meanwhile() -> 
         await pass_turns()
         assert ("", "big") not in store.table(NAMESPACES).objects
         assert turns.stop() >= COUNT // STEPS_PER_TURN
-        assert 0 < left[0] < COUNT, "somebody else ran while the namespace was being emptied"
+        assert 0 < left[0] < COUNT, "other tasks ran while the namespace was being emptied"
         assert store.table(CONFIG_MAPS).items("big") == []
 
     in_loop(main)
@@ -151,7 +151,7 @@ def test_a_long_list_takes_turns_and_shows_one_moment() -> None:
         turns.start()
         page = await InProcessClient(store).list(CONFIG_MAPS, "default", label_selector="odd=1")
         assert turns.stop() >= 3
-        assert store.resource_version > version, "somebody wrote while the list was made"
+        assert store.resource_version > version, "another task wrote while the list was made"
         assert page.resource_version == str(version)
         assert [item.raw for item in page.items] == wanted
 

@@ -221,7 +221,7 @@ def test_a_waiting_watch_wakes_once_for_everything_that_is_there() -> None:
         async def read() -> None:
             stream = client.watch(PODS, resource_version=str(store.resource_version))
             async for batch in stream:
-                batches.append(seen(list(batch)))  # noqa: PERF401 - looked at while the stream goes on
+                batches.append(seen(list(batch)))  # noqa: PERF401 - read while the stream continues
 
         task = asyncio.create_task(read())
         await asyncio.sleep(0)

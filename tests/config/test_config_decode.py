@@ -54,7 +54,7 @@ CASES = [
         'strict decoding error: yaml: unmarshal errors:\n  line 5: key "qps" already set in map, unknown field "foo"',
     ),
     (
-        "an unknown field inside args is told with the way to it",
+        "an unknown field inside args is reported with its path",
         one_arg("InterPodAffinity", "{foo: 1}"),
         "strict decoding error: decoding .profiles[0].pluginConfig[0]: strict decoding error: "
         'decoding args for plugin InterPodAffinity: strict decoding error: unknown field "foo"',

@@ -79,7 +79,7 @@ TOP_LEVEL = [
         ['leaderElection.resourceLock: Invalid value: "endpoints": resourceLock value must be "leases"'],
     ),
     (
-        "somebody has to work",
+        "there is at least one worker",
         {"parallelism": 0},
         ["parallelism: Invalid value: 0: should be an integer value greater than zero"],
     ),
@@ -259,7 +259,7 @@ BAD_LABEL = (
 
 ARGS: list[tuple[str, str, dict[str, Any], FeatureGates | None, list[str]]] = [
     (
-        "preemption looks at some percentage",
+        "preemption evaluates some percentage",
         "DefaultPreemption",
         {"minCandidateNodesPercentage": 101, "minCandidateNodesAbsolute": -1},
         None,
@@ -269,7 +269,7 @@ ARGS: list[tuple[str, str, dict[str, Any], FeatureGates | None, list[str]]] = [
         ],
     ),
     (
-        "preemption looks at some node at all",
+        "preemption evaluates at least one node",
         "DefaultPreemption",
         {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0},
         None,
@@ -399,7 +399,7 @@ ARGS: list[tuple[str, str, dict[str, Any], FeatureGates | None, list[str]]] = [
         ],
     ),
     (
-        "an added affinity has known operators, and then nothing else is looked at",
+        "an added affinity has known operators, and then nothing else is checked",
         "NodeAffinity",
         required(affinity("not a key", "Near", "a b")),
         None,

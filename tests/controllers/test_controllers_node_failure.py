@@ -25,7 +25,7 @@ def test_pods_of_a_silent_node_are_made_anew_elsewhere_and_the_node_comes_back()
         world.patch(NODES, victim, {"metadata": {"annotations": {FAILED: "true"}}})
         await asyncio.sleep(30)
         assert world.kubelets.failed_nodes == {victim}
-        assert victim in world.nodes_used(app="orders")  # nobody knows yet
+        assert victim in world.nodes_used(app="orders")  # not noticed yet
         await asyncio.sleep(200)
         await world.settle()
         assert victim not in world.nodes_used(app="orders")

@@ -38,7 +38,7 @@ def taints(world: World, node: str) -> set[tuple[str, str]]:
     return {(item["key"], item["effect"]) for item in world.get(NODES, node)["spec"].get("taints") or ()}
 
 
-SILENT = {("node.kubernetes.io/unreachable", "NoSchedule"), ("node.kubernetes.io/unreachable", "NoExecute")}
+UNREACHABLE = {("node.kubernetes.io/unreachable", "NoSchedule"), ("node.kubernetes.io/unreachable", "NoExecute")}
 
 
 def test_pods_of_a_failed_node_come_back_elsewhere() -> None:
@@ -51,7 +51,7 @@ def test_pods_of_a_failed_node_come_back_elsewhere() -> None:
         assert condition(world.get(NODES, "n1"), "Ready") == ("True", "KubeletReady")
         await asyncio.sleep(2)
         assert condition(world.get(NODES, "n1"), "Ready") == ("Unknown", "NodeStatusUnknown")
-        assert taints(world, "n1") == SILENT
+        assert taints(world, "n1") == UNREACHABLE
         lost = [pod for pod in world.pods(app="web") if pod.spec.node_name == "n1"]
         assert lost
         assert all(c.status == "False" for pod in lost for c in pod.status.conditions if c.type == "Ready")
@@ -61,7 +61,7 @@ def test_pods_of_a_failed_node_come_back_elsewhere() -> None:
         await world.settle()
         assert "n1" not in world.nodes_used(app="web")
         assert len(world.pods(app="web")) == 6
-        assert len(world.names(PODS)) == 6 + len(lost), "nobody stops them on a node that is silent"
+        assert len(world.names(PODS)) == 6 + len(lost), "nothing stops them on an unresponsive node"
         world.kubelets.recover_node("n1")
         await world.settle()
         assert taints(world, "n1") == set()
@@ -199,7 +199,7 @@ FOR_30 = Toleration(operator="Exists", toleration_seconds=30)
     ("case", "tolerations", "want"),
     [
         ("none: at once", (), 0.0),
-        ("for ever", (EXISTS,), None),
+        ("without limit", (EXISTS,), None),
         ("a while", (FOR_60,), 60.0),
         ("the shortest of several", (FOR_60, FOR_30, EXISTS), 30.0),
     ],

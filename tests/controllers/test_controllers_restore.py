@@ -90,13 +90,13 @@ def test_nodes_stay_ready_and_pods_run_on_however_long_the_cluster_slept(tmp_pat
             for event in watch.drain():
                 seen.add(condition(event.item.data(), "Ready")[0])
         watch.close()
-        assert seen <= {"True"}, "nobody was taken for dead in between"
+        assert seen <= {"True"}, "no node was marked NotReady in between"
         assert {pod.uid: pod.spec.node_name for pod in world.pods()} == before
         assert all(pod.status.phase == "Running" for pod in world.pods())
         assert world.store.resource_version > versions[0]
         world.kubelets.fail_node("n1")
         await asyncio.sleep(60)
-        assert ready(world, "n1") == "Unknown", "silence is noticed as ever"
+        assert ready(world, "n1") == "Unknown", "missed heartbeats are noticed as before"
 
     live(first, nodes=3)
     live(again, start=saved_time(path) + slept, restore_from=path)
@@ -319,7 +319,7 @@ def test_a_hollow_node_reports_its_conditions_and_when(tmp_path: Path) -> None:
         await asyncio.sleep(100)
         conditions = world.get(NODES, "n0")["status"]["conditions"]
         assert {one["status"] for one in conditions} == {"Unknown"}
-        assert {one["lastHeartbeatTime"] for one in conditions} == {now}, "it has not been heard since"
+        assert {one["lastHeartbeatTime"] for one in conditions} == {now}, "it has not reported since"
         assert all(parse_time(one["lastTransitionTime"]) >= START + 1000 for one in conditions)
         back = world.store.now()
         world.kubelets.recover_node("n0")

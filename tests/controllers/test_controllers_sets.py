@@ -297,7 +297,7 @@ def test_jobs_end_on_time(case: str) -> None:
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan", "namespace"])
 def test_the_pods_of_a_deleted_job_are_let_go(policy: str) -> None:
-    """Nobody is left to count them: their finalizer must not keep them."""
+    """No job is left to count them: their finalizer must not keep them."""
 
     async def scenario(world: World) -> None:
         world.create(NAMESPACES, {"metadata": {"name": "team"}})

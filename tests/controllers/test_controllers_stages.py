@@ -151,7 +151,7 @@ def test_selectors_choose_pods(selector: str, want: set[str]) -> None:
         bound(store, "a", labels={"app": "a"}, annotations={"speed": "fast"})
         bound(store, "b", labels={"app": "b"}, annotations={"speed": "slow"})
         bound(store, "none")
-        # A phase that matches again would fire for ever.
+        # A phase that matches again would fire without end.
         await asyncio.sleep(1)
         assert {item.name for item in store.list(PODS).items if item.typed.status.phase == "Failed"} == want
 

@@ -52,7 +52,7 @@ def profile(*plugins: type, args: dict[str, Any] | None = None) -> Framework:
 
 
 def nodes() -> NodeList:
-    """Three nodes to hand to plugins that do not look at them."""
+    """Three nodes for plugins that do not read them."""
     cache = Cache()
     for name in ("n1", "n2", "n3"):
         cache.set_node(a_node(name))

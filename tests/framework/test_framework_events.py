@@ -1,4 +1,4 @@
-"""Cluster events: what an update stands for, which registration hears of it, and what is registered for whom."""
+"""Cluster events: the events of an update, the registrations that match it, and what is registered per plugin."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ MATCHING: list[tuple[str, ClusterEvent, ClusterEvent, bool]] = [
     ("the same", ClusterEvent(R.NODE, A.ADD), ClusterEvent(R.NODE, A.ADD), True),
     ("another resource", ClusterEvent(R.NODE, A.ADD), ClusterEvent(R.CSI_NODE, A.ADD), False),
     ("another action", ClusterEvent(R.NODE, A.ADD), ClusterEvent(R.NODE, A.DELETE), False),
-    ("Update hears of labels", ClusterEvent(R.NODE, A.UPDATE), ClusterEvent(R.NODE, A.UPDATE_NODE_LABEL), True),
-    ("labels do not hear of Update", ClusterEvent(R.NODE, A.UPDATE_NODE_LABEL), ClusterEvent(R.NODE, A.UPDATE), False),
+    ("Update matches labels", ClusterEvent(R.NODE, A.UPDATE), ClusterEvent(R.NODE, A.UPDATE_NODE_LABEL), True),
+    ("labels do not match Update", ClusterEvent(R.NODE, A.UPDATE_NODE_LABEL), ClusterEvent(R.NODE, A.UPDATE), False),
     ("one of several", ClusterEvent(R.NODE, A.ADD | A.UPDATE_NODE_TAINT), ClusterEvent(R.NODE, A.UPDATE_NODE_TAINT), True),
-    ("Pod hears of assigned pods", ClusterEvent(R.POD, A.ADD), ClusterEvent(R.ASSIGNED_POD, A.ADD), True),
-    ("Pod hears of unscheduled pods", ClusterEvent(R.POD, A.ADD), ClusterEvent(R.UNSCHEDULABLE_POD, A.ADD), True),
+    ("Pod matches assigned pods", ClusterEvent(R.POD, A.ADD), ClusterEvent(R.ASSIGNED_POD, A.ADD), True),
+    ("Pod matches unscheduled pods", ClusterEvent(R.POD, A.ADD), ClusterEvent(R.UNSCHEDULABLE_POD, A.ADD), True),
     ("assigned pods are not unscheduled ones", ClusterEvent(R.ASSIGNED_POD, A.ADD), ClusterEvent(R.UNSCHEDULABLE_POD, A.ADD), False),
-    ("assigned pods do not hear of Pod", ClusterEvent(R.ASSIGNED_POD, A.ADD), ClusterEvent(R.POD, A.ADD), False),
-    ("the wildcard hears of everything", ANY, ClusterEvent(R.NODE, A.UPDATE_NODE_LABEL), True),
-    ("the wildcard hears of the wildcard", ANY, UNSCHEDULABLE_TIMEOUT, True),
-    ("nobody else hears of the wildcard", ClusterEvent(R.NODE, A.ALL), UNSCHEDULABLE_TIMEOUT, False),
+    ("assigned pods do not match Pod", ClusterEvent(R.ASSIGNED_POD, A.ADD), ClusterEvent(R.POD, A.ADD), False),
+    ("the wildcard matches everything", ANY, ClusterEvent(R.NODE, A.UPDATE_NODE_LABEL), True),
+    ("the wildcard matches the wildcard", ANY, UNSCHEDULABLE_TIMEOUT, True),
+    ("no other resource matches the wildcard", ClusterEvent(R.NODE, A.ALL), UNSCHEDULABLE_TIMEOUT, False),
     ("any resource, one action", ClusterEvent(R.WILDCARD, A.ADD), ClusterEvent(R.NODE, A.ADD), True),
     ("any resource, another action", ClusterEvent(R.WILDCARD, A.ADD), ClusterEvent(R.NODE, A.DELETE), False),
     ("a resource of one's own", ClusterEvent("foos.v1.example.com", A.ALL), ClusterEvent("foos.v1.example.com", A.UPDATE), True),
@@ -130,7 +130,7 @@ NODE_UPDATES: list[tuple[str, Node, Node, list[ActionType]]] = [
     ("a condition", a_node(conditions={"Ready": "True"}), a_node(conditions={"Ready": "False"}), [A.UPDATE_NODE_CONDITION]),
     ("annotations", a_node(), a_node(annotations={"a": "b"}), [A.UPDATE_NODE_ANNOTATION]),
     ("features", a_node(), a_node(features=["X"]), [A.UPDATE_NODE_DECLARED_FEATURE]),
-    ("uncordoned and tainted: heard twice", a_node(unschedulable=True), a_node(taints=[a_taint("k:NoSchedule")]), [A.UPDATE_NODE_TAINT, A.UPDATE_NODE_TAINT]),
+    ("uncordoned and tainted: two events", a_node(unschedulable=True), a_node(taints=[a_taint("k:NoSchedule")]), [A.UPDATE_NODE_TAINT, A.UPDATE_NODE_TAINT]),
     ("everything at once, in order", a_node(unschedulable=True), a_node(cpu="9", labels={"a": "b"}, taints=[a_taint("k:NoSchedule")], conditions={"Ready": "True"}, annotations={"a": "b"}, features=["X"]),
      [A.UPDATE_NODE_TAINT, A.UPDATE_NODE_ALLOCATABLE, A.UPDATE_NODE_LABEL, A.UPDATE_NODE_TAINT, A.UPDATE_NODE_CONDITION, A.UPDATE_NODE_ANNOTATION, A.UPDATE_NODE_DECLARED_FEATURE]),
 ]  # fmt: skip
@@ -188,7 +188,7 @@ def test_the_implied_registration_has_no_hint() -> None:
 
 
 def test_a_plugin_that_does_not_say_hears_of_nearly_everything() -> None:
-    items = registrations(make_plugin("Silent", filter=say(None))(None, None))
+    items = registrations(make_plugin("NoEvents", filter=say(None))(None, None))
     assert [str(item.event.resource) for item in items] == [
         "Pod", "Node", "PersistentVolume", "PersistentVolumeClaim", "storage.k8s.io/CSINode", "storage.k8s.io/CSIDriver",
         "storage.k8s.io/CSIStorageCapacity", "storage.k8s.io/StorageClass", "resource.k8s.io/ResourceClaim",
@@ -200,7 +200,7 @@ def test_a_plugin_that_does_not_say_hears_of_nearly_everything() -> None:
 def test_but_not_of_what_the_scheduler_writes_into_the_pod_itself() -> None:
     (item,) = [
         item
-        for item in registrations(make_plugin("Silent", filter=say(None))(None, None))
+        for item in registrations(make_plugin("NoEvents", filter=say(None))(None, None))
         if item.event.resource == R.POD
     ]
     assert item.hint is not None

@@ -33,7 +33,7 @@ def profile_of(method: str, *answers: Any) -> Any:
 
 PRE_FILTER: list[tuple[str, list[Any], set[str] | None, tuple[str, str, str], list[str], set[str]]] = [
     # name, answers, nodes, status, restricting, skipped
-    ("nobody objects", [None, OK], None, SUCCESS, [], set()),
+    ("no plugin rejects", [None, OK], None, SUCCESS, [], set()),
     ("sets are intersected", [{"a", "b"}, None, frozenset("bc")], {"b"}, SUCCESS, ["P1", "P3"], set()),
     ("one leaves nothing", [set()], set(), ("UnschedulableAndUnresolvable", "node(s) didn't satisfy plugin P1", ""), ["P1"], set()),
     ("two leave nothing", [{"a"}, {"b"}], set(), ("UnschedulableAndUnresolvable", "node(s) didn't satisfy plugin(s) [P1 P2] simultaneously", ""), ["P1", "P2"], set()),
@@ -221,7 +221,7 @@ PERMIT: list[tuple[str, list[Any], tuple[str, str, str], dict[str, float]]] = [
     ("all allow", [None, (OK, 3.0), (None, 9)], SUCCESS, {}),
     ("one waits", [None, (WAIT, 5)], ("Wait", f"hold on, {ASKED}", "P2"), {"P2": 5.0}),
     ("the last to wait is named", [(WAIT, 5), (Status.wait(), 7.5), None], ("Wait", ASKED, "P2"), {"P1": 5.0, "P2": 7.5}),
-    ("nobody waits longer than 15 minutes", [(WAIT, 901.0), (WAIT, 900.0)], ("Wait", f"hold on, {ASKED}", "P2"), {"P1": 900.0, "P2": 900.0}),
+    ("no pod waits longer than 15 minutes", [(WAIT, 901.0), (WAIT, 900.0)], ("Wait", f"hold on, {ASKED}", "P2"), {"P1": 900.0, "P2": 900.0}),
     ("infinity is 15 minutes", [(WAIT, float("inf"))], ("Wait", f"hold on, {ASKED}", "P1"), {"P1": 900.0}),
     ("a rejection discards the waiting", [(WAIT, 5), NO], ("Unschedulable", "no", "P2"), {}),
     ("so does an error", [(WAIT, 5), BOOM], ("Error", 'running Permit plugin "P2": boom', "P2"), {}),

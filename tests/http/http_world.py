@@ -28,7 +28,7 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
 class FakeClock:
-    """A clock that moves when told."""
+    """A clock that moves on demand."""
 
     def __init__(self, now: float = START) -> None:
         self.time = now

@@ -1,6 +1,6 @@
 """What is typed in the recorded session with kubectl, and what must come of it.
 
-Told and compared by :mod:`test_http_kubectl`; the transcript is docs/kubectl-session.md.
+Run and compared by :mod:`test_http_kubectl`; the transcript is docs/kubectl-session.md.
 """
 
 from __future__ import annotations

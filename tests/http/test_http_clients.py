@@ -121,7 +121,7 @@ def test_the_models_of_the_official_client_take_all_that_a_living_cluster_holds(
             apps.create_namespaced_stateful_set("default", _stateful_set())
             core.create_namespaced_pod("default", yaml.safe_load(BIG))
             kubernetes.client.BatchV1Api(client).create_namespaced_job("default", job)
-            read_all()  # objects nobody has looked at yet have no status, or half of one
+            read_all()  # objects that no controller has processed yet have no status, or half of one
             _wait(lambda: read_all() == [])
 
 

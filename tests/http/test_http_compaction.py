@@ -1,6 +1,6 @@
-"""Watches over HTTP that outlive the history they were following: 410, and a list anew, end to end.
+"""Watches over HTTP that outlive the history they were following: 410, and a new list, end to end.
 
-Nothing is told to expire here: the history is short, connections are cut or left unread, and the store forgets by
+Nothing is expired explicitly here: the history is short, connections are cut or left unread, and the store forgets by
 itself what happens meanwhile.
 """
 
@@ -83,10 +83,10 @@ async def _wired(store: Store) -> AsyncIterator[tuple[Wire, HttpTransport]]:
 
 
 class Book:
-    """What a handler was told, in order, and what it therefore believes to exist."""
+    """What a handler received, in order, and the objects that exist by that."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.received: list[str] = []
         self.known: dict[str, int] = {}
 
     def on_add(self, obj: Any, is_initial: bool) -> None:
@@ -98,7 +98,7 @@ class Book:
     def on_delete(self, obj: Any) -> None:
         missed = isinstance(obj, DeletedFinalStateUnknown)
         inner = final_state(obj)
-        self.told.append(f"{'missed' if missed else 'seen'} {_name(inner)}")
+        self.received.append(f"{'missed' if missed else 'seen'} {_name(inner)}")
         del self.known[_name(inner)]
 
 
@@ -160,11 +160,11 @@ def test_an_informer_cut_off_until_its_version_is_forgotten_lists_again() -> Non
                 wire.is_cut = False
                 await _eventually(lambda: book.known == _truth(store))
                 assert informer.statistics().lists == lists + 1
-                assert book.told == ["seen p3", "missed p0"]
+                assert book.received == ["seen p3", "missed p0"]
                 # And it follows the present again.
                 store.delete(PODS, "default", "p9")
                 await _eventually(lambda: book.known == _truth(store))
-                assert book.told[-1] == "seen p9"
+                assert book.received[-1] == "seen p9"
                 assert informer.statistics().lists == lists + 1
             finally:
                 informer.stop()
@@ -223,7 +223,7 @@ def test_kinds_without_a_type_are_followed_too() -> None:
                 store.delete(deployments, "default", "old")
                 store.create(deployments, "default", a_deployment("new"))
                 await _eventually(lambda: list(book.known) == ["new"])
-                assert book.told == ["seen old"]
+                assert book.received == ["seen old"]
                 assert informer.statistics().lists == lists
             finally:
                 informer.stop()

@@ -104,7 +104,7 @@ async def _ill_treat(api: Api, random: Random, number: int) -> None:
 
 
 def _check_restore(api: Api) -> None:
-    """What the store took, it can be given again, and everybody can read it."""
+    """What the store accepted can be written again, and every reader can read it."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "c.jsonl"
         save(api.store, file)

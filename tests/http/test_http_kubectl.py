@@ -1,6 +1,6 @@
 """A session with kubectl, wherever it is installed, against a whole cluster. Its transcript is docs/kubectl-session.md.
 
-``KUBESCHED_WRITE_TRANSCRIPT=1`` writes the transcript anew. ``KUBECTL`` names another program to use: every release
+``KUBESCHED_WRITE_TRANSCRIPT=1`` writes the transcript again. ``KUBECTL`` names another program to use: every release
 must pass, and the one the transcript was recorded with must say the same again.
 """
 
@@ -136,9 +136,9 @@ def test_a_session(tmp_path: Path) -> None:
         _write(pages, release)
     recorded = TRANSCRIPT.read_text()
     with_files = "".join(f"\n`{name}`:\n\n```yaml\n{body}```\n" for name, body in FILES.items())
-    assert recorded.endswith(with_files), "the files have changed: write the transcript anew"
+    assert recorded.endswith(with_files), "the files have changed: write the transcript again"
     known = re.findall(r"```console\n\$ (.*)\n((?:.*\n)*?)```\n", recorded)
-    assert [typed for typed, _ in known] == [typed for typed, _ in blocks], "write the transcript anew"
+    assert [typed for typed, _ in known] == [typed for typed, _ in blocks], "write the transcript again"
     if f"kubectl {release}" in recorded:
         for (typed, output), (_, said) in zip(blocks, known, strict=True):
             assert _bare(typed, output) == _bare(typed, said), typed
@@ -178,7 +178,7 @@ def _as_wide(found: re.Match[str], new: str) -> str:
 
 
 def _bare(typed: str, output: str) -> list[str]:
-    """The lines that count: columns are as wide as their widest cell, and some orders are nobody's promise."""
+    """The lines that count: columns are as wide as their widest cell, and some orders are not guaranteed."""
     command = typed.removeprefix("kubectl ")
     if command.startswith("drain"):
         output = re.sub(r"Warning: |, |; |[\[\]]", "\n", output)  # its errors and warnings come in any order, too
@@ -205,7 +205,7 @@ def _write(pages: list[str], release: str) -> None:
         f"Recorded with kubectl {release} by `tests/http/test_http_kubectl.py`, which runs it wherever kubectl is "
         "installed and compares: scheduler,\ncontrollers and three hollow nodes in one process, as `kubesched up` "
         "starts them. Times, identifiers, random ends of names and repeated\nprogress lines are evened out. To write "
-        "this page anew: `KUBESCHED_WRITE_TRANSCRIPT=1 pytest tests/http/test_http_kubectl.py`.\n"
+        "this page again: `KUBESCHED_WRITE_TRANSCRIPT=1 pytest tests/http/test_http_kubectl.py`.\n"
     )
     TRANSCRIPT.write_text(f"{head}{''.join(pages)}\n## The files\n{shown}")
 

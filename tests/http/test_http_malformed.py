@@ -15,7 +15,7 @@ POST = b"POST /api/v1/namespaces HTTP/1.1\r\nContent-Type: application/json\r\n"
 GET = b"GET /api/v1/pods HTTP/1.1\r\n" + HOST
 
 CASES = [
-    ("a method nobody knows", b"FOO /api/v1/pods HTTP/1.1\r\n" + HOST + b"\r\n", 405, "MethodNotAllowed"),
+    ("an unknown method", b"FOO /api/v1/pods HTTP/1.1\r\n" + HOST + b"\r\n", 405, "MethodNotAllowed"),
     ("another, on a path of ours", b"BREW /healthz HTTP/1.1\r\n" + HOST + b"\r\n", 405, "MethodNotAllowed"),
     ("one from another protocol", b"PROPFIND /api/v1/pods HTTP/1.1\r\n" + HOST + b"\r\n", 405, "MethodNotAllowed"),
     ("TRACE", b"TRACE /api/v1/pods HTTP/1.1\r\n" + HOST + b"\r\n", 405, "MethodNotAllowed"),

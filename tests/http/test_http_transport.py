@@ -7,17 +7,18 @@ import sys
 import time
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 from http_world import FakeClock, a_deployment, a_node, a_pod, a_store, run, served
 
 from kubesched.api.kinds import NODES, PODS, Kind, kind_by_plural
 from kubesched.api.tombstone import final_state
-from kubesched.api.wire import ApiError, WatchEvent
+from kubesched.api.wire import ApiError, ListOptions, ListPage, WatchEvent
 from kubesched.client.access import AccessError, load_kubeconfig
 from kubesched.client.http import HttpTransport
 from kubesched.client.informer import Informer
+from kubesched.client.metered import NotLeaderError
 from kubesched.cluster.http import HttpServer, make_certificates, write_kubeconfig
 
 DEPLOYMENTS = kind_by_plural("apps", "deployments")
@@ -30,7 +31,7 @@ def _deployments() -> Kind:
 
 
 async def _names(client: HttpTransport, version: str, names: list[str]) -> None:
-    """Note the names a watch tells of, until it ends."""
+    """Note the names that a watch delivers, until it ends."""
     async for batch in client.watch(PODS, resource_version=version):
         names += [event.item.name for event in batch]
 
@@ -173,6 +174,20 @@ def test_retries(answers: list[bytes], seen: int, code: int) -> None:
     run(main())
 
 
+def test_a_write_is_not_repeated_after_the_lease_is_lost() -> None:
+    async def main() -> None:
+        script = Scripted(_answer("429 Busy", BUSY, "Retry-After: 0"), _answer("429 Busy", BUSY, "Retry-After: 0"))
+        server = await asyncio.start_server(script, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, HttpTransport(f"http://127.0.0.1:{port}") as client:
+            client.may_write = lambda: script.seen < 2
+            with pytest.raises(NotLeaderError):
+                await client.bind("default", "p", "u", "n")
+            assert script.seen == 2  # the first repetition was allowed
+
+    run(main())
+
+
 def test_a_stream_cut_short_is_an_os_error_after_the_whole_events() -> None:
     async def main() -> None:
         line = b'{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"3"}}}\n'
@@ -191,7 +206,7 @@ def test_a_stream_cut_short_is_an_os_error_after_the_whole_events() -> None:
 
 
 class Book:
-    """A handler that keeps what it is told."""
+    """A handler that keeps what it receives."""
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
@@ -209,6 +224,21 @@ class Book:
         self.names.pop(inner.metadata.name, None)
 
 
+class Listing(HttpTransport):
+    """Notes what was listed, in pages or whole."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.listed: list[Kind] = []
+
+    async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
+        self.listed.append(kind)
+        return await super().list(kind, namespace, **options)
+
+    async def __aenter__(self) -> Listing:
+        return self
+
+
 async def _eventually(condition: Any) -> None:
     for _ in range(800):
         if condition():
@@ -217,12 +247,13 @@ async def _eventually(condition: Any) -> None:
     raise AssertionError("it did not come about")
 
 
-def test_an_informer_over_http_follows_and_survives_compaction() -> None:
+@pytest.mark.parametrize("watch_list", [False, True], ids=["paged list", "streamed list"])
+def test_an_informer_over_http_follows_and_survives_compaction(watch_list: bool) -> None:
     async def main() -> None:
-        async with served() as api, HttpTransport(api.server.url) as client:
+        async with served() as api, Listing(api.server.url) as client:
             for index in range(3):
                 await client.create(PODS, "default", a_pod(f"p{index}"))
-            informer, book = Informer(client, PODS, rng=Random(1)), Book()
+            informer, book = Informer(client, PODS, rng=Random(1), watch_list=watch_list), Book()
             informer.add_handler(book)
             task = asyncio.create_task(informer.run())
             try:
@@ -232,7 +263,7 @@ def test_an_informer_over_http_follows_and_survives_compaction() -> None:
                 await client.delete(PODS, "default", "p0")
                 await _eventually(lambda: set(book.names) == {"p1", "p2", "p3"})
                 await _eventually(lambda: api.server.open_watches == 1)
-                # The history goes, and the watch is told that it has expired: the informer lists again.
+                # The history is dropped, and the watch gets 410: the informer lists again.
                 for watch in api.store.table(PODS).watches:
                     watch.expire()
                 api.store.delete(PODS, "default", "p1")
@@ -240,6 +271,7 @@ def test_an_informer_over_http_follows_and_survives_compaction() -> None:
                 api.store.compact()
                 await _eventually(lambda: set(book.names) == {"p2", "p3", "p4"})
                 assert informer.statistics().lists == 2
+                assert (PODS in client.listed) is not watch_list
                 assert book.deletions == ["p0", "p1"]
             finally:
                 informer.stop()

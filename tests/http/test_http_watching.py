@@ -105,7 +105,7 @@ def test_quiet_watches_get_bookmarks_with_the_version_of_other_kinds() -> None:
                 assert event["type"] == "BOOKMARK"
                 if event["object"]["metadata"]["resourceVersion"] == created.data["metadata"]["resourceVersion"]:
                     return
-            raise AssertionError("no bookmark told of the latest version")
+            raise AssertionError("no bookmark with the latest version")
 
     run(main())
 

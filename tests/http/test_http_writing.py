@@ -31,7 +31,7 @@ VALIDATIONS: list[tuple[str, dict[str, Any], int, int]] = [
     ("warned of when asked", {"fieldValidation": "Warn"}, 201, 2),
     ("ignored", {"fieldValidation": "Ignore"}, 201, 0),
     ("refused when strict", {"fieldValidation": "Strict"}, 400, 0),
-    ("an unknown wish", {"fieldValidation": "Frog"}, 422, 0),
+    ("an unknown level", {"fieldValidation": "Frog"}, 422, 0),
 ]
 
 

@@ -24,7 +24,7 @@ class StillClock:
 
 
 class Bench:
-    """Nodes and pods, and plugins asked about them."""
+    """Nodes and pods, and plugins that evaluate them."""
 
     def __init__(
         self,

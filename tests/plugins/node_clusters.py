@@ -68,7 +68,7 @@ _huge = st.sampled_from(["9223372036854775807", "4611686018427387904", "8E", "92
 
 @st.composite
 def amounts(draw: st.DrawFn, huge: bool = False) -> dict[str, str | int | float]:
-    """A resource list: any of cpu, memory, ephemeral storage, scalars and a name nobody counts."""
+    """A resource list: any of cpu, memory, ephemeral storage, scalars and a name that is not counted."""
     kinds: dict[str, st.SearchStrategy[str]] = {
         "cpu": _cpu,
         "memory": _bytes,

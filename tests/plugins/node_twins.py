@@ -146,19 +146,19 @@ def nonzero(pod: Pod) -> tuple[int, int]:
 
 
 def fit(pod: Pod, node: Node, pods: Sequence[Pod], ignored: Sequence[str] = (), groups: Sequence[str] = ()) -> Outcome:
-    wanted, room, used = whole(asked(pod, status=False)), allocatable(node), requested(pods)
+    wanted, offered, used = whole(asked(pod, status=False)), allocatable(node), requested(pods)
     reasons: list[str] = []
     hopeless = False
-    if len(pods) + 1 > room.get("pods", 0):
+    if len(pods) + 1 > offered.get("pods", 0):
         reasons.append("Too many pods")
     fixed = ("cpu", "memory", "ephemeral-storage")
     for name in (*fixed, *(name for name in wanted if is_scalar(name))):
         amount = wanted.get(name, 0)
         if is_extended(name) and (name in ignored or name.partition("/")[0] in groups):
             continue
-        if amount > 0 and amount > room.get(name, 0) - used.get(name, 0):
+        if amount > 0 and amount > offered.get(name, 0) - used.get(name, 0):
             reasons.append(f"Insufficient {name}")
-            hopeless = hopeless or amount > room.get(name, 0)
+            hopeless = hopeless or amount > offered.get(name, 0)
     return (UU if hopeless else U, tuple(reasons)) if reasons else None
 
 
@@ -183,14 +183,14 @@ def fit_score(
     shape: Sequence[tuple[int, int]] = (),
 ) -> int:
     wanted = whole(asked(pod, status=False, pod_level=False, defaults=["cpu", "memory"]))
-    room, used = allocatable(node), requested(pods)
+    offered, used = allocatable(node), requested(pods)
     used["cpu"] = sum(nonzero(other)[0] for other in pods)
     used["memory"] = sum(nonzero(other)[1] for other in pods)
     parts: list[tuple[int, int]] = []
     for name, weight in resources:
-        if name == "pods" or (is_scalar(name) and not wanted.get(name, 0)) or not room.get(name, 0):
+        if name == "pods" or (is_scalar(name) and not wanted.get(name, 0)) or not offered.get(name, 0):
             continue
-        capacity, total = room[name], used.get(name, 0) + wanted.get(name, 0)
+        capacity, total = offered[name], used.get(name, 0) + wanted.get(name, 0)
         if strategy == "LeastAllocated":
             score = 0 if total > capacity else _trunc((capacity - total) * 100, capacity)
         elif strategy == "MostAllocated":
@@ -227,15 +227,15 @@ def _balance(fractions: list[float]) -> int:
 
 def balanced(pod: Pod, node: Node, pods: Sequence[Pod], resources: Sequence[str]) -> int | None:
     """None where PreScore skips."""
-    wanted, room, used = whole(asked(pod, status=True)), allocatable(node), requested(pods)
+    wanted, offered, used = whole(asked(pod, status=True)), allocatable(node), requested(pods)
     if not any(wanted.get(name, 0) for name in resources):
         return None
     before, after = [], []
     for name in resources:
-        if name == "pods" or (is_scalar(name) and not wanted.get(name, 0)) or not room.get(name, 0):
+        if name == "pods" or (is_scalar(name) and not wanted.get(name, 0)) or not offered.get(name, 0):
             continue
-        before.append(min(1.0, float(used.get(name, 0)) / float(room[name])))
-        after.append(min(1.0, float(used.get(name, 0) + wanted.get(name, 0)) / float(room[name])))
+        before.append(min(1.0, float(used.get(name, 0)) / float(offered[name])))
+        after.append(min(1.0, float(used.get(name, 0) + wanted.get(name, 0)) / float(offered[name])))
     return 50 + _trunc(50 + _balance(after) - _balance(before), 2)
 
 

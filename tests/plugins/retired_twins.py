@@ -62,13 +62,13 @@ def allocation(
     resources: Sequence[tuple[str, int]],
     shape: Sequence[tuple[int, int]],
 ) -> int:
-    everybody = [*there, pod]
-    room, used_by_name = allocatable(node), requested(everybody)
-    used_by_name["cpu"] = sum(nonzero(item)[0] for item in everybody)
-    used_by_name["memory"] = sum(nonzero(item)[1] for item in everybody)
+    all_pods = [*there, pod]
+    offered, used_by_name = allocatable(node), requested(all_pods)
+    used_by_name["cpu"] = sum(nonzero(item)[0] for item in all_pods)
+    used_by_name["memory"] = sum(nonzero(item)[1] for item in all_pods)
     total = weights = 0
     for name, weight in resources:
-        capacity, used = room.get(name, 0), used_by_name.get(name, 0)
+        capacity, used = offered.get(name, 0), used_by_name.get(name, 0)
         if strategy == "least":
             score = 0 if capacity == 0 or used > capacity else (capacity - used) * 100 // capacity
         elif strategy == "most":

@@ -54,7 +54,7 @@ def preferred(weight: int, rule: JSON, *, away: bool = False) -> JSON:
 @pytest.mark.parametrize(
     ("why", "incoming", "existing", "fits"),
     [
-        ("nobody is there", pod("i", WEB, affinity=affinity(term(ZONE, app="web"))), [], {"n1", "n2", "n3"}),
+        ("no pod is there", pod("i", WEB, affinity=affinity(term(ZONE, app="web"))), [], {"n1", "n2", "n3"}),
         (
             "a node needs every key",
             pod("i", WEB, affinity=affinity(term(ZONE, app="web"), term("rack", app="web"))),
@@ -164,7 +164,7 @@ _NOT_LIVE = {"matchExpressions": [{"key": "env", "operator": "NotIn", "values": 
         ("a selector that selects none", {"namespaceSelector": {"matchLabels": {"env": "none"}}}, set()),
         ("no labelSelector", {"namespaceSelector": {}, "labelSelector": None}, set()),
         ("an empty labelSelector", {"namespaceSelector": _TEST, "labelSelector": {}}, {"dev"}),
-        # Mended quirk A-Q1: upstream would mean every namespace.
+        # Fixed quirk A-Q1: upstream would match every namespace.
         ("a negative selector", {"namespaceSelector": _NOT_LIVE}, {"dev"}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -282,7 +282,7 @@ _NEAR_IN = term(HOST, app="in")
             (100, 0),
         ),
         ("two rules that make up for each other", None, preferred(1, _NEAR_IN), preferred(1, term(HOST, app="e"), away=True), (0, 0)),
-        ("a rule about nobody", None, {}, preferred(1, term(HOST, app="nobody")), None),
+        ("a rule that matches no pod", None, {}, preferred(1, term(HOST, app="nobody")), None),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip

@@ -125,8 +125,8 @@ CASES = [
     # TaintToleration
     case("an untolerated NoSchedule taint", TaintToleration, a_pod(), TAINTED, a_node("n1", taints=[a_taint("k=v:NoSchedule")])),
     case("an untolerated NoExecute taint", TaintToleration, a_pod(), TAINTED, a_node("n1", taints=[a_taint("k:NoExecute")])),
-    case("PreferNoSchedule keeps nobody away", TaintToleration, a_pod(), PASS, a_node("n1", taints=[a_taint("k:PreferNoSchedule")])),
-    case("an unknown effect keeps nobody away", TaintToleration, a_pod(), PASS, a_node("n1", taints=[a_taint("k:Shout")])),
+    case("PreferNoSchedule rejects no pod", TaintToleration, a_pod(), PASS, a_node("n1", taints=[a_taint("k:PreferNoSchedule")])),
+    case("an unknown effect rejects no pod", TaintToleration, a_pod(), PASS, a_node("n1", taints=[a_taint("k:Shout")])),
     case(
         "the value must be equal",
         TaintToleration,
@@ -135,7 +135,7 @@ CASES = [
         a_node("n1", taints=[a_taint("k=v:NoSchedule")]),
     ),
     case(
-        "Exists does not look at the value",
+        "Exists ignores the value",
         TaintToleration,
         a_pod(tolerations=[a_toleration("k:NoSchedule")]),
         PASS,
@@ -163,7 +163,7 @@ CASES = [
     case("zero terms match no node", NodeAffinity, required(), NO_MATCH),
     case("an empty term matches no node", NodeAffinity, required(term()), NO_MATCH),
     case("an unparsable term never matches", NodeAffinity, required(broken), NO_MATCH, labelled(disk="9")),
-    case("beside an unparsable term others still count", NodeAffinity, required(broken, ssd), PASS, labelled(disk="ssd")),
+    case("with an unparsable term others still count", NodeAffinity, required(broken, ssd), PASS, labelled(disk="ssd")),
     case("selector and affinity are both needed", NodeAffinity, required(ssd, node_selector={"zone": "a"}), NO_MATCH, labelled(disk="ssd")),
     case("Gt reads labels as numbers", NodeAffinity, required(term(requirement("rank", "Gt", "0206"))), PASS, labelled(rank="207")),
     case("Lt is strict", NodeAffinity, required(term(requirement("rank", "Lt", "207"))), NO_MATCH, labelled(rank="207")),
@@ -244,7 +244,7 @@ CASES = [
         a_pod("x", on="n1", cpu="1", memory="1Gi"),
     ),
     case("a pod that asks for nothing still counts", NodeResourcesFit, a_pod(), unschedulable("Too many pods"), a_node("n1", pods=1), a_pod("x", on="n1")),
-    case("a node without pods has no room", NodeResourcesFit, a_pod(), unschedulable("Too many pods"), a_node("n1", exactly={})),
+    case("a node that allows no pods rejects", NodeResourcesFit, a_pod(), unschedulable("Too many pods"), a_node("n1", exactly={})),
     case("a scalar of zero is not missed", NodeResourcesFit, a_pod(requests={"example.com/gpu": 0}), PASS),
     case(
         "an ignored resource is not missed",
@@ -343,7 +343,7 @@ NAMED = [
         {"n2"},
     ),
     ("a term without names allows all", [field_term("n1"), ssd], None),
-    ("NotIn names nobody", [term(fields=[requirement("metadata.name", "NotIn", "n1")])], None),
+    ("NotIn names no node", [term(fields=[requirement("metadata.name", "NotIn", "n1")])], None),
     ("labels do not matter here", [term(requirement("disk", "Exists"), fields=[requirement("metadata.name", "In", "n1")])], {"n1"}),
     ("zero terms", [], None),
 ]  # fmt: skip

@@ -142,9 +142,9 @@ BALANCED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "room", "used", "asked", "want"), BALANCED)
-def test_balanced_allocation(name: str, room: Any, used: tuple[str, str], asked: tuple[str, str], want: int) -> None:
-    node = a_node("n", exactly={"pods": 9, **room})
+@pytest.mark.parametrize(("name", "offered", "used", "asked", "want"), BALANCED)
+def test_balanced_allocation(name: str, offered: Any, used: tuple[str, str], asked: tuple[str, str], want: int) -> None:
+    node = a_node("n", exactly={"pods": 9, **offered})
     there = [a_pod("x", on="n", requests={"cpu": used[0], "memory": used[1]})]
     pod = a_pod(requests={"cpu": asked[0], "memory": asked[1]})
     assert score(NodeResourcesBalancedAllocation, None, pod, node, there) == want, name
@@ -175,7 +175,7 @@ IMAGES = [
     ("two containers halve it", a_pod(containers=[a_container("a", image="app"), a_container("b", image="x")]), [11, 11, 0, 0]),
     ("named twice it counts twice", a_pod(containers=[a_container("a", image="app"), a_container("b", image="app:latest")]), [24, 24, 0, 0]),
     ("an init container counts", a_pod(containers=[a_container("a", image="x")], init=[a_container("i", image="app")]), [11, 11, 0, 0]),
-    ("an image nobody has", a_pod(image="app:2"), [0, 0, 0, 0]),
+    ("an image on no node", a_pod(image="app:2"), [0, 0, 0, 0]),
 ]  # fmt: skip
 
 
@@ -230,7 +230,7 @@ def test_soft_taints_count_against_a_node() -> None:
         "none": 0,
         "one": 1,
         "three": 3,
-        "tolerated": 1,  # a toleration of another effect is not looked at
+        "tolerated": 1,  # a toleration of another effect is ignored
     }
 
 

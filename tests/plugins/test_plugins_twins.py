@@ -71,7 +71,7 @@ def test_filters_agree_with_their_twins(cluster: Cluster, pod: Pod) -> None:
 @given(clusters(), pods(), st.none() | affinities)
 def test_node_affinity_agrees_with_its_twin(cluster: Cluster, pod: Pod, added: NodeAffinity | None) -> None:
     if added is not None:
-        # Added affinity is parsed strictly: unparsable terms are refused at start-up, which another test looks at.
+        # Added affinity is parsed strictly: unparsable terms are refused at start-up, which another test checks.
         required = added.required.node_selector_terms if added.required is not None else ()
         weighted = [item.preference for item in added.preferred or () if item.weight]
         if not all(twins.term_parses(term) for term in (*required, *weighted)):
@@ -232,7 +232,7 @@ def test_pods_with_equal_signatures_get_equal_answers(cluster: Cluster, some: li
                 plain(house.scores(plugin, pod)) if hasattr(plugin, "score_rows") else None,
             )
             if answers.setdefault(signature, answer) != answer:
-                raise AssertionError(f"{kind.__name__} cannot tell {pod} from another pod with other answers")
+                raise AssertionError(f"{kind.__name__} signs {pod} like another pod with other results")
         if len(answers) < len(some):
             event(f"{kind.__name__}: equal signatures")
 

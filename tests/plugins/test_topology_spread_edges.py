@@ -117,7 +117,7 @@ def test_the_first_constraint_that_fails_says_why() -> None:
 @pytest.mark.parametrize(
     ("why", "rule", "labels", "skewed"),
     [
-        ("an empty selector counts nobody", hard(selector={}), WEB, False),
+        ("an empty selector counts no pod", hard(selector={}), WEB, False),
         ("an empty selector and label keys that the pod has", hard(selector={}, matchLabelKeys=["app"]), WEB, True),
         ("an empty selector and label keys that it lacks", hard(selector={}, matchLabelKeys=["hash"]), WEB, False),
         ("label keys narrow a selector", hard(matchLabelKeys=["tier"]), {**WEB, "tier": "x"}, False),
@@ -162,7 +162,7 @@ def test_pods_being_deleted_and_pods_of_other_namespaces_do_not_count() -> None:
         ),
         ("an empty selector counts who comes", hard(selector={}), pod("x", {}), "b", 1, {"b"}),
         ("an empty selector counts who leaves", hard(selector={}), pod("x", {}), "b", -1, {"a"}),
-        ("no selector counts nobody", {**hard(), "labelSelector": None}, pod("x", WEB), "b", 1, set()),
+        ("no selector counts no pod", {**hard(), "labelSelector": None}, pod("x", WEB), "b", 1, set()),
         ("a pod comes to a node that is not included", hard(nodeTaintsPolicy="Honor"), pod("x", WEB), "b", 1, set()),
     ],
     ids=lambda value: value if isinstance(value, str) and " " in value else "",
@@ -314,7 +314,7 @@ _X = {"matchLabels": {"tier": "x"}}
 @pytest.mark.parametrize(
     ("why", "incoming", "objects", "counted"),
     [
-        ("nobody owns it", _owned("ReplicaSet"), [], None),
+        ("it has no owner", _owned("ReplicaSet"), [], None),
         ("a Service", pod("i", WEB), [_service(WEB)], {"web", "both"}),
         ("two Services", _owned("Job", "batch/v1"), [_service(WEB), _service({"tier": "x"}, "t")], {"both"}),
         ("a Service without a selector", pod("i", WEB), [_service(None)], None),

@@ -72,7 +72,7 @@ def placed(obj: JSON, node: str) -> JSON:
 
 
 class Pair:
-    """The same cluster twice: the scheduler's cache, and manifests. Everything that happens is told to both."""
+    """The same cluster twice: the scheduler's cache, and manifests. Every change is applied to both."""
 
     def __init__(self, data: st.DataObject) -> None:
         affinity_args, spread_args = data.draw(arguments)

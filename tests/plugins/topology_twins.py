@@ -105,8 +105,8 @@ def _weighted(pod: JSON) -> list[tuple[int, JSON]]:
 def _means(model: Model, owner: JSON, term: JSON, pod: JSON, *, resolved: bool) -> bool:
     """Whether ``owner``'s term means ``pod``.
 
-    ``resolved``: the owner is the incoming pod, so that its namespaceSelector stands for the namespaces there are;
-    else it is asked about the labels of the pod's namespace, none if that is unknown.
+    ``resolved``: the owner is the incoming pod, so that its namespaceSelector is resolved to the existing namespaces;
+    else it is matched against the labels of the pod's namespace, none if that is unknown.
     """
     listed, selector = term.get("namespaces") or [], term.get("namespaceSelector")
     names = set(listed)

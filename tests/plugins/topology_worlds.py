@@ -1,4 +1,4 @@
-"""Small clusters for examples of the topology plugins: short ways to write nodes, pods and rules, and to ask about them."""
+"""Small clusters for examples of the topology plugins: short ways to write nodes, pods and rules, and to evaluate them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def pre_filtered(of: World, plugin: str, incoming: JSON) -> CycleState | None:
 
 
 def verdicts(of: World, plugin: str, incoming: JSON, state: CycleState | None = None) -> dict[str, str] | None:
-    """What one plugin's Filter says of the nodes it turns down, whatever others say; None when it skips."""
+    """One plugin's Filter results for the nodes it rejects, independent of other plugins; None when it skips."""
     state = pre_filtered(of, plugin, incoming) if state is None else state
     if state is None:
         return None

@@ -46,10 +46,10 @@ def answer(plugin: str) -> Callable[[Pod, Any, Any], QueueingHint]:
     def hint(pod: Pod, old: Any, new: Any) -> QueueingHint:
         about = new if new is not None else old
         text = f"{plugin}/{pod.uid}/{about.uid if isinstance(about, Pod) else about}"
-        dice = zlib.crc32(text.encode()) % 7
-        if dice == 0:
+        draw = zlib.crc32(text.encode()) % 7
+        if draw == 0:
             raise ZeroDivisionError
-        return QueueingHint.SKIP if dice < 4 else QueueingHint.QUEUE
+        return QueueingHint.SKIP if draw < 4 else QueueingHint.QUEUE
 
     return hint
 

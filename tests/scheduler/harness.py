@@ -339,7 +339,7 @@ class World:
         assert not problems, "\n".join(problems)
 
     def _lost_pods(self) -> list[str]:
-        """L1: each pod of ours that the scheduler knows and nobody bound is in exactly one place."""
+        """L1: each pod of ours that the scheduler knows and that is not bound is in exactly one place."""
         scheduler, problems = self.scheduler, []
         for pod in scheduler.informers["pods"].values():
             if pod.spec.node_name or pod.spec.scheduler_name not in scheduler.frameworks:
@@ -375,7 +375,7 @@ class World:
         assert not problems, "\n".join(problems)
 
     def _ghosts(self) -> str:
-        """How the comparison reports nodes that are gone while pods are still bound to them; nobody collects those here."""
+        """How the comparison reports nodes that are gone while pods are still bound to them; no garbage collector removes those here."""
         infos = self.scheduler.cache.table.all_infos()
         ghosts = sorted(info.name for info in infos if info.node is None and info.pods)
         return f"Cache mismatch: missedNodes=[] redundantNodes={ghosts}"
@@ -443,7 +443,7 @@ async def world(
     settled: bool = True,
     **options: Any,
 ) -> AsyncIterator[World]:
-    """A running world. ``plugins`` are registered beside the in-tree ones and, without a ``config``, enabled.
+    """A running world. ``plugins`` are registered alongside the in-tree ones and, without a ``config``, enabled.
 
     ``expect_errors`` are regular expressions: each must match an ERROR log line, and each line one of them; one
     that begins with ``?`` may go unmatched.
@@ -486,7 +486,7 @@ async def world(
 def _compare_errors(lines: Sequence[str], expected: Sequence[str]) -> None:
     patterns = [pattern.removeprefix("?") for pattern in expected]
     surprising = [line for line in lines if not any(re.search(pattern, line) for pattern in patterns)]
-    assert not surprising, "ERROR log lines nobody expected:\n" + "\n".join(surprising)
+    assert not surprising, "unexpected ERROR log lines:\n" + "\n".join(surprising)
     for given, pattern in zip(expected, patterns, strict=True):
         if not given.startswith("?"):
             assert any(re.search(pattern, line) for line in lines), f"no ERROR log line matches {pattern!r}"

@@ -1,4 +1,4 @@
-"""Plugins for tests: they write down what is asked of them, and answer as they are told."""
+"""Plugins for tests: they record their calls, and return configured results."""
 
 from __future__ import annotations
 

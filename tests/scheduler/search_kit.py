@@ -40,8 +40,11 @@ WEIGHTS = {"TaintToleration": 3, "NodeAffinity": 2}
 
 
 class StillClock:
+    def __init__(self, time: float = 0.0) -> None:
+        self.time = time
+
     def now(self) -> float:
-        return 0.0
+        return self.time
 
 
 class Nominated:
@@ -55,6 +58,10 @@ class Nominated:
 
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
         return list(self.pods.get(node_name, ()))
+
+    def changes(self, since: int) -> tuple[int, list[str] | None]:
+        """Tests change ``pods`` as they like: everything may be another now."""
+        return 0, None
 
 
 def make_plugin(plugin_name: str, **members: Any) -> type:
@@ -74,14 +81,23 @@ class House:
         seed: int = 0,
         weights: Mapping[str, int] = WEIGHTS,
         without: Collection[tuple[str, str]] = (),
+        now: float = 0.0,
     ) -> None:
         """``without``: (plugin, point) pairs that the profile leaves out."""
         self.cache = Cache()
-        self.nominated = Nominated()
+        self.nominated: Any = Nominated()
         self.rotation = Rotation()
         self.percentage = percentage
         self.random = random.Random(seed)
-        backends = Backends(StillClock(), self.random, self.cache.snapshot())
+        #: Plural to key to object: what plugins look up.
+        self.objects: dict[str, dict[str, Any]] = {}
+        backends = Backends(
+            StillClock(now),
+            self.random,
+            self.cache.snapshot(),
+            nominations=lambda: self.nominated,
+            informed=lambda kind: self.objects.get(kind, {}),
+        )
         registry: Registry = in_tree_registry()
         names: list[str] = []
         for plugin in plugins:
@@ -101,6 +117,7 @@ class House:
         }
         handle = ProfileHandle("default-scheduler", backends)
         self.framework = Framework("default-scheduler", points, registry, lambda name: None, handle, SchedulerMetrics())
+        handle.framework = self.framework
         self.search = self.fresh_search()
         for node in nodes:
             self.cache.set_node(node)

@@ -1,4 +1,4 @@
-"""Objects no API server should let through: what can be said is said, and everybody else goes on."""
+"""Objects that no API server should accept: they are reported, and other pods are not affected."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_absurd_requests_are_only_numbers(amount: str) -> None:
         await world.sleep(2)
         assert all(world.node_of(f"p{number}") for number in range(4))
         for name in ("odd", "odd2", "odd3"):
-            world.delete(name, grace_period_seconds=0)  # a negative request is an error, tried again for ever
+            world.delete(name, grace_period_seconds=0)  # a negative request is an error, retried without end
 
     play(scenario)
 

@@ -1,4 +1,4 @@
-"""Plugins that raise or talk nonsense, at every extension point: the pod says so, everybody else goes on."""
+"""Plugins that raise or return invalid values, at every extension point: the pod reports it, others are not affected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A binding task that dies unexpectedly: its pod is tried again, and the scheduler goes on."""
+"""A binding task that ends unexpectedly: its pod is tried again, and the scheduler continues."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def kill_task(prefix: str, how: How) -> None:
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_binding_that_dies_while_it_is_written(when: Any, how: How) -> None:
-    """The answer is on its way, or the request: nobody knows whether the pod is bound until the watch shows it."""
+    """The answer is on its way, or the request: it is unknown whether the pod is bound until the watch shows it."""
 
     async def scenario(world: World) -> None:
         world.nodes(1, "1")

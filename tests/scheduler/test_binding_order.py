@@ -99,7 +99,7 @@ CASES = [
         "It is supposed to return Success, Skip, or Error status",
     ),
     Case(
-        "PreBind rejects: reason Unschedulable, but nobody is blamed and backoff decides",
+        "PreBind rejects: reason Unschedulable, but no plugin is recorded and backoff decides",
         {"B.pre_bind": NOT_HERE},
         "Unschedulable",
         "not here",
@@ -382,10 +382,10 @@ def test_a_pod_called_off_in_pre_bind_is_undone_and_tried_again() -> None:
         await world.sleep(1)
         entry = world.scheduler.pods_in_pre_bind.get(world.pod("p").uid)
         assert entry is not None
-        assert entry.cancel("preempted by somebody")
+        assert entry.cancel("preempted by another pod")
         diary.answers.clear()
         await world.sleep(0.1)
-        assert world.notes("p") == ["preempted by somebody"]
+        assert world.notes("p") == ["preempted by another pod"]
         assert world.condition("p").reason == "SchedulerError"
         assert world.where("p") == "Backoff"
         assert world.scheduler.pods_in_pre_bind.get(world.pod("p").uid) is None

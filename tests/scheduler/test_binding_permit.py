@@ -220,7 +220,7 @@ def test_a_scheduler_that_stops_gives_waiting_pods_back_without_a_word() -> None
             found.create(*(a_pod(f"p{number}") for number in range(5)))
             await found.sleep(1)
             before = len(found.events())
-            # More pods arrive while it stops: nobody decides about them any more.
+            # More pods arrive while it stops: they are not scheduled any more.
             found.create(*(a_pod(f"late{number}") for number in range(5)))
             started = found.now()
             await found.embedded.stop()

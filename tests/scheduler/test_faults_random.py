@@ -89,7 +89,7 @@ class Chaos:
             if rng.random() < 0.2:
                 more["tolerations"] = [{"operator": "Exists"}]
             if rng.random() < 0.1:
-                more["scheduler"] = "somebody-else"
+                more["scheduler"] = "other-scheduler"
             self.world.create(a_pod(f"p{self.made}", rng.choice(("100m", "500m", "1", "3")), **more))
 
     def change_pod(self) -> None:
@@ -193,17 +193,17 @@ async def bad_day(world: World, rng: Random, steps: int) -> None:
             chaos.draw()
         await world.sleep(rng.choice((0.0, 0.0, 0.003, 0.1, 1.0, 7.0)))
         world.check_always()
-    # The weather clears: nothing fails any more, and what the watches lost is listed anew.
+    # The weather clears: nothing fails any more, and what the watches lost is listed again.
     world.faults.clear()
     await world.sleep(70)  # longer than any watch rests before it is opened again
     world.faults.expire_watches()
     if not world.embedded.nodes():
-        world.create(a_node("n1", "1"))  # without any node pods are tried again for ever
+        world.create(a_node("n1", "1"))  # without any node pods are retried without end
     await world.settle(400, permitted=True)
     world.check_settled()
     slow = world.scheduler.frameworks["default-scheduler"].plugins["Slow"]
     slow.calm = True
-    # Room for everybody: no pod may have been forgotten (L2).
+    # Resources for all pods: no pod may have been forgotten (L2).
     waiting = [pod for pod in world.embedded.pods() if not pod.spec.node_name]
     world.create(a_node("roomy", "1000", amounts={"pods": "1000"}), a_node("roomy2", "1000"), a_node("roomy3", "1000"))
     for number in range(40):
@@ -214,7 +214,7 @@ async def bad_day(world: World, rng: Random, steps: int) -> None:
         if pod.spec.scheduling_gates or pod.spec.scheduler_name != "default-scheduler" or not world.exists(pod.name):
             continue
         assert world.node_of(pod.name), f"{pod.name} was forgotten at {world.where(pod.name)!r}"
-    assert world.now() - enabled < 150, "somebody waited for the five-minute flush"
+    assert world.now() - enabled < 150, "a pod waited for the five-minute flush"
     bound = {pod.uid for pod in world.embedded.pods() if pod.spec.node_name}
     leaked = {uid: count for uid, count in slow.held.items() if count > 0 and uid not in bound}
     gone = {uid for _, _, uid, _ in world.binds}

@@ -63,7 +63,7 @@ async def replace(world: World) -> None:
 
 async def replace_by_a_stranger(world: World) -> None:
     world.delete("p", grace_period_seconds=0)
-    world.create(a_pod("p", "300m", scheduler="somebody-else"))
+    world.create(a_pod("p", "300m", scheduler="other-scheduler"))
 
 
 async def relabel(world: World) -> None:
@@ -138,7 +138,7 @@ def test_anything_may_happen_at_any_stage(stage: str, deed: Callable[[World], Aw
         if deed in (replace, replace_by_a_stranger):
             assert pod.uid != before
             assert not [entry for entry in world.binds if entry[2] == before] or stage in ("bound", "bound unseen")
-        if pod.spec.scheduler_name == "somebody-else":
+        if pod.spec.scheduler_name == "other-scheduler":
             assert not pod.spec.node_name
             assert not pod.status.conditions
             return
@@ -148,7 +148,7 @@ def test_anything_may_happen_at_any_stage(stage: str, deed: Callable[[World], Aw
             world.resize_node(name, "1")
         if pod.spec.scheduling_gates:
             world.patch("p", {"spec": {"schedulingGates": [{"$patch": "replace"}]}})
-        world.patch_node("n1", {"metadata": {"labels": {"news": "good"}}})
+        world.patch_node("n1", {"metadata": {"labels": {"changed": "yes"}}})
         if pod.spec.node_selector:
             for name in ("n1", "n2"):
                 world.patch_node(name, {"metadata": {"labels": {"no": "where"}}})
@@ -243,7 +243,7 @@ def test_a_late_status_is_not_written_to_another_pod_of_that_name() -> None:
         world.resize_node("n1", "60m")  # fails again: a second status waits behind the first
         await world.sleep(1)
         world.delete("p")
-        world.create(a_pod("p", scheduler="somebody-else"))
+        world.create(a_pod("p", scheduler="other-scheduler"))
         world.faults.clear()
         await world.settle()
         # One was on its way and could not be called back; the second one was.

@@ -169,7 +169,7 @@ def test_nodes_are_as_the_cluster_has_them_after_a_failure(
         else:
             world.delete_node("n1")
         await world.step()
-        world.create(a_pod("other", "10m", nodeName="n3"))  # news of other kinds comes through
+        world.create(a_pod("other", "10m", nodeName="n3"))  # events of other kinds are delivered
         await world.settle()
         assert len(failed) == times
         table = world.scheduler.cache.table
@@ -194,7 +194,7 @@ def test_a_handler_that_fails_for_ever_costs_only_its_object(monkeypatch: pytest
         await world.step()
         assert world.node_of("good")
         assert not world.node_of("bad")
-        assert not world.embedded.is_settled  # somebody still tries
+        assert not world.embedded.is_settled  # a retry is pending
         assert 600 / 60 < len(failed) < 40  # doubling from 0.8 s to 30 s, and up to as much again
         assert world.scheduler.informers["pods"].behind == 1
         world.delete("bad", grace_period_seconds=0)

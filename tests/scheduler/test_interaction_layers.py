@@ -1,6 +1,6 @@
 """Interaction layers remember what rules between pods make of each node; never wrongly, and at no needless cost.
 
-A random cluster changes; whenever a pod of some kind is looked at, the layer's verdicts and totals must be
+A random cluster changes; whenever a pod of some kind is evaluated, the layer's verdicts and totals must be
 those of a search and plugins that remember nothing. And after a pod was placed, only rows of the domains that
 it changed may be evaluated again.
 """
@@ -208,7 +208,7 @@ _kinds = st.sampled_from(KIND_NAMES)
 
 
 class LayerMachine(RuleBasedStateMachine):
-    """A cluster that changes, looked at through layers."""
+    """A changing cluster, evaluated through layers."""
 
     keep = 1 << 16
     #: Constants of the term index and the search that decide when something is dropped.
@@ -324,7 +324,7 @@ class ForgetfulMachine(LayerMachine):
 
 
 class CrampedMachine(LayerMachine):
-    """The same with next to no room: rules and arrays age out and are pushed out all the time."""
+    """The same with a tiny budget: rules and arrays age out and are pushed out all the time."""
 
     limits: ClassVar[Mapping[str, int]] = {
         "cache.term_index._AGE": 12,

@@ -152,7 +152,7 @@ def test_gated_pods_wait_and_pods_of_others_are_untouched() -> None:
         world.nodes(1)
         world.create(
             a_pod("gated", schedulingGates=[{"name": "example.com/a"}, {"name": "example.com/b"}]),
-            a_pod("foreign", scheduler="somebody-else"),
+            a_pod("foreign", scheduler="other-scheduler"),
         )
         await world.sleep(400)
         assert world.where("gated") == "Gated"
@@ -245,7 +245,7 @@ def test_an_outside_nomination_is_tried_first_and_respected_by_lower_priority() 
         world.patch("vip", {"status": {"nominatedNodeName": "n1"}}, "status")
         await world.settle()
         assert world.scheduler.queue.nominator.node_of(world.pod("vip").uid) == "n1"
-        # A little room comes free: the lower pod must leave it to the nominated one.
+        # A little capacity becomes free: the lower pod must leave it to the nominated one.
         world.resize_node("n1", "1500m")
         world.create(a_pod("low", "500m"))
         await world.settle()
@@ -287,7 +287,7 @@ def test_a_nomination_by_post_filter_is_published_kept_and_cleared() -> None:
 
 
 def test_a_message_that_changes_each_time_does_not_make_the_pod_spin() -> None:
-    """Without events of its own a plugin hears of everything, but not of the condition its rejection leads to."""
+    """Without events of its own a plugin receives everything, except the condition its rejection leads to."""
     attempts: list[int] = []
 
     def reject(state: Any, pod: Any, nodes: Any) -> Status:

@@ -1,4 +1,4 @@
-"""Gauges that are measured when somebody reads them."""
+"""Gauges that are measured when they are read."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_watch_trouble_is_overcome(trouble: Any) -> None:
 
 
 def test_the_end_of_a_pod_never_seen_ends_the_one_known_by_its_name() -> None:
-    """Deleted, made anew, deleted: the first two are lost, and the last tells of a stranger."""
+    """Deleted, created again, deleted: the first two events are lost, and the last names an unknown pod."""
 
     async def scenario(world: World) -> None:
         world.nodes(1, "1")
@@ -63,7 +63,7 @@ def test_the_end_of_a_pod_never_seen_ends_the_one_known_by_its_name() -> None:
         await world.settle()
         world.faults.disturb("lose", kind=PODS, times=2)
         world.delete("p", grace_period_seconds=0)
-        world.create(a_pod("p", "1", scheduler="somebody-else"))
+        world.create(a_pod("p", "1", scheduler="other-scheduler"))
         await world.step()
         world.delete("p", grace_period_seconds=0)
         world.create(a_pod("q", "1"))
@@ -170,7 +170,7 @@ def test_the_debugger_compares_and_dumps(caplog: pytest.LogCaptureFixture) -> No
             "Dump of scheduling queue: activeQ:0; backoffQ:0; unschedulablePods:1",
         ):
             assert line in text
-        # What the cache has too much or too little of is told.
+        # What the cache has too much or too little of is reported.
         cache = found.scheduler.cache
         cache.remove_node("n2")
         pod = cache.get_pod(uid)
@@ -193,7 +193,9 @@ def test_the_debugger_listens_for_the_signal(caplog: pytest.LogCaptureFixture) -
     async def build() -> None:
         async with world(config=a_config()) as found:
             built.append(found.scheduler)
-            assert found.scheduler.debugger.install(asyncio.get_running_loop()) is False  # virtual time hears nothing
+            assert (
+                found.scheduler.debugger.install(asyncio.get_running_loop()) is False
+            )  # virtual time receives no signals
 
     run_virtual(build())
 

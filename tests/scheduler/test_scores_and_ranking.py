@@ -1,4 +1,4 @@
-"""Bounds of raw scores and the ranking of totals, against counting anew."""
+"""Bounds of raw scores and the ranking of totals, against counting again."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_a_sampled_search_records_rejections_up_to_the_success_too_many() -> Non
     nodes = [a_node(f"n{index:03}", unschedulable=index in (5, 100, 101, 103, 105)) for index in range(200)]
     house = House(nodes, percentage=1)
     evaluation = house.evaluate(a_pod())
-    # n102 is the hundredth success; n104 is one too many and ends the search, so n105 is never looked at.
+    # n102 is the hundredth success; n104 is one too many and ends the search, so n105 is never evaluated.
     assert reasons(evaluation.statuses).keys() == {"n005", "n100", "n101", "n103"}
     assert len(evaluation.feasible) == 100
     assert house.rotation.start == 104
@@ -225,7 +225,7 @@ def test_a_pod_one_plugin_cannot_sign_still_uses_what_the_others_remember() -> N
     assert rejection.diagnosis.unschedulable_plugins == {"Choosy"}
 
 
-# -- plain scores beside columns ---------------------------------------------------------------------------
+# -- plain scores and columns ------------------------------------------------------------------------------
 
 
 def test_unsigned_scores_are_added_to_those_of_the_signature_layer() -> None:
@@ -269,11 +269,11 @@ def nominate(house: House, node: str, *pods: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "nominee", "fits"),
     [
-        ("a nominee of higher priority takes its room", a_pod("nominee", cpu="3", priority=10), False),
+        ("a nominee of higher priority uses its resources", a_pod("nominee", cpu="3", priority=10), False),
         ("so does one of the same priority", a_pod("nominee", cpu="3", priority=5), False),
         ("one of lower priority does not count", a_pod("nominee", cpu="3", priority=4), True),
         ("the pod itself does not count", a_pod("p", cpu="3", priority=10), True),
-        ("a small one leaves room", a_pod("nominee", cpu="1", priority=10), True),
+        ("a small one leaves enough", a_pod("nominee", cpu="1", priority=10), True),
     ],
 )
 @pytest.mark.parametrize("warm", [False, True])
@@ -310,7 +310,7 @@ def test_a_node_must_pass_without_its_nominees_too() -> None:
 
 
 def test_plugins_are_told_of_nominated_pods_on_a_copy_of_their_state() -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     class Count:
         def __init__(self, number: int) -> None:
@@ -323,7 +323,7 @@ def test_plugins_are_told_of_nominated_pods_on_a_copy_of_their_state() -> None:
         state.write("count", Count(0))
 
     def add_pod(self: Any, state: CycleState, pod: Any, added: PodInfo, node: Any) -> None:
-        told.append(f"{added.name} on {node.name}")
+        calls.append(f"{added.name} on {node.name}")
         state.read("count").number += 1
 
     def few(self: Any, state: CycleState, pod: Any, node: Any) -> Status | None:
@@ -334,7 +334,7 @@ def test_plugins_are_told_of_nominated_pods_on_a_copy_of_their_state() -> None:
     nominate(house, "n1", a_pod("a", priority=1), a_pod("b", priority=1))
     decision = house.find(a_pod())
     assert decision.node.name == "n2"
-    assert told == ["a on n1", "b on n1"]
+    assert calls == ["a on n1", "b on n1"]
     assert decision.state.read("count").number == 0
 
 

@@ -21,7 +21,7 @@ def raising(*args: Any) -> Any:
     raise ValueError("boom")
 
 
-def silent(*args: Any) -> Any:
+def raising_without_message(*args: Any) -> Any:
     raise ValueError
 
 
@@ -59,7 +59,7 @@ Row = tuple[str, dict[str, Any], str]
 FAULTS: list[Row] = [
     # filter
     ("filter raises", {"filter": raising}, f"{FILTER}boom"),
-    ("filter raises without a word", {"filter": silent}, f"{FILTER}ValueError"),
+    ("filter raises without a message", {"filter": raising_without_message}, f"{FILTER}ValueError"),
     ("filter answers True", {"filter": answer(True)}, f"{FILTER}filter returned True; expected None or a Status"),
     ("filter answers Error", {"filter": answer(Status.from_error("broken"))}, f"{FILTER}broken"),
     ("filter answers Skip", {"filter": answer(Status.skip())}, f"{FILTER}unexpected status Skip"),
@@ -145,7 +145,7 @@ def test_fault(row: Row, signed: bool) -> None:
 
 
 class Moody:
-    """Methods that work until told otherwise."""
+    """Methods that work until they are set to fail."""
 
     def __init__(self) -> None:
         self.mood: Any = None
@@ -192,7 +192,7 @@ def test_a_fault_while_a_layer_is_refreshed_spoils_only_that_layer(
     assert there.find(pod).feasible == 30
     for index in range(changes):
         there.add(a_pod(f"x{index}", cpu="4", on=f"n{index}"))
-    # The rows that changed are full; this one is not, and has to be scored anew.
+    # The rows that changed are full; this one is not, and has to be scored again.
     there.add(a_pod("y", cpu="1", on="n29"))
     moody.mood = mood
     with pytest.raises(PluginFailedError) as caught:

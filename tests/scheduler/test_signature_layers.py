@@ -1,6 +1,6 @@
 """Signature layers remember; they must never remember wrongly.
 
-A random cluster changes; whenever pods of some signature are looked at, what the layer holds must be what a
+A random cluster changes; whenever pods of some signature are evaluated, what the layer holds must be what a
 search that remembers nothing finds, and what the filters say when called node by node.
 """
 
@@ -83,7 +83,7 @@ def named(node: Node, name: str) -> Node:
 
 
 class LayerMachine(RuleBasedStateMachine):
-    """A cluster that changes in small and in large steps, looked at through layers."""
+    """A cluster that changes in small and in large steps, evaluated through layers."""
 
     keep = 1 << 16
 

@@ -39,7 +39,7 @@ NOW = datetime.now(UTC)
 
 
 class StoppedClock:
-    """A clock that moves when told, starting at the real time."""
+    """A clock that moves on demand, starting at the real time."""
 
     def __init__(self) -> None:
         self.time = NOW.timestamp()

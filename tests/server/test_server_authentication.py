@@ -1,4 +1,4 @@
-"""Who gets in: client certificates, the front proxy, tokens, and nobody else."""
+"""Accepted credentials: client certificates, the front proxy and tokens, and no others."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ def test_a_review_that_cannot_be_had_is_an_internal_error(tmp_path: Path) -> Non
 
 
 def test_no_secret_in_logs_and_answers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    secret = "s3cret-of-somebody"
+    secret = "s3cret-of-a-user"
 
     async def main() -> None:
         reviewer = ReviewingApi(tokens={secret: ALICE})

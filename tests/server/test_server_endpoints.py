@@ -30,7 +30,7 @@ def is_plain(answer: Answer) -> bool:
 
 
 class State:
-    """What the checks of a scheduler look at."""
+    """What the checks of a scheduler read."""
 
     def __init__(self) -> None:
         self.stopping = False
@@ -438,7 +438,7 @@ def test_pod_resources(tmp_path: Path) -> None:
             ]
             assert [line for line in lines if 'pod="big"' in line] == [
                 shown("request", "attachable-volumes-x", "integer", "2.0"),
-                shown("request", "cpu", "cores", "2.11"),  # the init step beside the sidecar, and the overhead
+                shown("request", "cpu", "cores", "2.11"),  # the init step with the sidecar, and the overhead
                 shown("request", "example.com/gpu", "", "1.0"),
                 shown("request", "hugepages-2Mi", "bytes", "4.194304e+06"),
                 shown("request", "memory", "bytes", "1.073741825e+09"),

@@ -27,7 +27,7 @@ def a_clock() -> VirtualClock:
 
 
 class Scripted:
-    """Answers each request with the next entry: an error to raise, a status, or seconds to be silent for."""
+    """Answers each request with the next entry: an error to raise, a status, or seconds to wait."""
 
     def __init__(self, *script: Exception | dict[str, Any] | float) -> None:
         self.script = list(script)

@@ -1,4 +1,4 @@
 """Kubernetes objects as the scheduler reads them: types, quantities, selectors, tolerations, requests.
 
-Imports nothing of ours; every other room may import it.
+Imports no other package of kubesched; every other package may import it.
 """

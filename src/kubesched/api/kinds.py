@@ -54,7 +54,7 @@ class Kind:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     type: type[Any] | None = None
-    #: Defined by a CustomResourceDefinition: stored as it comes, without defaults or checks of its own.
+    #: Defined by a CustomResourceDefinition: stored as received, without defaults or checks of its own.
     custom: bool = False
 
     # Kinds are compared and looked up with every request, and nearly always with themselves.
@@ -196,6 +196,7 @@ DEPLOYMENTS: Final = _BY_PLURAL["apps", "deployments"]
 EVENTS: Final = _BY_PLURAL["events.k8s.io", "events"]
 JOBS: Final = _BY_PLURAL["batch", "jobs"]
 LEASES: Final = _BY_PLURAL["coordination.k8s.io", "leases"]
+LEASE_CANDIDATES: Final = _BY_PLURAL["coordination.k8s.io", "leasecandidates"]
 LIMIT_RANGES: Final = _BY_PLURAL["", "limitranges"]
 PRIORITY_CLASSES: Final = _BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
 REPLICATION_CONTROLLERS: Final = _BY_PLURAL["", "replicationcontrollers"]

@@ -4,8 +4,8 @@ A quantity such as ``100m``, ``1.5Gi`` or ``2e3`` is kept as a whole number of n
 step Kubernetes stores. Conversions to integers round up (away from zero), as upstream does, so a pod
 never looks smaller than it is.
 
-Used by every room that reads resource lists; the two ``*_value`` functions at the end are cached
-because the same few strings come back for every pod of a cluster.
+Used by every package that reads resource lists; the two ``*_value`` functions at the end are cached
+because the same few strings occur in every pod of a cluster.
 """
 
 from __future__ import annotations

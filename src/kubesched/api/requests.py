@@ -274,7 +274,7 @@ def _pod_level_amounts(pod: Pod, *, status_aware: bool, limits: bool = False) ->
 
 
 def has_actual_resources(pod: Pod) -> bool:
-    """Whether the status says what the pod or a container has been given: only then does it count beside the spec.
+    """Whether the status says what the pod or a container has been given: only then does it count in addition to the spec.
 
     A running pod has container statuses in any case; kubelets that cannot resize leave resources out of them.
     """
@@ -360,7 +360,7 @@ def nonzero_requests(pod: Pod, total: Resources) -> tuple[int, int]:
 def container_requests_with_defaults(pod: Pod) -> Resources:
     """What NodeResourcesFit scores an incoming pod by: containers only, with defaults for every container.
 
-    Pod-level requests and resizes are not looked at (upstream quirk Q1, kept: it is visible in placements).
+    Pod-level requests and resizes are ignored (upstream quirk Q1, kept: it is visible in placements).
     """
     if _is_plain(pod):
         requests = pod.spec.containers[0].resources.requests

@@ -4,7 +4,7 @@ Semantics: requirement operators and their parse-time rules, nil against empty s
 error rule of node selectors (spec "Node-level scheduler plugins", section 2; upstream
 ``apimachinery/pkg/labels`` and ``component-helpers/scheduling/corev1/nodeaffinity``).
 
-A compiled selector can be asked about one label map (``matches``); the node table evaluates the same
+A compiled selector evaluates one label map (``matches``); the node table evaluates the same
 :class:`Requirement` objects over whole columns.
 """
 

@@ -25,7 +25,7 @@ def share_parts(pod: Pod) -> None:
     """Let a freshly decoded pod use the parts of another one of its owner where they are equal.
 
     Objects of the API never change, which is why their parts can be shared. This puts an equal value in the place of
-    a value, in an object that nobody else has seen.
+    a value, in an object that is not shared yet.
     """
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     conditions = status.conditions

@@ -110,7 +110,7 @@ class Supervisor:
         """Start a task.
 
         One that is not ``lasting`` may return at any time, and its creator may cancel it. ``on_crash`` repairs what a
-        crash of this task left behind: the supervisor then goes on as if nothing had happened. Any cancellation that
+        crash of this task left behind: the supervisor then continues as if nothing had happened. Any cancellation that
         the supervisor did not order is a crash for it. What ``on_crash`` raises is a crash of the supervisor's.
         """
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -216,7 +216,7 @@ class Supervisor:
 
     def _record(self, crash: TaskCrashedError) -> None:
         if self._crash is not None:
-            if crash.__cause__ is not None:  # whoever ends a program by cancelling all its tasks need not read of each
+            if crash.__cause__ is not None:  # a program that cancels all its tasks at the end needs no report of each
                 logger.error("%s: %s, after %s", self.name, crash, self._crash, exc_info=crash)
             return
         self._crash = crash
@@ -229,12 +229,12 @@ class Supervisor:
         if task.cancelled():
             if self._stopping or not (entry.lasting or entry.on_crash):
                 return None
-            return TaskCrashedError(task.get_name(), f"task {task.get_name()} was cancelled, though nobody stopped it")
+            return TaskCrashedError(task.get_name(), f"task {task.get_name()} was cancelled without being stopped")
         error = task.exception()
         if error is not None:
             return _crashed(f"task {task.get_name()}", task.get_name(), error)
         if entry.lasting and not self._stopping:
-            return TaskCrashedError(task.get_name(), f"task {task.get_name()} returned, though nobody stopped it")
+            return TaskCrashedError(task.get_name(), f"task {task.get_name()} returned without being stopped")
         return None
 
     def _leave(self, guard: _Guard, error: BaseException | None) -> None:
@@ -283,7 +283,7 @@ def child(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
     """A task for a part of its creator's own work.
 
     The creator awaits it, and with that receives its result, its error or its cancellation; or it cancels the task
-    and awaits that. Nobody else notices its end.
+    and awaits that. Its end is reported nowhere else.
     """
     return asyncio.get_running_loop().create_task(work, name=name)
 

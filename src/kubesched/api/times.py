@@ -13,11 +13,11 @@ from functools import lru_cache
 from math import modf
 from typing import Final, Protocol
 
-__all__ = ["Clock", "RealClock", "micro_time", "parse_duration", "parse_time", "timestamp"]
+__all__ = ["Clock", "RealClock", "SteadyClock", "micro_time", "parse_duration", "parse_time", "timestamp"]
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """The source of time."""
 
     def now(self) -> float:
         """Seconds since the epoch. Used for timestamps, backoff and durations alike."""
@@ -29,6 +29,19 @@ class RealClock:
 
     def now(self) -> float:
         return time.time()
+
+
+class SteadyClock:
+    """The wall clock when it was made, and from then on the time that has passed.
+
+    Backoff and durations go by it: when the machine's clock is set, nothing waits longer or ends early for that.
+    """
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        return self._offset + time.monotonic()
 
 
 @lru_cache(maxsize=256)

@@ -1,6 +1,6 @@
 """Long work as steps, so that one event loop can serve others in between.
 
-Work is a generator that yields after each batch and returns its result. Whoever has no event loop to share finishes it
+Work is a generator that yields after each batch and returns its result. A caller without an event loop to share finishes it
 at once; a coroutine does it in turns. Between two steps anything may change: work on many objects takes a list of
 immutable ones first.
 """

@@ -66,7 +66,7 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, gc=False):
     """Base of the API types: immutable, camelCase on the wire, defaults left out when encoding.
 
-    They are trees of scalars, tuples and plain dicts, so the garbage collector need not look at them.
+    They are trees of scalars, tuples and plain dicts, so the garbage collector need not track them.
     """
 
 
@@ -239,7 +239,7 @@ class Container(Struct, frozen=True):
 
 
 class Volume(Struct, frozen=True):
-    """A pod volume; the sources that scheduling looks at are typed, the rest are kept as plain data."""
+    """A pod volume; the sources that scheduling reads are typed, the rest are kept as plain data."""
 
     name: str = ""
     persistent_volume_claim: dict[str, Any] | None = None

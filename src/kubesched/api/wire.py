@@ -1,4 +1,4 @@
-"""The shape of a conversation with an API server, whoever answers: the embedded cluster or a real one.
+"""Requests to and responses of an API server: the embedded cluster or a real one.
 
 ``cluster`` and ``client`` implement :class:`Transport`; reflectors, controllers and the scheduler's port
 are written against it.
@@ -30,9 +30,10 @@ __all__ = [
     "Transport",
     "WatchEvent",
     "WatchOptions",
+    "ends_initial_events",
 ]
 
-#: Media types of patches; a patch is a strategic one unless told otherwise.
+#: Media types of patches; a strategic merge patch by default.
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
@@ -151,7 +152,7 @@ class Item:
         return self._typed
 
     def forget(self) -> None:
-        """Let go of the typed view; who asks again gets an equal one. For versions that few ask for again."""
+        """Drop the typed view; a later read builds an equal one. For versions that are rarely read again."""
         self._typed = None
 
     def data(self) -> dict[str, Any]:
@@ -168,6 +169,14 @@ class WatchEvent(NamedTuple):
 
     type: str
     item: Item
+
+
+def ends_initial_events(event: WatchEvent) -> bool:
+    """Whether this is the bookmark after the initial events of a watch."""
+    if event.type != "BOOKMARK":
+        return False
+    annotations = (event.item.data().get("metadata") or {}).get("annotations") or {}
+    return bool(annotations.get("k8s.io/initial-events-end") == "true")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,16 +203,21 @@ class ListOptions(TypedDict, total=False):
 
 
 class WatchOptions(TypedDict, total=False):
-    """Which changes a watch is to show: those after ``resource_version``, for at most ``timeout_seconds``."""
+    """Which changes a watch is to show: those after ``resource_version``, for at most ``timeout_seconds``.
+
+    With ``send_initial_events`` the state that is there comes first, not older than ``resource_version``: as additions,
+    then a bookmark that :func:`ends_initial_events` knows.
+    """
 
     resource_version: Required[str]
+    send_initial_events: bool
     label_selector: str
     field_selector: str
     timeout_seconds: float | None
 
 
 class PatchOptions(TypedDict, total=False):
-    """How a patch is to be read (a strategic merge patch unless told otherwise), and what of the object it changes."""
+    """How a patch is to be read (a strategic merge patch by default), and what of the object it changes."""
 
     patch_type: str
     subresource: str

@@ -39,7 +39,7 @@ __all__ = [
     "to_yaml",
 ]
 
-#: How many values the aliases of a document may stand for: what a "billion laughs" file would become.
+#: How many values the aliases of a document may expand to: what a "billion laughs" file would become.
 MAX_ALIASED: Final = 200_000
 _TAG: Final = "tag:yaml.org,2002:"
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -120,7 +120,7 @@ class _Frame:
 
 
 def _copied(value: Any) -> Any:
-    """Lists and mappings of its own for every alias: whoever changes one place does not change the other."""
+    """Lists and mappings of its own for every alias: a change in one place does not affect the other."""
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Decisions alone: pop, decide, assume. Nothing is bound and nobody watches; what is left is the decision core.
+"""Decisions alone: pop, decide, assume. Nothing is bound and nothing is watched; what is left is the decision core.
 
 The nodes and pods are those of a workload: all its createNodes operations, and as pods the ones of its measured
 operations, in order. Caller: ``kubesched bench --decisions``.

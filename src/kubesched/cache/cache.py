@@ -158,7 +158,7 @@ class Cache:
     # -- namespaces ------------------------------------------------------------------------------------
 
     def set_namespace(self, namespace: Namespace) -> None:
-        """Add or update a namespace: its labels are what namespace selectors look at."""
+        """Add or update a namespace: namespace selectors match its labels."""
         self.table.terms.set_namespace(namespace.metadata.name, namespace.metadata.labels)
 
     def remove_namespace(self, name: str) -> None:

@@ -86,7 +86,7 @@ def _check_counter(counter: Counter) -> list[str]:
 
 
 class _Nodes:
-    """Labels and masks of the nodes, looked at once for all sums."""
+    """Labels and masks of the nodes, read once for all sums."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table

@@ -1,7 +1,7 @@
 """Columns that encode strings as small integers: node labels and taint sets.
 
 Both hand out codes that stay valid while some node carries the value, and take a code back when the last
-such node goes, so that a churning cluster does not grow them. ``-1`` means absent.
+such node is removed, so that a churning cluster does not grow them. ``-1`` means absent.
 
 Used by :mod:`.node_table`; column plugins read them through it.
 """
@@ -43,7 +43,7 @@ NO_ROWS: Final[IntpArray] = np.zeros(0, np.intp)
 #: How many arrays of rows a column remembers its codes for.
 _KEPT_GATHERS: Final = 4
 
-#: How many label keys keep a column; beyond it the one unused longest goes (a selector that needs it later scans again).
+#: How many label keys keep a column; beyond it the least recently used is dropped (a selector that needs it later scans again).
 _MAX_COLUMNS: Final = 256
 
 

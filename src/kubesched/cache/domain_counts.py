@@ -1,6 +1,6 @@
 """How many pods of one kind are on each row, and in each domain of a topology key.
 
-A :class:`Counter` is kept by the term index, one step per pod that comes or goes, and logs its steps. A
+A :class:`Counter` is kept by the term index, one step per pod that is added or removed, and logs its steps. A
 :class:`DomainCounts` adds a counter up per value of a node label, over all nodes or those of a
 :class:`RowMask`, and keeps up by reading the log: its cost is the number of pods that moved, not of pods or
 nodes there are. When labels that matter to it change it adds up again, one vector operation over the rows.
@@ -34,7 +34,7 @@ class NodeRows(Protocol):
 
     Attributes:
         alive: bool[capacity]; the row has a node object.
-        labels_version, taints_version: grow when some node's labels or taints change, or a node comes or goes.
+        labels_version, taints_version: grow when some node's labels or taints change, or a node is added or removed.
         readers: every :class:`DomainCounts` in use, for the checker.
     """
 

@@ -75,12 +75,12 @@ class NodeTable:
         self.images = ImageTable()
         self.tree = NodeTree()
         self.journal = Journal()
-        #: Grows when a node comes, goes or changes its zone: what the node order depends on.
+        #: Grows when a node is added, removed or changes its zone: what the node order depends on.
         self.membership_version = 0
-        #: Grow when some node's labels or taints change, and when a node comes or goes.
+        #: Grow when some node's labels or taints change, and when a node is added or removed.
         self.labels_version = 0
         self.taints_version = 0
-        #: Every count per domain that is in use, whoever holds it; for the checker.
+        #: Every count per domain that is in use by any holder; for the checker.
         self.readers: WeakSet[DomainCounts] = WeakSet()
         #: How many pods each rule between pods matches.
         self.terms = TermIndex(self)

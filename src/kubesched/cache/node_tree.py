@@ -1,4 +1,4 @@
-"""The order in which nodes are looked at: round robin over zones.
+"""The order in which nodes are evaluated: round robin over zones.
 
 Source: spec "Scheduler cache" section 8 (upstream ``nodeTree``).
 """
@@ -47,7 +47,7 @@ class NodeTree:
         return True
 
     def remove(self, name: str) -> bool:
-        """Take a node out; False when it was not there. A zone goes with its last node."""
+        """Take a node out; False when it was not there. A zone is removed with its last node."""
         key = self._zone_of.pop(name, None)
         if key is None:
             return False

@@ -1,8 +1,8 @@
 """The term index: how many pods a rule between pods matches, per row and per domain, without ever recounting.
 
-Three layers, all moved by the node table when a pod comes or goes (also in a what-if):
+Three layers, all moved by the node table when a pod is added or removed (also in a what-if):
 
-* **pod classes**: pods that no rule can tell apart (namespace, labels, being deleted or not) share a class
+* **pod classes**: pods that no rule can distinguish (namespace, labels, being deleted or not) share a class
   with a count per row. Rules are matched against classes, not pods.
 * **counted rules** (:class:`PodSet`): registered when a plugin first needs it, by going over the classes that
   can match; from then on each class knows the rules that count it. Unused rules age out.
@@ -87,7 +87,7 @@ class Role(enum.IntEnum):
 
 
 class PodClass:
-    """Pods that no rule can tell apart."""
+    """Pods that no rule can distinguish."""
 
     __slots__ = ("by_row", "counters", "labels", "namespace", "terminating")
 
@@ -142,10 +142,10 @@ class TermIndex:
         #: Counters with domains, hence with arrays.
         self._awake: dict[Counter, None] = {}
         self._tick = 0
-        #: Grows when a carried rule comes or goes: what :meth:`anti_terms` and :meth:`scoring_terms` choose from.
+        #: Grows when a carried rule is added or removed: what :meth:`anti_terms` and :meth:`scoring_terms` choose from.
         self.carried_version = 0
         self.namespaces: dict[str, Labels] = {}
-        #: Grows when a namespace comes, goes or changes its labels.
+        #: Grows when a namespace is added, removed or changes its labels.
         self.namespace_version = 0
 
     # -- pods ------------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""The commands of ``kubesched``: parsing, printing and exit codes. The work is done in the rooms below."""
+"""The commands of ``kubesched``: parsing, printing and exit codes. The work is done in the packages below."""

@@ -70,7 +70,7 @@ def _speed(text: str) -> float:
 
 
 def _setting(text: str) -> tuple[str, str]:
-    """NAME=VALUE; what the value may be is for whoever knows the name."""
+    """NAME=VALUE; the user of the name checks the value."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE: {text!r}")
@@ -145,15 +145,17 @@ def conformance(parser: argparse.ArgumentParser) -> None:
 def bench(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 Run a workload through the whole path in one process, in real time: create through the store, watch, queue, decide,
-bind, watch back, with events recorded. Python's garbage collector is told to leave alone what was set up before the
+bind, watch back, with events recorded. Python's garbage collector does not track what was set up before the
 measurement (gc.freeze), as the scheduler itself does after start-up; objects made while measuring are collected."""
     parser.epilog = """\
 examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
           kubesched bench --shape topology --case TopologySpreading --set initPods=50000
           kubesched bench --http --connections 32
+          kubesched bench --run --nodes 5000
+          kubesched bench --kubeconfig FILE --pid $(pidof kube-scheduler)
           kubesched bench performance-config.yaml --case SchedulingBasic --workload 500Nodes"""
     parser.add_argument("file", metavar="FILE", nargs="?", help="a workload file in scheduler_perf's format")
-    parser.add_argument("--shape", choices=SHAPES, default="basic", help="a workload that comes along (default: basic)")
+    parser.add_argument("--shape", choices=SHAPES, default="basic", help="a built-in workload (default: basic)")
     parser.add_argument("--case", metavar="NAME", help="the test case, when the file or shape has several")
     parser.add_argument("--workload", metavar="NAME", help="the workload of the case, when it has several")
     parser.add_argument("--nodes", metavar="N", type=_positive, help="nodes (parameter initNodes; shapes: 5000)")
@@ -174,11 +176,35 @@ examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
         help="instead: create pods over HTTP in a cluster of its own process (`kubesched up`), 6000 on 5000 nodes",
     )
     parser.add_argument(
-        "--connections", metavar="C", type=_positive, default=16, help="requests at a time with --http (default: 16)"
+        "--run",
+        action="store_true",
+        help="instead: start `kubesched run` against a cluster with pending pods, 5000 on 1000 nodes; measure its process",
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="instead: create pods in this cluster and measure the scheduler that runs there, of any make",
+    )
+    parser.add_argument(
+        "--scheduler-name", metavar="NAME", help="whose pods, with --kubeconfig (default: default-scheduler)"
+    )
+    parser.add_argument(
+        "--pid", metavar="PID", type=_positive, help="that scheduler's process on this machine, for CPU and memory"
+    )
+    parser.add_argument(
+        "--connections",
+        metavar="C",
+        type=_positive,
+        default=16,
+        help="pods created at a time with --http, --run, --kubeconfig (default: 16)",
     )
     parser.add_argument("--runs", metavar="R", type=_positive, default=3, help="how often (default: 3)")
     parser.add_argument("--seed", metavar="S", type=int, default=0)
-    parser.add_argument("--profile-to", metavar="FILE", help="write a cProfile of the last run's measured part")
+    parser.add_argument(
+        "--profile-to",
+        metavar="FILE",
+        help="write a cProfile of the last run's measured part, with --run of the scheduler's whole process",
+    )
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     _quiet(parser)
 
@@ -195,7 +221,7 @@ placed in real time, a summary, a pending pod explained, and a ten-line plugin t
 def up(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 An embedded cluster in one process: API server, scheduler, controllers and hollow nodes; kubectl works against it.
-It listens on loopback unless told otherwise, writes a kubeconfig, and runs until Ctrl-C."""
+It listens on loopback by default, writes a kubeconfig, and runs until Ctrl-C."""
     parser.epilog = """\
 examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
           kubesched up --snapshot cluster.jsonl.gz --speed 60"""
@@ -224,7 +250,7 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     parser.add_argument(
         "--insecure-without-token",
         action="store_true",
-        help="listen on an address that other machines can reach although anybody may then do everything",
+        help="listen on an address that other machines can reach although every client then has all permissions",
     )
     parser.add_argument("--port", metavar="P", type=_port, default=0, help="0 takes a free one (default)")
     parser.add_argument("--kubeconfig-out", metavar="F", default="kubesched.kubeconfig", help="(default: %(default)s)")

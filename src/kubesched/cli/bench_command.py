@@ -33,6 +33,13 @@ def run(options: argparse.Namespace) -> int:
         from .http_bench import run as run_http  # noqa: PLC0415 - needs aiohttp, which the others do without
 
         return run_http(options, _machine())
+    if options.run or options.kubeconfig:
+        from .live_bench import run as run_live  # noqa: PLC0415 - as above
+
+        return run_live(options, _machine())
+    for name, given in (("--pid", options.pid), ("--scheduler-name", options.scheduler_name)):
+        if given:
+            raise CliError(f"{name} needs --kubeconfig", code=2)
     workload = _chosen(options)
     operations = workload.operations()  # refuses what is wrong before anything runs
     registry, _ = load_registry()

@@ -36,7 +36,7 @@ def print_lines(lines: Iterable[Line]) -> None:
     if not sys.stdout.isatty():
         write("".join(f"{line.text}\n" for line in lines))
         return
-    from rich.console import Console  # noqa: PLC0415 - only when somebody looks
+    from rich.console import Console  # noqa: PLC0415 - only for a terminal
     from rich.text import Text  # noqa: PLC0415
 
     console = Console(highlight=False, soft_wrap=True)
@@ -45,7 +45,7 @@ def print_lines(lines: Iterable[Line]) -> None:
 
 
 class ProgressBar:
-    """Told how far the work is, as often as the work likes. Draws by itself nothing: no threads."""
+    """Receives the progress of the work, at any rate. Draws only then: no threads."""
 
     def update(self, done: int, total: int) -> None:
         """``total`` 0 means unknown."""
@@ -57,7 +57,7 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[ProgressBar]:
     if quiet or not sys.stderr.isatty():
         yield ProgressBar()
         return
-    from rich.console import Console  # noqa: PLC0415 - only when somebody looks
+    from rich.console import Console  # noqa: PLC0415 - only for a terminal
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     layout = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -1,4 +1,4 @@
-"""``kubesched demo``: a guided tour in under a minute, for somebody who has never seen it.
+"""``kubesched demo``: a guided tour in under a minute, for new users.
 
 The work is in :mod:`kubesched.simulate.showcase`; every number printed was measured in this run.
 """

@@ -1,6 +1,6 @@
-"""One message per mistake, never a traceback: which exceptions are the user's to mend, and how they read.
+"""One message per mistake, never a traceback: which exceptions the user can fix, and their texts.
 
-Caller: :mod:`.main`. The rooms' exceptions are looked up only when something has gone wrong, so that this module
+Caller: :mod:`.main`. The packages' exceptions are looked up only when something has gone wrong, so that this module
 costs nothing to import.
 """
 
@@ -10,7 +10,7 @@ __all__ = ["CliError", "describe"]
 
 
 class CliError(Exception):
-    """Something the user can mend; the text is all that is printed. ``code`` is the exit code."""
+    """Something the user can fix; the text is all that is printed. ``code`` is the exit code."""
 
     def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(message)

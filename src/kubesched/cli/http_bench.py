@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -30,19 +27,20 @@ from kubesched.bench.measure import Percentiles
 from kubesched.client.http import HttpTransport
 from kubesched.simulate.report import Line, columns
 
+from .bench_processes import cluster, cpu_seconds, refuse_others
 from .console import ProgressBar, print_lines, progress_bar, write
 from .errors import CliError
 
-__all__ = ["HttpRun", "run"]
+__all__ = ["PLAIN_POD", "HttpRun", "create_pods", "run"]
 
 NODES: Final = 5_000
 PODS_CREATED: Final = 6_000
-#: How often the pods are looked at when the last one has been created (seconds).
+#: How often the pods are polled when the last one has been created (seconds).
 _LOOK_SECONDS: Final = 0.05
 #: When nothing has changed for so long (seconds), what is still pending stays so.
 _PATIENCE_SECONDS: Final = 60.0
 _REQUESTS: Final = {"cpu": "10m", "memory": "50Mi"}
-_POD: Final = {
+PLAIN_POD: Final[Mapping[str, Any]] = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"generateName": "pod-"},
@@ -51,7 +49,7 @@ _POD: Final = {
 
 
 class HttpRun(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One run. Times are in seconds; ``cpu_us_per_pod`` is the cluster's, None where the system does not tell."""
+    """One run. Times are in seconds; ``cpu_us_per_pod`` is the cluster's, None where the system does not report it."""
 
     #: From starting the process to its first answer.
     startup_seconds: float
@@ -69,13 +67,16 @@ class HttpRun(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
     """Measure and print. ``machine`` is what the figures come from."""
-    _refuse_others(options)
+    refuse_others(options, "--http")
     nodes, pods = options.nodes or NODES, options.pods or PODS_CREATED
     runs = []
     for number in range(1, options.runs + 1):
         with progress_bar(f"run {number} of {options.runs}: pods created", quiet=options.quiet) as bar:
             before = time.monotonic()
-            with _cluster(nodes, options.seed) as (url, process):
+            with (
+                tempfile.TemporaryDirectory(prefix="kubesched-") as scratch,
+                cluster(Path(scratch) / "kubeconfig", nodes, options.seed) as (url, process),
+            ):
                 startup = time.monotonic() - before
                 runs.append(asyncio.run(_measure(url, process, pods, options.connections, startup, bar)))
     if options.json:
@@ -85,64 +86,16 @@ def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
     return 0
 
 
-def _refuse_others(options: argparse.Namespace) -> None:
-    """This is one fixed workload: what chooses or changes another would be passed over in silence."""
-    others = {
-        "FILE": options.file,
-        "--shape": options.shape != "basic",
-        "--case": options.case,
-        "--workload": options.workload,
-        "--set": options.settings,
-        "--decisions": options.decisions,
-        "--profile-to": options.profile_to,
-    }
-    for name, given in others.items():
-        if given:
-            raise CliError(f"{name} does not go with --http, which creates plain pods and nothing else", code=2)
-
-
-@contextmanager
-def _cluster(nodes: int, seed: int) -> Iterator[tuple[str, int]]:
-    """A cluster in a process of its own: its URL and process number."""
-    with tempfile.TemporaryDirectory(prefix="kubesched-") as scratch, tempfile.TemporaryFile("w+") as errors:
-        command = [sys.executable, "-m", "kubesched.cli", "up", "--quiet", "--nodes", str(nodes), "--seed", str(seed)]
-        command += ["--kubeconfig-out", str(Path(scratch) / "kubeconfig")]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-        assert process.stdout is not None
-        try:
-            url = process.stdout.readline().strip()
-            if not url:
-                process.wait()
-                errors.seek(0)
-                raise CliError(f"kubesched up did not start: {errors.read().strip()}")
-            try:
-                yield url, process.pid
-            except CliError as error:
-                if process.poll() is None:
-                    raise
-                errors.seek(0)
-                text = f"kubesched up ended with exit code {process.returncode}: {errors.read().strip()}"
-                raise CliError(f"{error}\n{text}") from None
-        finally:
-            process.terminate()
-            try:
-                process.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            process.stdout.close()
-
-
 async def _measure(url: str, process: int, pods: int, connections: int, startup: float, bar: ProgressBar) -> HttpRun:
     transport = HttpTransport(url)
     try:
-        cpu = _cpu_seconds(process)
+        cpu = cpu_seconds(process)
         begun = time.perf_counter()
-        latencies = await _create(transport, pods, connections, bar)
+        latencies = await create_pods(transport, PLAIN_POD, pods, connections, bar)
         done = time.perf_counter()
         unbound = await _count(transport, "spec.nodeName=")
         bound_after, running_after = await _settled(transport, done)
-        used = _cpu_seconds(process)
+        used = cpu_seconds(process)
     except (ApiError, OSError, TaskCrashedError) as error:
         cause = error.__cause__ if isinstance(error, TaskCrashedError) else error
         if not isinstance(cause, ApiError | OSError):
@@ -162,15 +115,17 @@ async def _measure(url: str, process: int, pods: int, connections: int, startup:
     )
 
 
-async def _create(transport: Transport, pods: int, connections: int, bar: ProgressBar) -> list[float]:
-    """Create the pods, so many requests under way at any time; the seconds that each took."""
+async def create_pods(
+    transport: Transport, pod: Mapping[str, Any], pods: int, connections: int, bar: ProgressBar
+) -> list[float]:
+    """Create so many such pods, ``connections`` requests under way at any time; the seconds that each took."""
     latencies: list[float] = []
     left = iter(range(pods))
 
     async def requests() -> None:
         for _ in left:  # shared: each takes the next one
             sent = time.perf_counter()
-            await transport.create(PODS, "default", _POD)
+            await transport.create(PODS, "default", pod)
             latencies.append(time.perf_counter() - sent)
             bar.update(len(latencies), pods)
 
@@ -195,22 +150,12 @@ async def _settled(transport: Transport, since: float) -> tuple[float, float]:
         if pending < fewest:
             fewest, changed = pending, now
         elif now - changed > _PATIENCE_SECONDS:
-            raise CliError(f"{pending} pods stay pending: there is no room for them; give more --nodes")
+            raise CliError(f"{pending} pods stay pending: no node has enough free resources; give more --nodes")
         await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _count(transport: Transport, field_selector: str) -> int:
     return len((await transport.list(PODS, field_selector=field_selector)).items)
-
-
-def _cpu_seconds(process: int) -> float | None:
-    """The CPU time that a process has used; None where there is no /proc."""
-    try:
-        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 # -- showing -----------------------------------------------------------------------------------------------

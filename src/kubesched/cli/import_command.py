@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _from_server(options: argparse.Namespace) -> Import:
-    """List every kind that is worth having; a kind the server does not know is passed over."""
+    """List every kind that is imported; a kind the server does not know is skipped."""
     # Only here: the HTTP client is an extra.
     from kubesched.client.access import AccessError, load_kubeconfig  # noqa: PLC0415
     from kubesched.client.http import HttpTransport  # noqa: PLC0415

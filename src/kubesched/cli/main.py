@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:
-        # Whoever read our output has gone (head, less); nobody is left to tell. Python must not try to flush again.
+        # The reader of our output has exited (head, less). Python must not try to flush again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except CliError as error:
@@ -88,8 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _crash(error: BaseException) -> int:
-    """A defect of ours: the traceback, for whoever fixes it, then what happened in one line."""
-    from kubesched.api.tasks import TaskCrashedError  # noqa: PLC0415 - not needed when all goes well
+    """A defect of kubesched: the traceback for a bug report, then what happened in one line."""
+    from kubesched.api.tasks import TaskCrashedError  # noqa: PLC0415 - not needed without a failure
 
     summary = str(error) if isinstance(error, TaskCrashedError) else f"{type(error).__name__}: {error}"
     with contextlib.suppress(BrokenPipeError):

@@ -11,10 +11,10 @@ __all__ = ["give_back"]
 
 
 def give_back(store: Store) -> None:
-    """Let go of what was read from old versions, and of memory that is free but still this process's.
+    """Release what was read from old versions, and memory that is free but still this process's.
 
     A pod is written four times until it runs, each time as new bytes, and a list of 50,000 pods is 90 MB of bytes for
-    a moment. glibc keeps the holes that this leaves, some 100 MB of them, until it is told not to.
+    a moment. glibc keeps the holes that this leaves, some 100 MB of them, until it is trimmed.
     """
     for table in store.tables.values():
         table.slim()

@@ -1,4 +1,4 @@
-"""``kubesched plugins``: every plugin there is, where it comes from, and the points it extends."""
+"""``kubesched plugins``: every known plugin, its source, and the points it extends."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ __all__ = ["claimed", "refuse_other_file", "save_or_rescue"]
 def claimed(given: str, option: str) -> Iterator[None]:
     """Keep other runs off a file that is going to be replaced, and find out now whether that can be done.
 
-    A file beside it, ``.NAME.lock``, is locked meanwhile; the lock dies with its process, however that ends.
+    A second file, ``.NAME.lock``, is locked meanwhile; the lock ends with its process, even if that is killed.
 
     Raises:
         CliError: when another run holds the file, when no file can be made in its directory, or when the path is
@@ -56,7 +56,7 @@ def claimed(given: str, option: str) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            place.unlink()  # while it is still locked: whoever waits looks whether it is still there
+            place.unlink()  # while it is still locked: a waiting process checks whether the file still exists
         os.close(descriptor)
 
 

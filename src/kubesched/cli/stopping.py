@@ -1,4 +1,4 @@
-"""Being told to stop: Ctrl-C, SIGTERM and a closed terminal mean the same, at any time.
+"""Stopping: Ctrl-C, SIGTERM and a closed terminal mean the same, at any time.
 
 While a cluster starts they end the start; while it runs they end the run in good order; while it is being stopped
 and saved they change nothing. Caller: :mod:`.up_command`.

@@ -1,6 +1,6 @@
 """``kubesched up``: an embedded cluster that kubectl can talk to, with a scheduler, controllers and hollow nodes.
 
-Everything runs in one process and one event loop, in real time or faster, until it is told to stop.
+Everything runs in one process and one event loop, in real time or faster, until it is stopped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubesched.api.kinds import NODES
-from kubesched.api.times import Clock, RealClock, timestamp
+from kubesched.api.times import Clock, RealClock, SteadyClock, timestamp
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
 from kubesched.cluster.files import Manifest, ManifestError, Snapshot, SnapshotError, load_manifests, read
@@ -37,6 +37,7 @@ from kubesched.cluster.http import (
 from kubesched.cluster.http.kubeconfig import NAME as KUBECONFIG_NAME
 from kubesched.cluster.kubelets import StageError, load_stages, make_nodes
 from kubesched.cluster.store import Store
+from kubesched.extenders.http import http_extenders
 from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.intake import in_order, unknown_fields
 from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
@@ -119,7 +120,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 async def _expire_events(store: Store) -> None:
-    """Events go after their hour even where no new ones come; memory that nobody needs goes, too."""
+    """Remove expired events even when no new ones arrive, and release unused memory."""
     while True:
         store.expire_events()
         give_back(store)
@@ -140,10 +141,10 @@ def _check_files(options: argparse.Namespace) -> None:
 
 
 def _check_access(options: argparse.Namespace) -> None:
-    """Refuse to serve everybody by accident."""
+    """Refuse to serve other machines without protection by accident."""
     if options.token is None and not options.insecure_without_token and not is_loopback(options.host):
         raise CliError(
-            f"--host {options.host}: other machines can reach it, and without a token anybody may do everything; "
+            f"--host {options.host}: other machines can reach it, and without a token every client has all permissions; "
             "add --token --tls, or insist with --insecure-without-token",
             code=2,
         )
@@ -199,6 +200,7 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         seed=options.seed,
         controllers=not options.no_controllers,
         kubelet_options=kubelets,
+        extenders=http_extenders(config.extenders),
     )
     _fill(embedded.store, options, snapshot)
     return embedded
@@ -207,17 +209,17 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
 def _clock(options: argparse.Namespace, loop: asyncio.AbstractEventLoop, snapshot: Snapshot | None) -> Clock:
     """The cluster's time: this machine's, unless it passes faster or has been later already.
 
-    A cluster that ran ahead when it was saved goes on where it was. One that was saved in the past has slept: the
+    A cluster that ran ahead when it was saved continues at that time. One that was saved in the past skips ahead: the
     time between has passed, as for a real cluster that was switched off.
     """
-    real = RealClock()
+    real = SteadyClock()
     now = real.now()
     if snapshot is None or snapshot.time <= now:
         return real if options.speed == 1 else ScaledClock(loop, now)
     if not options.quiet:
         ahead, where = timedelta(seconds=round(snapshot.time - now)), timestamp(snapshot.time)
         write(
-            f"the cluster's clock goes on at {where}, where it was when saved; that is {ahead} ahead of this machine's\n"
+            f"the cluster's clock continues at {where}, where it was when saved; that is {ahead} ahead of this machine's\n"
         )
     return ScaledClock(loop, snapshot.time)
 
@@ -273,7 +275,7 @@ async def _serve(store: Store, options: argparse.Namespace, scratch: Path) -> tu
         warn("kubectl sends a token over HTTPS only, so its requests will be rejected; add --tls")
     if options.tls and cert is None:
         try:
-            # By this machine's clock: clients look at theirs.
+            # By this machine's clock: clients use theirs.
             made: CertificateFiles = make_certificates(scratch, RealClock(), ("localhost", "127.0.0.1", options.host))
         except RuntimeError as error:
             raise CliError(str(error)) from None
@@ -318,7 +320,7 @@ def _check_certificate(cert: str, key: str) -> None:
         except OSError as error:
             raise CliError(f"{option} {name}: cannot be read: {error.strerror or error}") from None
     try:
-        # A password is never asked for: nobody may be there to type it.
+        # No password prompt: the command may run unattended.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or str(error)

@@ -1,4 +1,4 @@
-"""How to reach an API server and prove who we are: from a kubeconfig, from inside a cluster, or by an address.
+"""How to reach an API server and authenticate: from a kubeconfig, from inside a cluster, or by an address.
 
 Reading kubeconfigs (several files, contexts, inline data, exec plugins, OIDC, proxies) is left to the loader of
 kubernetes_asyncio, which is imported only when it is needed. Callers: the command line, on the way to
@@ -40,7 +40,7 @@ class AccessError(ValueError):
 
 
 class Credentials(Protocol):
-    """Where the Authorization header of requests comes from."""
+    """The source of the Authorization header of requests."""
 
     async def header(self) -> str | None:
         """The header's value now, None without one.
@@ -69,7 +69,7 @@ class _Fixed:
 
 
 class TokenFile:
-    """A token in a file that somebody else keeps fresh, as the kubelet does for service accounts."""
+    """A token in a file that another process refreshes, as the kubelet does for service accounts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -121,7 +121,7 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """Where a cluster is and how to be let in. ``ssl`` is None for plain HTTP; ``proxy`` is a URL or empty.
+    """The address of a cluster and the credentials for it. ``ssl`` is None for plain HTTP; ``proxy`` is a URL or empty.
 
     ``server_name`` is the name that the server's certificate has to have, when it is not the address's.
     """

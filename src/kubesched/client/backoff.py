@@ -14,12 +14,12 @@ from typing import TypeVar
 
 from kubesched.api.wire import ApiError
 
-__all__ = ["Backoff", "TokenBucket", "is_write_retriable", "retry", "retry_write", "token_bucket"]
+__all__ = ["Backoff", "TokenBucket", "is_other_uid", "is_write_retriable", "retry", "retry_write", "token_bucket"]
 
 T = TypeVar("T")
 logger = logging.getLogger("kubesched.client")
 
-#: Waits longer than this for the rate limiter are told to everybody, shorter ones only to debuggers.
+#: Waits longer than this for the rate limiter are logged as information, shorter ones only for debugging.
 SLOW_WAIT_SECONDS = 1.0
 
 WRITE_ATTEMPTS = 4
@@ -98,10 +98,15 @@ def token_bucket(qps: float, burst: int) -> TokenBucket | None:
     return None if qps < 0 else TokenBucket(qps, burst)
 
 
+def is_other_uid(error: BaseException) -> bool:
+    """Whether a write was rejected because the object of that name has another UID than the precondition."""
+    return isinstance(error, ApiError) and error.reason == "Conflict" and "UID in precondition" in error.message
+
+
 def is_write_retriable(error: BaseException) -> bool:
     """Whether a status write is worth another try: conflict, internal error, unavailable, connection refused."""
     if isinstance(error, ApiError):
-        return error.reason in _RETRIABLE_REASONS
+        return error.reason in _RETRIABLE_REASONS and not is_other_uid(error)
     return isinstance(error, OSError) and (
         isinstance(error, ConnectionRefusedError) or error.errno == errno.ECONNREFUSED
     )

@@ -66,7 +66,7 @@ class _Subject:
 
 
 class CountingRecorder:
-    """Records events by any transport. ``note`` is told of those that were refused; they are not tried again."""
+    """Records events by any transport. ``note`` receives those that were refused; they are not tried again."""
 
     def __init__(self, client: Transport, clock: Clock, note: Callable[[str], None]) -> None:
         self._client = client
@@ -102,7 +102,7 @@ class CountingRecorder:
                     return
                 except ApiError as error:
                     if error.code != 404:
-                        raise  # otherwise it has expired: made anew
+                        raise  # otherwise it has expired: created again
             await self._create(about, component, type_, reason, message, host, written, now)
         except (ApiError, OSError) as error:
             # Nothing can be said in a namespace that is going or gone; that is ordinary life.
@@ -159,7 +159,7 @@ class CountingRecorder:
             except ApiError as error:
                 if error.reason != "AlreadyExists":
                     raise
-                continue  # another component spoke of it in this instant
+                continue  # another component recorded it in this instant
             written.name = name
             return
 

@@ -28,8 +28,8 @@ __all__ = ["Deliveries", "ResourceEventHandler", "uid_of"]
 
 logger = logging.getLogger("kubesched.client")
 
-#: Objects delivered again in one go before other tasks get a turn.
-_BREATH = 64
+#: Objects delivered again in one batch before other tasks run.
+_YIELD_INTERVAL = 64
 
 
 class ResourceEventHandler(Protocol):
@@ -113,7 +113,7 @@ class Deliveries:
         self._listeners = tuple(known for known in self._listeners if known.handler is not handler)
 
     def close(self) -> None:
-        """From now on nobody receives anything."""
+        """From now on no listener receives anything."""
         self._listeners = ()
         self._due.clear()
 
@@ -164,7 +164,7 @@ class Deliveries:
     # -- once more -------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Deliver again what is due, until cancelled. No timer is set while nobody is behind."""
+        """Deliver again what is due, until cancelled. No timer is set while no listener is behind."""
         loop = asyncio.get_running_loop()
         count = 0
         while True:
@@ -186,7 +186,7 @@ class Deliveries:
             if known is not None and known.due <= due and listener in self._listeners:
                 self._again(listener, key)
                 count += 1
-                if count % _BREATH == 0:
+                if count % _YIELD_INTERVAL == 0:
                     await asyncio.sleep(0)
 
     def _again(self, listener: _Listener, key: str) -> None:
@@ -194,7 +194,7 @@ class Deliveries:
         known = listener.behind[key]
         obj, handler, taken = self._current(key), listener.handler, known.taken
         if taken is None and obj is not None and uid_of(obj) != uid_of(known.tried):
-            taken = known.tried  # the handler may have taken part of the predecessor, and has to let go of it
+            taken = known.tried  # the handler may have taken part of the predecessor, and has to release it
         try:
             if obj is None:
                 handler.on_delete(DeletedFinalStateUnknown(key, known.tried if taken is None else taken))

@@ -95,9 +95,9 @@ class Key(NamedTuple):
 
 
 class Entry:
-    """An event that has been recorded at least once, and how it goes on."""
+    """An event that has been recorded at least once, and its current series."""
 
-    __slots__ = ("count", "key", "last", "name", "namespace", "note", "seen", "time")
+    __slots__ = ("again", "count", "key", "last", "name", "namespace", "note", "seen", "sending", "time")
 
     def __init__(self, key: Key, note: str, time: float, name: str, seen: float) -> None:
         self.key = key
@@ -108,6 +108,8 @@ class Entry:
         self.count = 1
         self.last = time  # clock time of the last repetition
         self.seen = seen  # loop time of it
+        self.sending = False  # a request about it is under way
+        self.again = False  # and its count is to follow
 
     def series(self) -> dict[str, Any]:
         return {"count": self.count, "lastObservedTime": micro_time(self.last)}

@@ -1,7 +1,7 @@
-"""Events about objects (events.k8s.io/v1), sent in the background and never in anybody's way.
+"""Events about objects (events.k8s.io/v1), sent in the background, so that recording never waits.
 
-Each profile has an :class:`EventRecorder`; all of them feed one :class:`EventBroadcaster`, whose single task
-turns repetitions into series and does the sending (spec "Metrics, events and the API client" section 5).
+Each profile has an :class:`EventRecorder`; all of them feed one :class:`EventBroadcaster`, whose tasks
+turn repetitions into series and do the sending (spec "Metrics, events and the API client" section 5).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from kubesched.api.kinds import EVENTS
+from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
 from kubesched.api.wire import ApiError, Transport
 
@@ -31,14 +32,16 @@ QUEUE_SIZE = 1000
 ATTEMPTS = 12
 RETRY_SECONDS = 10.0
 RETRY_JITTER = 0.25
-#: A series not repeated for this long is finished; how often that is looked at, too.
+#: A series not repeated for this long is finished; also how often this is checked.
 FINISH_SECONDS = 360.0
-#: How often running series are told to the server, so that it does not let them expire.
+#: How often running series are reported to the server, so that they do not expire.
 REFRESH_SECONDS = 1800.0
 #: Events remembered for repetition. Upstream has no bound; an event storm must not fill our memory.
 CACHE_SIZE = 20_000
-#: Events sent before other tasks get a turn, for transports that never wait.
-BREATH = 32
+#: Events sent before other tasks run, for transports that never wait.
+YIELD_INTERVAL = 32
+#: Events on their way at a time. Upstream has no bound; one at a time fills the queue while pods are bound faster.
+SENDERS = 128
 
 #: recorder, regarding, type, reason, action, note, related, time
 _Recorded: TypeAlias = "tuple[EventRecorder, Referable, str, str, str, str, Referable | None, float]"
@@ -63,10 +66,10 @@ class EventStatistics:
 
 
 class EventBroadcaster(Background):
-    """Sends what the recorders record: one task, one event after the other, in order.
+    """Sends what the recorders record, in order, up to ``senders`` events at a time, of one series one at a time.
 
     First of its kind: POST. Second: PATCH of ``series``. From the third on the count grows in memory only
-    and is told every 30 minutes, and once more when the series has rested for 6 minutes.
+    and is sent every 30 minutes, and once more when the series has not grown for 6 minutes.
     Errors of the connection are retried (12 tries, 10 s and up to 25 % apart) while later events go ahead;
     what the server refuses is logged and given up.
     """
@@ -79,6 +82,7 @@ class EventBroadcaster(Background):
         rng: Random,
         queue_size: int = QUEUE_SIZE,
         cache_size: int = CACHE_SIZE,
+        senders: int = SENDERS,
     ) -> None:
         super().__init__()
         self._transport = transport
@@ -94,7 +98,10 @@ class EventBroadcaster(Background):
         self._next_finish: float | None = None
         self._next_refresh: float | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._busy = False
+        self._busy = 0  # senders that are not waiting
+        self._helpers = 0
+        self._helpers_at_most = senders - 1
+        self._idle: deque[asyncio.Future[None]] = deque()
         self._drained: list[asyncio.Future[None]] = []
         self._recorded = self._dropped = self._posted = self._patched = 0
         self._absorbed = self._retried = self._failed = 0
@@ -116,9 +123,10 @@ class EventBroadcaster(Background):
             self._dropped += 1
             return
         queue.append((recorder, regarding, type, reason, action, note, related, self._clock.now()))
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        if self._waiter is not None:
+            _wake(self._waiter)
+        elif self._idle:
+            _wake(self._idle.popleft())
 
     async def drain(self) -> None:
         """Wait until every event recorded so far was offered to the server once. Retries are not waited for.
@@ -153,15 +161,20 @@ class EventBroadcaster(Background):
     # -- the task ------------------------------------------------------------------------------------------
 
     async def _main(self) -> None:
+        async with Supervisor("events") as tasks:
+            await self._work(tasks)
+
+    async def _work(self, tasks: Supervisor) -> None:
+        """The first sender: it also does what is due at a time."""
         loop = asyncio.get_running_loop()
         sent = 0
+        self._busy += 1
         while True:
             now = loop.time()
             if self._queue:
-                self._busy = True
+                self._call_for_help(tasks)
                 await self._take(self._queue.popleft(), now)
             elif self._retries and self._retries[0][0] <= now:
-                self._busy = True
                 _, _, entry, patch, tries = heappop(self._retries)
                 await self._send(entry, patch, tries)
             elif self._next_finish is not None and self._next_finish <= now:
@@ -169,13 +182,42 @@ class EventBroadcaster(Background):
             elif self._next_refresh is not None and self._next_refresh <= now:
                 await self._refresh(now)
             else:
-                self._busy = False
-                self._release()
+                self._rests()
                 await self._wait(loop)
+                self._busy += 1
                 continue
             sent += 1
-            if sent % BREATH == 0:
+            if sent % YIELD_INTERVAL == 0:
                 await asyncio.sleep(0)
+
+    def _call_for_help(self, tasks: Supervisor) -> None:
+        """Another sender, when more is queued than this one takes now and nobody is free."""
+        if len(self._queue) > 1 and not self._idle and self._helpers < self._helpers_at_most:
+            self._helpers += 1
+            tasks.spawn(self._help(tasks), f"events-{self._helpers}")
+
+    async def _help(self, tasks: Supervisor) -> None:
+        """One more sender, for the queue only."""
+        loop = asyncio.get_running_loop()
+        sent = 0
+        self._busy += 1
+        while True:
+            while self._queue:
+                self._call_for_help(tasks)
+                await self._take(self._queue.popleft(), loop.time())
+                sent += 1
+                if sent % YIELD_INTERVAL == 0:
+                    await asyncio.sleep(0)
+            self._rests()
+            idle: asyncio.Future[None] = loop.create_future()
+            self._idle.append(idle)
+            await idle
+            self._busy += 1
+
+    def _rests(self) -> None:
+        self._busy -= 1
+        if not self._busy and not self._queue:
+            self._release()
 
     async def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
         """Until something is recorded or due. With nothing remembered there is no timer: a simulation may end."""
@@ -200,7 +242,7 @@ class EventBroadcaster(Background):
         self._dropped += len(self._queue) + len(self._retries)
         self._queue.clear()
         self._retries.clear()
-        self._busy = False
+        self._busy = 0
         self._release()
 
     # -- series --------------------------------------------------------------------------------------------
@@ -237,7 +279,7 @@ class EventBroadcaster(Background):
             self._absorbed += 1
 
     async def _finish(self, now: float) -> None:
-        """Let go of events not repeated lately; a series is told its final count."""
+        """Drop events not repeated lately; the final count of a series is sent."""
         finished = [entry for entry in self._entries.values() if now - entry.seen >= FINISH_SECONDS]
         for entry in finished:
             del self._entries[entry.key]
@@ -263,6 +305,20 @@ class EventBroadcaster(Background):
     # -- sending -------------------------------------------------------------------------------------------
 
     async def _send(self, entry: Entry, patch: bool, tries: int = 0) -> None:
+        """Send an event or its count. While the same one is on its way, its count follows when that has ended."""
+        if entry.sending:
+            entry.again = True
+            return
+        entry.sending = True
+        try:
+            await self._try(entry, patch, tries)
+            while entry.again:
+                entry.again = False
+                await self._try(entry, True, 0)
+        finally:
+            entry.sending = False
+
+    async def _try(self, entry: Entry, patch: bool, tries: int) -> None:
         try:
             if not patch or not await self._patch(entry):
                 await self._transport.create(EVENTS, entry.namespace, entry.to_wire())
@@ -279,7 +335,7 @@ class EventBroadcaster(Background):
             logger.exception("event %s/%s could not be sent", entry.namespace, entry.name)
 
     async def _patch(self, entry: Entry) -> bool:
-        """Tell the server the count; False when it does not know the event (any more)."""
+        """Send the count to the server; False when it does not know the event (any more)."""
         try:
             await self._transport.patch(EVENTS, entry.namespace, entry.name, {"series": entry.series()})
         except ApiError as error:

@@ -5,7 +5,8 @@ batches. Needs the ``server`` extra (aiohttp). Callers: :class:`.port.ApiPort` a
 :mod:`.metered`.
 
     refused by the server      -> ApiError, with details["retryAfterSeconds"] when it said when to come back
-    not reached, cut off       -> OSError (ConnectionRefusedError when nobody listens)
+    not reached, cut off       -> OSError (ConnectionRefusedError when nothing listens)
+    lease lost meanwhile       -> NotLeaderError: a write that waited for a connection, or to be repeated, is not sent
     401                        -> once again with new credentials, if they can be renewed; then ApiError
     429 or 5xx with Retry-After -> waited for and repeated, at most ``max_retries`` times
 """
@@ -17,8 +18,9 @@ import builtins
 import errno
 import io
 import logging
+import os
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, Unpack
 from urllib.parse import quote
 
@@ -39,9 +41,10 @@ from kubesched.api.wire import (
 )
 
 from .access import AccessError, ClusterAccess, Credentials
-from .metered import NO_RESPONSE
+from .metered import NO_RESPONSE, NotLeaderError
+from .proxies import environment_proxy
 
-__all__ = ["HttpTransport", "RequestObserver"]
+__all__ = ["FencedConnector", "HttpTransport", "RequestObserver"]
 
 logger = logging.getLogger("kubesched.client")
 
@@ -49,6 +52,8 @@ logger = logging.getLogger("kubesched.client")
 REQUEST_TIMEOUT: Final = 60.0
 #: Retries of one request (spec "Metrics, events and the API client" section 7.2).
 MAX_RETRIES: Final = 10
+#: Requests of a transport under way at a time, each on a connection of its own; watches are not among them.
+REQUESTS_AT_A_TIME: Final = 128
 #: Seconds before a read whose connection broke is tried again.
 RESET_DELAY: Final = 1.0
 _LARGE: Final = 2**20  # beyond this aiohttp wants a file, to send it piece by piece
@@ -105,13 +110,40 @@ class RequestObserver(Protocol):
         ...
 
 
+class FencedConnector(aiohttp.BaseConnector):
+    """Evaluates ``may_write`` for a write as soon as its connection is ready.
+
+    A connection may take as long as a lease lasts, and aiohttp repeats some requests by itself: a look before the
+    request is not enough.
+    """
+
+    may_write: Callable[[], bool] | None = None
+
+    async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - aiohttp's signature
+        """A connection for a request.
+
+        Raises:
+            NotLeaderError: when it is a write, and this process may not write.
+        """
+        connection = await super().connect(req, traces, timeout)
+        if req.method != "GET" and self.may_write is not None and not self.may_write():
+            connection.release()
+            raise NotLeaderError("this process does not hold the lease: nothing may be written")
+        return connection
+
+
+class _TcpConnector(FencedConnector, aiohttp.TCPConnector):
+    """Connections over TCP."""
+
+
 class HttpTransport:
     """Requests to the API server at ``base_url``.
 
-    ``token`` or ``credentials`` goes into every request. ``context`` is for HTTPS, ``server_name`` the name that the
+    ``token`` or ``credentials`` is sent with every request. ``context`` is for HTTPS, ``server_name`` the name that the
     certificate must have when it is not the address's; ``proxy`` a proxy's URL (else the environment's). A given
     ``session`` is used and left open; otherwise one is made and closed by ``close``. ``observer`` receives what each
-    request did, retries included.
+    request did, retries included. ``may_write`` may be set at any time; see :class:`FencedConnector`, which the
+    connector of a given session has to be.
     """
 
     def __init__(
@@ -137,12 +169,16 @@ class HttpTransport:
         self._context = context
         self._timeout = aiohttp.ClientTimeout(total=timeout)
         self._max_retries = max_retries
+        self._slots = asyncio.Semaphore(REQUESTS_AT_A_TIME)
         self._headers_without_body = {"Accept": "application/json", "User-Agent": user_agent}
         #: What every request is given.
-        self._options: dict[str, Any] = {"proxy": proxy or None}
+        # The environment is read here and not by the session, which would do it in a thread for every request and
+        # take passwords from ~/.netrc.
+        self._options: dict[str, Any] = {"proxy": proxy or environment_proxy(self._base, os.environ) or None}
         if server_name:
             self._options["server_hostname"] = server_name
         self._observer = observer
+        self._may_write: Callable[[], bool] | None = None
 
     @classmethod
     def connect(cls, access: ClusterAccess, **options: Any) -> HttpTransport:
@@ -168,16 +204,34 @@ class HttpTransport:
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
+    @property
+    def may_write(self) -> Callable[[], bool] | None:
+        """Evaluated whenever a write is about to be sent, repetitions included; None allows all.
+
+        Raises:
+            TypeError: when set on a transport whose session cannot evaluate it.
+        """
+        return self._may_write
+
+    @may_write.setter
+    def may_write(self, value: Callable[[], bool] | None) -> None:
+        self._may_write = value
+        connector = self._opened().connector
+        if not isinstance(connector, FencedConnector):
+            raise TypeError(f"a session with a {type(connector).__name__} cannot be fenced; give a FencedConnector")
+        connector.may_write = value
+
     # -- plumbing ----------------------------------------------------------------------------------------
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, ssl=self._context if self._context is not None else True)
+            connector = _TcpConnector(limit=0, ssl=self._context if self._context is not None else True)
             # Without automatic decompression and cookies: neither is used by API servers here.
             self._session = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18, trust_env=True
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18
             )
             self._owns_session = True
+            connector.may_write = self._may_write
         return self._session
 
     async def _headers(self, content_type: str) -> dict[str, str]:
@@ -210,7 +264,8 @@ class HttpTransport:
         renewed = False
         while True:
             try:
-                return await self._once(method, path, query, raw, content_type)
+                async with self._slots:
+                    return await self._once(method, path, query, raw, content_type)
             except ApiError as error:
                 if error.code == 401 and self._credentials is not None and not renewed:
                     renewed = True
@@ -460,7 +515,7 @@ def _refusal(response: aiohttp.ClientResponse, raw: bytes) -> ApiError:
     if after.isascii() and after.isdigit():
         error.details["retryAfterSeconds"] = int(after)
     else:
-        # Without the header there is no promise: only the header makes a request worth repeating as it is.
+        # Only with the header may a request be repeated unchanged.
         error.details.pop("retryAfterSeconds", None)
     return error
 
@@ -472,8 +527,10 @@ def _is_too_large(error: ApiError) -> bool:
 
 
 def _network_error(error: aiohttp.ClientError) -> OSError:
-    """A client error as the OSError that backoff rules look at."""
+    """A client error as the OSError that backoff rules check."""
     inner: BaseException = error
+    if isinstance(error.__cause__, NotLeaderError):
+        return error.__cause__
     if isinstance(error, aiohttp.ClientConnectorError):
         inner = error.os_error
         if isinstance(inner, ConnectionRefusedError) or getattr(inner, "errno", None) == errno.ECONNREFUSED:
@@ -509,6 +566,8 @@ def _query(options: ListOptions | WatchOptions) -> dict[str, str]:
         "continue": str(options.get("continue_token") or ""),
         "limit": str(options.get("limit") or ""),
     }
+    if options.get("send_initial_events"):
+        query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
     seconds = options.get("timeout_seconds")
     if isinstance(seconds, int | float):
         query["timeoutSeconds"] = str(max(1, int(seconds)))

@@ -1,4 +1,4 @@
-"""Leader election on a Lease: who among several schedulers may write.
+"""Leader election on a Lease: which of several schedulers may write.
 
 :class:`LeaderElector` acquires the lease, renews it, and releases it when it is cancelled. The scheduler's own
 requests go through a :class:`~kubesched.client.metered.MeteredTransport` that checks ``may_write`` before each
@@ -41,7 +41,7 @@ class LeaseError(ValueError):
 class LeaseConfig:
     """What is contended for, by whom, and the timings in seconds.
 
-    ``coordinated``: the API server's election controller decides who leads (gate CoordinatedLeaderElection); the
+    ``coordinated``: the API server's election controller selects the leader (gate CoordinatedLeaderElection); the
     lease is then never created nor taken by this process.
     """
 
@@ -124,7 +124,7 @@ class LeaderElector:
 
     @property
     def may_write(self) -> bool:
-        """Whether this process leads and its last renewal is young enough that nobody else can lead.
+        """Whether this process leads and its last renewal is recent enough that no other process can lead.
 
         False as soon as the lease duration has passed since the last renewal *began*, even when the process was
         stopped meanwhile and has not noticed yet.
@@ -140,7 +140,7 @@ class LeaderElector:
     # -- the loops -------------------------------------------------------------------------------------
 
     async def acquire(self) -> None:
-        """Return when this process leads. Tries for ever; a failed attempt is followed by a random wait."""
+        """Return when this process leads. Retries without limit; a failed attempt is followed by a random wait."""
         period = self._config.retry_period
         logger.info("attempting to acquire leader lease %s/%s...", self._config.namespace, self._config.name)
         while True:
@@ -164,7 +164,13 @@ class LeaderElector:
             logger.error("failed to renew lease %s/%s: timed out", self._config.namespace, self._config.name)
         finally:
             self.leading = False
-            await asyncio.shield(child(self._release(), "lease-release"))
+            release = child(self._release(), "lease-release")
+            try:
+                await asyncio.shield(release)
+            except asyncio.CancelledError:
+                # A signal while a lost lease is being released: the connections stay open until that is over.
+                await asyncio.wait((release,))
+                raise
 
     async def _renew(self) -> bool:
         """Attempts for at most the renew deadline; True when one succeeds."""

@@ -1,6 +1,6 @@
 """A transport that waits for the rate limiter and counts its requests.
 
-:class:`~kubesched.client.port.ApiPort` wraps its transports in this; everything else in the room sees
+:class:`~kubesched.client.port.ApiPort` wraps its transports in this; everything else in the package sees
 only :class:`~kubesched.api.wire.Transport`.
 """
 

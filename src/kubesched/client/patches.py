@@ -45,16 +45,19 @@ def update_pod_condition(status: PodStatus, condition: PodCondition, now: float)
     return msgspec.structs.replace(status, conditions=conditions), True
 
 
-def pod_status_patch(old: PodStatus, new: PodStatus) -> dict[str, Any] | None:
+def pod_status_patch(old: PodStatus, new: PodStatus, uid: str = "") -> dict[str, Any] | None:
     """The strategic merge patch from ``old`` to ``new``, or None when they agree.
 
     Covers what a scheduler writes: conditions, merged by type, and ``nominatedNodeName``, null when cleared.
-    Differences elsewhere in the status are not looked at.
+    Differences elsewhere in the status are ignored. ``uid`` is a precondition: the server answers 409 when the
+    pod of that name is another one.
     """
     status = _conditions_patch(old.conditions, new.conditions)
     if old.nominated_node_name != new.nominated_node_name:
         status["nominatedNodeName"] = new.nominated_node_name or None
-    return {"status": status} if status else None
+    if not status:
+        return None
+    return {"metadata": {"uid": uid}, "status": status} if uid else {"status": status}
 
 
 def _conditions_patch(old: tuple[PodCondition, ...], new: tuple[PodCondition, ...]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from kubesched.api.types import Pod, PodCondition
 from kubesched.api.wire import ApiError, Transport
 
 from ..api.times import Clock
-from .backoff import TokenBucket, retry_write
+from .backoff import TokenBucket, is_other_uid, retry_write
 from .events import QUEUE_SIZE, EventBroadcaster, EventRecorder
 from .informer import Informer
 from .metered import MeteredTransport
@@ -33,6 +33,11 @@ class ApiPort:
     are attributes of ``transport`` and ``event_transport`` and may be changed while running. ``requests``
     counts the requests of both by (HTTP method, code).
 
+    Events have connections of their own when there is an ``event_transport``, so that they and bindings do not wait for
+    each other.
+
+    With ``watch_list`` informers read their list from the beginning of a watch (upstream's gate WatchListClient).
+
     The owner runs ``events.run()`` in a task of its own; until then recorded events wait in the queue.
     """
 
@@ -42,19 +47,22 @@ class ApiPort:
         *,
         clock: Clock,
         rng: Random,
+        event_transport: Transport | None = None,
         hostname: str = "localhost",
         limiter: TokenBucket | None = None,
         event_limiter: TokenBucket | None = None,
         event_queue_size: int = QUEUE_SIZE,
+        watch_list: bool = False,
         on_request: Callable[[str, str, float], None] | None = None,
     ) -> None:
         self._clock = clock
         self._rng = rng
         self._hostname = hostname
+        self._watch_list = watch_list
         self.requests: dict[tuple[str, str], int] = {}
         self.transport = MeteredTransport(transport, limiter=limiter, requests=self.requests, on_request=on_request)
         self.event_transport = MeteredTransport(
-            transport, limiter=event_limiter, requests=self.requests, on_request=on_request
+            event_transport or transport, limiter=event_limiter, requests=self.requests, on_request=on_request
         )
         self.events = EventBroadcaster(
             self.event_transport, clock, rng=Random(rng.getrandbits(64)), queue_size=event_queue_size
@@ -82,6 +90,7 @@ class ApiPort:
             label_selector=label_selector,
             page_size=page_size,
             watch_timeout=watch_timeout,
+            watch_list=self._watch_list,
             on_error=on_error,
         )
 
@@ -113,7 +122,7 @@ class ApiPort:
         times on conflict, internal error, unavailability and refused connections.
 
         Raises:
-            ApiError: when the server refuses, 404 when the pod is gone.
+            ApiError: when the server refuses; 404 when the pod is gone, also when another one has its name now.
             OSError: when the server cannot be reached.
         """
         meta = pod.metadata
@@ -123,12 +132,17 @@ class ApiPort:
             status, _ = update_pod_condition(status, condition, self._clock.now())
         if nominated_node_name is not None and nominated_node_name != status.nominated_node_name:
             status = msgspec.structs.replace(status, nominated_node_name=nominated_node_name)
-        patch = pod_status_patch(pod.status, status)
+        patch = pod_status_patch(pod.status, status, meta.uid)
         if patch is None:
             return False
-        await retry_write(
-            lambda: self.transport.patch(PODS, meta.namespace, meta.name, patch, subresource="status"), self._rng
-        )
+        try:
+            await retry_write(
+                lambda: self.transport.patch(PODS, meta.namespace, meta.name, patch, subresource="status"), self._rng
+            )
+        except ApiError as error:
+            if is_other_uid(error):
+                raise ApiError.not_found(PODS, meta.name) from error
+            raise
         return True
 
     async def delete_pod(self, pod: Pod) -> bool:

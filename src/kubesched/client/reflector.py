@@ -1,7 +1,8 @@
-"""List, then watch, for ever: the half of an informer that talks to the API server.
+"""List, then watch, until stopped: the half of an informer that talks to the API server.
 
 A round is a complete list followed by watches that pick up where the last one ended. :class:`Informer`
-owns a reflector and receives its findings through :class:`Sink`.
+owns a reflector and receives its findings through :class:`Sink`. With ``watch_list`` the list comes as the beginning of
+the first watch, in pages only when the server cannot do that (:mod:`.watch_list`).
 
     ended normally            -> watch again from the last version, at once
     connection lost, 429, 5xx -> back off, watch again from the last version
@@ -12,29 +13,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Protocol
 
-import msgspec
-
 from kubesched.api.kinds import Kind
-from kubesched.api.wire import ApiError, Item, ListPage, Transport, WatchEvent
+from kubesched.api.wire import ApiError, Item, ListPage, Transport, WatchEvent, WatchOptions
 
 from .backoff import Backoff
+from .watch_list import OpenWatch, read_initial_events, stream_error
 
 __all__ = ["PAGE_SIZE", "WATCH_TIMEOUT", "Reflector", "Sink", "VeryShortWatchError"]
 
 logger = logging.getLogger("kubesched.client")
 
 PAGE_SIZE = 500
-#: Seconds a watch is asked to last; drawn anew each time so that clients do not reconnect in step.
+#: Seconds a watch is asked to last; drawn again each time so that clients do not reconnect in step.
 WATCH_TIMEOUT = (300.0, 600.0)
 #: A stream that outlives its timeout by this much is cut off by us: the server has forgotten it.
 WATCH_GRACE = 30.0
 SHORT_WATCH = 1.0
-#: Changes handled in one go before other tasks get a turn.
-BREATH = 512
+#: Changes handled in one batch before other tasks run.
+YIELD_INTERVAL = 512
 
 
 class VeryShortWatchError(Exception):
@@ -58,7 +58,7 @@ class Sink(Protocol):
         ...
 
     def upsert(self, item: Item) -> None:
-        """An object was added or modified, or is said to be: stale and repeated news must do no harm."""
+        """An object was added or modified, or is said to be: stale and repeated deliveries must have no effect."""
         ...
 
     def remove(self, item: Item) -> None:
@@ -69,7 +69,7 @@ class Sink(Protocol):
 class Reflector:
     """Feeds a sink with one kind of object.
 
-    ``watch_timeout`` is the range of seconds a watch may last, None for no limit. ``on_error`` hears every
+    ``watch_timeout`` is the range of seconds a watch may last, None for no limit. ``on_error`` receives every
     error that made the reflector back off. Counters are plain attributes, read by the informer.
     """
 
@@ -85,6 +85,7 @@ class Reflector:
         label_selector: str = "",
         page_size: int = PAGE_SIZE,
         watch_timeout: tuple[float, float] | None = WATCH_TIMEOUT,
+        watch_list: bool = False,
         on_error: Callable[[Exception], None] | None = None,
     ) -> None:
         self._transport = transport
@@ -96,6 +97,7 @@ class Reflector:
         self._label_selector = label_selector
         self._page_size = page_size
         self._watch_timeout = watch_timeout
+        self._watch_list = watch_list
         self._on_error = on_error
         self._backoff = Backoff(rng)
         self._listed = False
@@ -118,13 +120,16 @@ class Reflector:
                 await self._rest(error, "new list")
 
     async def _round(self) -> None:
-        await self._list()
+        begun = await self._streamed_list() if self._watch_list else None
+        if begun is None:
+            await self._list()
         refused = False  # the last watch met a server fault and nothing has come since
         while True:
             started = asyncio.get_running_loop().time()
             seen = self.events
             try:
-                await self._watch()
+                watch, begun = begun or self._open(str(self.version)), None
+                await self._watch(watch)
             except OSError as error:
                 await self._rest(error, "watch again")
                 continue
@@ -165,18 +170,54 @@ class Reflector:
             if not (_is_expired(error) or _is_too_large(error)):
                 raise
             items, found = await self._pages("", self._page_size)
+        await self._replace(items, found)
+
+    async def _replace(self, items: list[Item], version: int) -> None:
         self.lists += 1
         try:
-            await self._sink.replace(items, found)
+            await self._sink.replace(items, version)
         except Exception as error:
             raise _SinkFailedError(error) from error
-        self.version = found
+        self.version = version
         self._listed = True
+
+    async def _streamed_list(self) -> OpenWatch | None:
+        """Spec section 6.2: the list as the beginning of a watch, which goes on; None when it has to come in pages."""
+        version = str(self.version) if self._listed else ""
+        while True:
+            watch = self._open(version, initial=True)
+            started = asyncio.get_running_loop().time()
+            try:
+                found = await read_initial_events(watch, str(self._kind))
+                if found is not None:
+                    await self._replace(found.items, found.version)
+                    await self._consume(found.rest)
+                    return watch
+                await watch.close()
+                if not watch.events and asyncio.get_running_loop().time() - started < SHORT_WATCH:
+                    raise VeryShortWatchError(f"watch of {self._kind} ended within a second without an event")
+            except _SinkFailedError:
+                await watch.close()
+                raise
+            except Exception as error:
+                await watch.close()
+                if isinstance(error, ApiError) and version and (_is_expired(error) or _is_too_large(error)):
+                    version = ""
+                elif isinstance(error, ConnectionRefusedError) or (isinstance(error, ApiError) and error.code == 429):
+                    await self._rest(error, "watch again")
+                else:
+                    logger.warning(
+                        "%s: the list cannot be streamed and comes in pages: %s", self._kind, error or repr(error)
+                    )
+                    return None
+            except BaseException:
+                await watch.close()
+                raise
 
     async def _pages(self, version: str, limit: int) -> tuple[list[Item], int]:
         page = await self._page(limit=limit, resource_version=version)
         # The first page's version is right even for a server whose later pages show later states:
-        # what happened in between is simply told again, and recognised.
+        # what happened in between is simply delivered again, and recognised.
         found = int(page.resource_version or 0)
         items = list(page.items)
         if page.continue_token and version == "0":
@@ -205,35 +246,35 @@ class Reflector:
 
     # -- watch ---------------------------------------------------------------------------------------------
 
-    async def _watch(self) -> None:
+    def _open(self, version: str, *, initial: bool = False) -> OpenWatch:
         timeout = None if self._watch_timeout is None else self._rng.uniform(*self._watch_timeout)
         self.watches += 1
-        stream = self._transport.watch(
-            self._kind,
-            self._namespace,
-            resource_version=str(self.version),
-            label_selector=self._label_selector,
-            field_selector=self._field_selector,
-            timeout_seconds=timeout,
-        )
+        options: WatchOptions = {
+            "resource_version": version,
+            "label_selector": self._label_selector,
+            "field_selector": self._field_selector,
+            "timeout_seconds": timeout,
+        }
+        if initial:
+            options["send_initial_events"] = True
+        stream = self._transport.watch(self._kind, self._namespace, **options)
+        return OpenWatch(stream, None if timeout is None else timeout + WATCH_GRACE)
+
+    async def _watch(self, watch: OpenWatch) -> None:
         try:
-            async with asyncio.timeout(None if timeout is None else timeout + WATCH_GRACE) as deadline:
-                async for batch in stream:
-                    await self._consume(batch)
-        except TimeoutError:
-            if not deadline.expired():
-                raise
+            while (batch := await watch.next_batch()) is not None:
+                await self._consume(batch)
         finally:
-            await _close(stream)
+            await watch.close()
 
     async def _consume(self, batch: Sequence[WatchEvent]) -> None:
         sink = self._sink
-        for start in range(0, len(batch), BREATH):
+        for start in range(0, len(batch), YIELD_INTERVAL):
             if start:
                 await asyncio.sleep(0)
-            for event_type, item in batch[start : start + BREATH]:
+            for event_type, item in batch[start : start + YIELD_INTERVAL]:
                 if event_type == "ERROR":
-                    raise _stream_error(item)
+                    raise stream_error(item)
                 if event_type == "BOOKMARK":
                     self.bookmarks += 1
                 elif not item.name:
@@ -250,27 +291,6 @@ class Reflector:
                 self.events += 1
                 if item.resource_version > self.version:
                     self.version = item.resource_version
-
-
-async def _close(stream: AsyncIterator[Sequence[WatchEvent]]) -> None:
-    aclose = getattr(stream, "aclose", None)
-    if aclose is not None:
-        await aclose()
-
-
-def _stream_error(item: Item) -> ApiError:
-    """The ``Status`` inside an ERROR event."""
-    try:
-        status = item.data()
-    except msgspec.DecodeError:
-        status = {}
-    details = status.get("details")
-    return ApiError(
-        int(status.get("code") or 500),
-        str(status.get("reason") or "InternalError"),
-        str(status.get("message") or "the watch reported an error without a message"),
-        details if isinstance(details, dict) else None,
-    )
 
 
 def _is_expired(error: Exception) -> bool:

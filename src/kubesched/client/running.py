@@ -1,6 +1,6 @@
 """The life of a background activity: run once, stop from anywhere.
 
-Informers and the event broadcaster derive from it; whoever assembles the program gives ``run()`` a task.
+Informers and the event broadcaster derive from it; the assembly of the program runs ``run()`` in a task.
 """
 
 from __future__ import annotations
@@ -65,4 +65,4 @@ class Background(ABC):
 
     @abstractmethod
     def _ended(self) -> None:
-        """Release whoever waits; called once the work is over."""
+        """Release all waiters; called once the work is over."""

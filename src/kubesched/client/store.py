@@ -32,7 +32,7 @@ class Store:
         self._indexes: dict[str, dict[str, dict[str, Any]]] = {}
 
     def is_stale(self, key: str, version: int) -> bool:
-        """Whether news of ``version`` about ``key`` is known already or overtaken.
+        """Whether ``version`` of ``key`` is known already or superseded.
 
         For a key that is not in the store: older than the last list, or than the deletion we saw.
         """
@@ -62,7 +62,7 @@ class Store:
         return obj
 
     def forget(self, key: str, version: int) -> None:
-        """Remember that ``key`` was gone at ``version``, so that late news does not bring it back."""
+        """Remember that ``key`` was gone at ``version``, so that a late delivery does not restore it."""
         if len(self._forgotten) >= FORGOTTEN_GENERATION:
             self._forgotten_before = self._forgotten
             self._forgotten = {}

@@ -1,6 +1,6 @@
 """The scheduler's configuration: types, reading, defaults, checks, writing, plugin lists and feature gates.
 
-This room decides what a configuration file means and refuses the ones that mean nothing. It builds no
+This package reads configuration files and refuses invalid ones. It builds no
 plugins: the framework takes the expanded profiles from here. Behaviour: spec "Configuration file and
 command line", sections 1 to 6 and 8.
 """

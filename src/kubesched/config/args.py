@@ -69,7 +69,7 @@ class RequestedToCapacityRatioParam(Part, frozen=True):
     shape: tuple[UtilizationShapePoint, ...] = ()
 
 
-#: What fit and balance look at unless told otherwise.
+#: The resources of fit and balance by default.
 CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu", weight=1), ResourceSpec(name="memory", weight=1))
 
 
@@ -114,7 +114,7 @@ class PodTopologySpreadArgs(Part, frozen=True):
 
 
 class DefaultPreemptionArgs(Part, frozen=True):
-    """How many candidate nodes preemption looks at: the greater of a percentage and an absolute number."""
+    """How many candidate nodes preemption evaluates: the greater of a percentage and an absolute number."""
 
     min_candidate_nodes_percentage: Int32 = 10
     min_candidate_nodes_absolute: Int32 = 100

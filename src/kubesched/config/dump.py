@@ -47,7 +47,7 @@ __all__ = ["dump_config", "dump_yaml"]
 
 _ALL: Final = frozenset({"*"})
 
-#: Fields printed even when empty; ``*`` stands for all. Everything else is left out when empty.
+#: Fields printed even when empty; ``*`` represents all. Everything else is left out when empty.
 _ALWAYS: Final[dict[type[Any], frozenset[str]]] = {
     KubeSchedulerConfiguration: frozenset(
         {

@@ -1,6 +1,6 @@
 """What is wrong with a configuration, in upstream's words and in plain ones.
 
-Raised by every module of this room; the command line prints :attr:`ConfigError.user_message` and exits
+Raised by every module of this package; the command line prints :attr:`ConfigError.user_message` and exits
 with status 1.
 """
 
@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 __all__ = ["MAX_DETAILS", "ConfigError", "Stage", "join_errors"]
 
-#: More plain explanations than this help nobody.
+#: The most explanations shown with an error.
 MAX_DETAILS: Final = 20
 
 Stage = Literal["decode", "validate", "framework"]
@@ -28,7 +28,7 @@ class ConfigError(ValueError):
 
     ``str(error)`` is upstream's text (spec "Configuration file and command line", section 6). ``stage`` is
     where it failed: reading the document (``decode``), checking its values (``validate``) or building the
-    profiles (``framework``). ``errors`` holds the single texts. ``details`` says in plain words where to look
+    profiles (``framework``). ``errors`` holds the single texts. ``details`` explains where to look
     and what would be right; ``source`` is the file's name, empty for a text that came from elsewhere.
     """
 
@@ -50,5 +50,5 @@ class ConfigError(ValueError):
         return "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in lines)
 
     def with_source(self, source: str) -> ConfigError:
-        """The same error, said about the file ``source``."""
+        """The same error for the file ``source``."""
         return ConfigError(self.stage, self.errors, details=self.details, source=source)

@@ -104,7 +104,7 @@ def _table() -> Iterable[Feature]:
 #: Every gate by name.
 FEATURES: Final[Mapping[str, Feature]] = MappingProxyType({feature.name: feature for feature in _table()})
 
-#: Names that stand for all gates of a stage.
+#: Names that represent all gates of a stage.
 _ALL: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 _BOOLS: Final = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),

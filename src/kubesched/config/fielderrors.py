@@ -75,7 +75,7 @@ def forbidden(path: str, text: str) -> str:
 
 
 def duplicate(path: str, value: str) -> str:
-    """``value`` comes printed already (quoted or not)."""
+    """``value`` is printed already (quoted or not)."""
     return f"{path}: Duplicate value: {value}"
 
 

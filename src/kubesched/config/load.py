@@ -1,7 +1,7 @@
 """Reading a configuration: text, defaults, validation.
 
-The command line calls :func:`load_config_file`; tools with plain data at hand call :func:`load_config_data`.
-The result goes to ``profiles.expand_profile`` (by way of the framework) and to the assembly of the scheduler.
+The command line calls :func:`load_config_file`; tools that have plain data call :func:`load_config_data`.
+The result is passed to ``profiles.expand_profile`` (by way of the framework) and to the assembly of the scheduler.
 """
 
 from __future__ import annotations

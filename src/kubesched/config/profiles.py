@@ -47,7 +47,7 @@ def expand_profile(
     """The plugins of a profile per point (all fourteen points are keys, in upstream's order).
 
     ``capabilities`` maps each registered plugin to the points it implements. ``known_missing`` are plugins
-    that upstream has and we lack: as part of the default set they are passed over, named by the user they
+    that upstream has and we lack: as part of the default set they are skipped, named by the user they
     are an error. An entry of multiPoint counts as part of the default set when it equals the default entry
     and nothing there disables that default (a written configuration lists all of them).
 

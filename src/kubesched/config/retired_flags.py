@@ -29,7 +29,7 @@ class RetiredFlag:
         default: what it was when not given.
         removed_in: the first release without it; empty where only is known that 1.19 had it.
         maps_to: the field of the configuration it sets, as a path; empty when it is ignored.
-        message: the warning for a user who sets it.
+        message: the warning when it is set.
     """
 
     name: str

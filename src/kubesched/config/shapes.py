@@ -2,7 +2,7 @@
 
 ``decode`` drives it, once for the document and once per plugin's arguments. The shapes come from the types
 themselves (``types``, ``args`` and the API types they use); the messages are upstream's (spec "Configuration
-file and command line", section 6.2), with a plain one beside each. Fields are visited in alphabetical order,
+file and command line", section 6.2), with a plain explanation for each. Fields are visited in alphabetical order,
 which decides the wrong type that is reported.
 """
 

@@ -1,6 +1,6 @@
 """How the answers of plugins are read: each extension point has a form of its own.
 
-A reader takes the method's name and the answer, and returns (value, status): the status says how the attempt goes
+A reader takes the method's name and the answer, and returns (value, status): the status says how the attempt continues
 on, None for success; the value is what only this point knows. It raises TypeError, in words for the plugin's author,
 for anything else a plugin may have returned. Used by the table in :mod:`.points`.
 """

@@ -16,7 +16,7 @@ from .registry import PluginError
 
 __all__ = ["queueing_hints", "registrations", "watched_actions"]
 
-#: What a plugin hears of that does not say: everything, on these resources.
+#: The events of a plugin that declares none: every action on these resources.
 _DEFAULT_RESOURCES: Final = (
     EventResource.POD,
     EventResource.NODE,
@@ -32,10 +32,10 @@ _DEFAULT_RESOURCES: Final = (
 
 
 def registrations(plugin: Any) -> list[ClusterEventWithHint]:
-    """The events a plugin hears of.
+    """The events a plugin receives.
 
-    A plugin that hears of added nodes but of no taint updates also hears of those: a node is often added
-    with a taint that goes away later.
+    A plugin registered for added nodes but not for taint updates receives those, too: a node is often added
+    with a taint that is removed later.
 
     Raises:
         PluginError: when the plugin cannot list its events, or lists something else.
@@ -69,7 +69,7 @@ def registrations(plugin: Any) -> list[ClusterEventWithHint]:
 def _more_than_own_status(pod: PodInfo, old: Any, new: Any) -> QueueingHint:
     """Every pod event counts but one: that the status of the rejected pod itself changed, and nothing else.
 
-    The scheduler writes that status after each rejection. Upstream lets it wake the pod; taken out of backoff
+    The scheduler writes that status after each rejection. Upstream requeues the pod for it; taken out of backoff
     early, such a pod would be tried without a pause for as long as its message or nomination keeps changing.
     """
     own = old is not None and new is not None and old.uid == new.uid == pod.uid
@@ -96,7 +96,7 @@ def queueing_hints(plugins: Iterable[Any]) -> dict[ClusterEvent, list[tuple[str,
 
 
 def watched_actions(events: Iterable[ClusterEvent]) -> dict[str, ActionType]:
-    """Resource to all actions somebody registered: what to watch."""
+    """Resource to all registered actions: what to watch."""
     watched: dict[str, ActionType] = {}
     for event in events:
         watched[event.resource] = watched.get(event.resource, ActionType.NONE) | event.action

@@ -13,6 +13,7 @@ import numpy as np
 
 from .cycle_state import CycleState
 from .interface import MAX_NODE_SCORE, NOT_SCORED, IntArray, Normalize, Reads, RowArray
+from .metrics import CounterValue
 from .nodeinfo import NodeInfo
 from .normalize import bounds, scaled
 from .podinfo import PodInfo
@@ -34,7 +35,7 @@ class PluginFailedError(Exception):
 
     @classmethod
     def of(cls, status: Status) -> PluginFailedError:
-        """A status other than success, where only success lets the attempt go on."""
+        """A status other than success, where only success continues the attempt."""
         return cls(status.plugin, status.as_error() or RuntimeError(status.message()))
 
 
@@ -71,6 +72,7 @@ class _Entry:
         reads_pods: whether a change of a node's pods can change the answers about the node.
         reads_images: whether a change of the image table can.
         expensive: one call per node is all there is, and answers are not remembered.
+        evaluations: counts nodes evaluated by the plugin; what a layer remembers is no evaluation.
     """
 
     #: How the text of a failure begins; the plugin's methods for one row and for many; what the latter returns.
@@ -82,9 +84,10 @@ class _Entry:
     _least: int
     _most: int
 
-    def __init__(self, plugin: Any, index: int) -> None:
+    def __init__(self, plugin: Any, index: int, evaluations: CounterValue | None = None) -> None:
         self.plugin = plugin
         self.index = index
+        self.evaluations = evaluations or CounterValue()
         self.name: str = plugin.name
         reads: Reads = getattr(plugin, "reads", Reads.NODE | Reads.PODS)
         self.reads_pods = bool(reads & Reads.PODS)
@@ -120,6 +123,7 @@ class _Entry:
             PluginFailedError: when the plugin fails.
         """
         if self._row is not None:
+            self.evaluations.value += 1
             try:
                 answer = self._row(state, pod, nodes, node)
             except (Exception, SystemExit) as error:
@@ -129,6 +133,7 @@ class _Entry:
                     raise self._failed(TypeError(f"{self._row_method} returned {answer!r}; expected an int"))
                 answer = int(answer)
         elif self.is_plain:
+            self.evaluations.value += 1
             answer = self._plain(state, pod, node)
         else:
             return int(self.many(state, pod, nodes, np.array([node.row], np.int32))[0])
@@ -142,6 +147,7 @@ class _Entry:
         Raises:
             PluginFailedError: when the plugin fails on any of the rows.
         """
+        self.evaluations.value += len(rows)
         if self.is_plain:
             info = nodes.info
             answer: Any = np.array([self._plain(state, pod, info(row)) for row in rows.tolist()], self._dtype)
@@ -245,8 +251,8 @@ class ScoreEntry(_Entry):
     _rows_method = "score_rows"
     _dtype = "int64"
 
-    def __init__(self, plugin: Any, weight: int, index: int = 0) -> None:
-        super().__init__(plugin, index)
+    def __init__(self, plugin: Any, weight: int, index: int = 0, evaluations: CounterValue | None = None) -> None:
+        super().__init__(plugin, index, evaluations)
         self.weight = weight
         self.has_within = hasattr(plugin, "normalize_within")
         self.needs_all = hasattr(plugin, "normalize_score") and not self.has_within

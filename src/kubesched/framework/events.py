@@ -113,7 +113,7 @@ _POD_RESOURCES: Final = (EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """A resource and an action: something that happened, or something a plugin wants to hear of."""
+    """A resource and an action: something that happened, or something a plugin registers for."""
 
     resource: str
     action: ActionType
@@ -129,7 +129,7 @@ class ClusterEvent:
         return self.resource == EventResource.WILDCARD and self.action == ActionType.ALL
 
     def matches(self, incoming: ClusterEvent) -> bool:
-        """Whether this registration hears of ``incoming`` (spec "Scheduling queue" section 9.3)."""
+        """Whether this registration matches ``incoming`` (spec "Scheduling queue" section 9.3)."""
         if self.is_wildcard:
             return True
         resource_matches = (
@@ -187,7 +187,7 @@ def _scaled_down(old: Pod, new: Pod) -> bool:
 
 
 def pod_events(old: Pod, new: Pod) -> list[ClusterEvent]:
-    """The events that the difference between two versions of a pod stands for, in upstream's order.
+    """The events that the difference between two versions of a pod represents, in upstream's order.
 
     Never empty: without a specific difference it is the generic Update.
     """
@@ -211,7 +211,7 @@ def pod_events(old: Pod, new: Pod) -> list[ClusterEvent]:
 
 
 def node_events(old: Node, new: Node) -> list[ClusterEvent]:
-    """The events that the difference between two versions of a node stands for, in upstream's order.
+    """The events that the difference between two versions of a node represents, in upstream's order.
 
     Empty when nothing changed that scheduling reacts to (heartbeats, images, cordoning).
     """

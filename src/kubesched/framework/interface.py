@@ -30,7 +30,7 @@ from ..api.times import Clock
 from .cycle_state import CycleState
 from .events import ClusterEventWithHint
 from .nodeinfo import NodeInfo
-from .nominating import NominatingInfo
+from .nominating import NominatingInfo, Nominations
 from .podinfo import PodInfo
 from .preemption import Preemption, PreemptionExtender
 from .queued import QueuedPodInfo
@@ -103,13 +103,13 @@ class PostFilterResult:
 
 @dataclass(frozen=True, slots=True)
 class PreBindPreFlight:
-    """``allow_parallel``: this PreBind may run beside its neighbours."""
+    """``allow_parallel``: this PreBind may run in parallel with others."""
 
     allow_parallel: bool = False
 
 
 class NodeToStatus(Protocol):
-    """Why each node was rejected; nodes nobody spoke of have the absent-nodes status."""
+    """Why each node was rejected; nodes without an entry have the absent-nodes status."""
 
     def get(self, name: str) -> Status: ...
 
@@ -132,7 +132,10 @@ class Profile(Protocol):
     """What a plugin may call of its profile, to find out what would happen if; see ``framework.runtime.Framework``."""
 
     metrics: SchedulerMetrics
+    #: The Filter plugins, as ``framework.entries.FilterEntry``.
+    filters: tuple[Any, ...]
 
+    def has_active_extensions(self, state: CycleState) -> bool: ...
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None: ...
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None: ...
     def filter_with_nominated(
@@ -195,7 +198,10 @@ class Handle(Protocol):
         """Move pods (``namespace/name`` to pod) to the active queue, whatever their backoff."""
         ...
 
-    def nominated_pods(self, node_name: str) -> list[PodInfo]: ...
+    @property
+    def nominations(self) -> Nominations:
+        """Which pods are nominated to which nodes."""
+        ...
 
     def informed(self, kind: str) -> Mapping[str, Any]:
         """Objects of a watched kind by ``namespace/name`` (kinds as in ``api.kinds``: ``namespaces``, ``services``, …)."""
@@ -247,7 +253,7 @@ class Contract:
         raise AssertionError("documentation only")
 
     def sort_key(self, queued: QueuedPodInfo) -> Any:
-        """Optional beside ``less``: a key whose order is that of ``less``; makes the queue much faster."""
+        """Optional in addition to ``less``: a key whose order is that of ``less``; makes the queue much faster."""
         raise AssertionError("documentation only")
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -257,7 +263,7 @@ class Contract:
     def sign(self, pod: PodInfo) -> Hashable | None:
         """A value such that pods with equal values get equal answers from this plugin on equal nodes.
 
-        ``()`` when the plugin looks at nothing of the pod; None when it cannot say (answers are then never reused).
+        ``()`` when the plugin reads nothing of the pod; None when it has no signature (results are then never reused).
         """
         raise AssertionError("documentation only")
 
@@ -275,7 +281,7 @@ class Contract:
     # and PreScore, and only the rows it names are evaluated again (``docs/decision-core.md``).
 
     def interaction_key(self, pod: PodInfo) -> Hashable | None:
-        """A value such that pods with equal values get equal answers in equal clusters; None when it cannot say.
+        """A value such that pods with equal values get equal results in equal clusters; None when there is none.
 
         To be defined together with ``refresh_filter`` if it has ``filter_rows``, and with ``refresh_scores`` if it
         has ``score_rows``, whose scores must not need ``normalize_score``.
@@ -285,7 +291,7 @@ class Contract:
     def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
         """Bring what ``pre_filter`` kept in ``state`` up to date and name the rows whose verdict may be another now.
 
-        Also called after Skip. None when it cannot tell: ``pre_filter`` is called again and every row evaluated.
+        Also called after Skip. None when it cannot compute this: ``pre_filter`` is called again and every row evaluated.
         Rows whose own node or pods changed are evaluated in any case.
         """
         raise AssertionError("documentation only")
@@ -329,19 +335,27 @@ class Contract:
         raise AssertionError("documentation only")
 
     def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        """Optional beside ``filter_rows``: the verdict for one node in plain Python, for a handful of changed rows."""
+        """Optional in addition to ``filter_rows``: the verdict for one node in plain Python, for a handful of changed rows."""
+        raise AssertionError("documentation only")
+
+    def fit_amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
+        """Optional beside ``filter_rows``: that nothing but these amounts decides, as (resource index, amount).
+
+        The pod may run where ``requested + amount <= allocatable`` for each of them, by the table's columns. None when
+        there is more to it. Preemption is then computed for all nodes at once.
+        """
         raise AssertionError("documentation only")
 
     def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        """Column style: what a non-zero verdict means. Called only when somebody reads it."""
+        """Column style: what a non-zero verdict means. Called only when it is read."""
         raise AssertionError("documentation only")
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
     ) -> tuple[PostFilterResult | None, Status | None] | Awaitable[tuple[PostFilterResult | None, Status | None]]:
-        """After no node passed: try to make room (preemption). Success ends the search for help.
+        """After no node passed: try to free resources (preemption). Success ends the PostFilter phase.
 
-        May be ``async``; no other pod is scheduled until it has answered.
+        May be ``async``; no other pod is scheduled until it has returned.
         """
         raise AssertionError("documentation only")
 
@@ -358,7 +372,7 @@ class Contract:
         raise AssertionError("documentation only")
 
     def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        """Optional beside ``score_rows``: the score of one node in plain Python."""
+        """Optional in addition to ``score_rows``: the score of one node in plain Python."""
         raise AssertionError("documentation only")
 
     def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray | Status:
@@ -393,7 +407,7 @@ class Contract:
         raise AssertionError("documentation only")
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Awaitable[Status | None] | Status | None:
-        """Tell the API server (may be ``async``). Skip leaves it to the next Bind plugin."""
+        """Write the binding to the API server (may be ``async``). Skip leaves it to the next Bind plugin."""
         raise AssertionError("documentation only")
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:

@@ -66,7 +66,7 @@ class MetricDef:
     """One row of the table: what a metric is called, counts and is labelled with.
 
     ``gate`` names the feature gate without which the metric is not registered; ``initial`` lists label
-    values that exist from the start; ``prefix`` comes before ``name`` in the exposition.
+    values that exist from the start; ``prefix`` precedes ``name`` in the exposition.
     """
 
     name: str
@@ -145,7 +145,7 @@ class CounterValue:
 
 
 class GaugeValue:
-    """One series that goes up and down."""
+    """One series that rises and falls."""
 
     __slots__ = ("value",)
 
@@ -328,7 +328,7 @@ class MetricSet:
                 )
 
     def reset(self) -> None:
-        """Set counters and histograms back to zero; gauges tell a present state and stay.
+        """Set counters and histograms back to zero; gauges show the current state and stay.
 
         Series are kept, since hot paths hold on to them.
         """

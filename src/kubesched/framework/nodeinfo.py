@@ -118,7 +118,7 @@ class NodeInfo:
         return self.node is not None and self.node.spec.unschedulable
 
     def set_node(self, node: Node) -> None:
-        """Take over a node object.
+        """Adopt a node object.
 
         Raises:
             QuantityError: when an allocatable amount is not a quantity; nothing is changed then.

@@ -1,4 +1,4 @@
-"""What an attempt says about a pod's nominated node (upstream ``framework.NominatingInfo``).
+"""What an attempt does with a pod's nominated node (upstream ``framework.NominatingInfo``).
 
 Source: spec "Scheduling queue" section 12, spec "Scheduling framework" section 4.9. PostFilter plugins make
 it, the failure handler hands it to the queue's nominator.
@@ -7,12 +7,13 @@ it, the failure handler hands it to the queue's nominator.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from .podinfo import PodInfo
 
-__all__ = ["NominatingInfo", "NominatingMode", "nominations_that_count"]
+__all__ = ["NoNominations", "NominatingInfo", "NominatingMode", "Nominations", "nominations_that_count"]
 
 
 class NominatingMode(enum.IntEnum):
@@ -38,6 +39,33 @@ class NominatingInfo:
     def clear(cls) -> NominatingInfo:
         """Take the nomination away."""
         return cls(NominatingMode.OVERRIDE, "")
+
+
+class Nominations(Protocol):
+    """What may be read of the queue's nominator."""
+
+    def nominated_nodes(self) -> Iterable[str]:
+        """The nodes with nominations."""
+        ...
+
+    def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]: ...
+
+    def changes(self, since: int) -> tuple[int, Sequence[str] | None]:
+        """A position for the next call, and the nodes whose nominations changed after ``since``; None: all may have."""
+        ...
+
+
+class NoNominations:
+    """Where there is no queue, nothing is nominated."""
+
+    def nominated_nodes(self) -> Iterable[str]:
+        return ()
+
+    def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
+        return []
+
+    def changes(self, since: int) -> tuple[int, Sequence[str] | None]:
+        return 0, ()
 
 
 def nominations_that_count(nominated: Iterable[PodInfo], pod: PodInfo) -> list[PodInfo]:

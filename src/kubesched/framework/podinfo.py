@@ -83,10 +83,10 @@ def _process_term(namespace: str, term: PodAffinityTerm) -> AffinityTerm:
 
 
 class AffinityTerms:
-    """The four lists of (anti-)affinity terms of a pod, compiled. Pods that say the same share one of these.
+    """The four lists of (anti-)affinity terms of a pod, compiled. Pods with equal terms share one of these.
 
     A list with an invalid selector is empty, as upstream; ``errors`` says what is wrong with it, in
-    upstream's words: what an incoming pod is turned down with.
+    upstream's words: the message an incoming pod is rejected with.
     """
 
     __slots__ = ("_key", "errors", "preferred", "preferred_anti", "required", "required_anti")
@@ -135,7 +135,7 @@ def _preferred(
 
 
 def _first_problem(terms: Sequence[PodAffinityTerm]) -> str:
-    """What upstream says of the first selector it cannot parse."""
+    """Upstream's message for the first selector it cannot parse."""
     problems = (
         label_selector_problem(selector)
         for term in terms
@@ -246,7 +246,7 @@ class PodInfo:
         return cls(pod)
 
     def counts_like(self, other: PodInfo) -> bool:
-        """Whether a node's accounts and the rules between pods cannot tell the two apart (same pod, same place)."""
+        """Whether a node's accounts and the rules between pods cannot distinguish the two (same pod, same node)."""
         mine, its = self.pod, other.pod
         return (
             mine.metadata.uid == its.metadata.uid

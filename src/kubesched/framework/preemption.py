@@ -5,8 +5,8 @@ Source: spec "Preemption". Written by the plugin DefaultPreemption; read by exte
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from .podinfo import PodInfo
@@ -33,21 +33,20 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """One successful preemption: who is evicted where and for whom, and why the other candidates lost.
+    """One successful preemption: who is evicted where and for whom, and why the other nodes lost.
 
     Attributes:
         pod: the preemptor.
         chosen: the node that won, with its victims.
-        others: the candidates that lost, each with the criterion that decided against it.
-        rejected: node name to why its pods would not have helped, for the nodes that were tried in vain.
-        extenders: whether extenders changed the candidates.
+        others: makes a list of the candidates that lost, each with the criterion that decided against it.
+        rejected: makes a map of node name to why its pods would not have helped, for nodes that were tried in vain.
+            Both are to be called at once: what they read is only there within the attempt.
     """
 
     pod: PodInfo
     chosen: Candidate
-    others: Sequence[tuple[Candidate, str]] = ()
-    rejected: Mapping[str, Status] = field(default_factory=dict)
-    extenders: bool = False
+    others: Callable[[], Sequence[tuple[Candidate, str]]]
+    rejected: Callable[[], Mapping[str, Status]]
 
 
 class PreemptionExtender(Protocol):

@@ -55,6 +55,9 @@ PostFilterAnswer = tuple[PostFilterResult | None, Status | None]
 
 _log = logging.getLogger("kubesched.framework")
 
+#: The points whose plugins are counted: keys and labels. (spec "Metrics, events and the API client" section 2.1)
+_EVALUATING: Final = (("preFilter", "PreFilter"), ("filter", "Filter"), ("preScore", "PreScore"), ("score", "Score"))
+
 #: A Permit plugin cannot hold a pod longer than this (seconds).
 MAX_PERMIT_WAIT: Final = 15 * 60.0
 
@@ -117,8 +120,22 @@ class Framework:
             point.key: tuple(self.plugins[name] for name, _ in points.get(point.key, ())) for point in POINTS
         }
         self.points = {point.key: list(points.get(point.key, ())) for point in POINTS}
-        self.filters = tuple(FilterEntry(plugin, index) for index, plugin in enumerate(self._points["filter"]))
-        self.scores = tuple(ScoreEntry(self.plugins[name], weight or 1) for name, weight in points.get("score", ()))
+        # The series of all plugins exist from the start, at 0.
+        pre_filter, filter_, pre_score, score = (
+            {
+                plugin.name: metrics.plugin_evaluation_total.labels(plugin.name, label, profile_name)
+                for plugin in self._points[key]
+            }
+            for key, label in _EVALUATING
+        )
+        self._pre_filtered, self._pre_scored = pre_filter, pre_score
+        self.filters = tuple(
+            FilterEntry(plugin, index, filter_[plugin.name]) for index, plugin in enumerate(self._points["filter"])
+        )
+        self.scores = tuple(
+            ScoreEntry(plugin, weight or 1, evaluations=score[plugin.name])
+            for plugin, (_, weight) in zip(self._points["score"], points.get("score", ()), strict=True)
+        )
         pre_filters = self._points["preFilter"]
         self._with_extensions = tuple(plugin for plugin in pre_filters if hasattr(plugin, "add_pod"))
         self._reserving = tuple(plugin for plugin in self._points["reserve"] if hasattr(plugin, "reserve"))
@@ -178,13 +195,14 @@ class Framework:
         skipped: set[str] = set()
 
         def take(plugin: str, allowed: frozenset[str] | None, status: Status | None) -> bool | Status:
+            if status is not None and status.code is Code.SKIP:
+                skipped.add(plugin)
+                return True
+            self._pre_filtered[plugin].value += 1
             if allowed is not None:
                 outcome.restrict(plugin, allowed)
                 return bool(outcome.nodes) or outcome.status or False
             if status is None or status.code is Code.SUCCESS:
-                return True
-            if status.code is Code.SKIP:
-                skipped.add(plugin)
                 return True
             if status.code is Code.UNSCHEDULABLE:
                 # The others still run: preemption may follow and needs their state.
@@ -226,6 +244,10 @@ class Framework:
         """
         self._extension(REMOVE_POD, state, pod, removed, node)
 
+    def has_active_extensions(self, state: CycleState) -> bool:
+        """Whether some plugin must be informed of pods added or removed in a what-if."""
+        return any(plugin.name not in state.skip_filter for plugin in self._with_extensions)
+
     def _extension(self, point: Point, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
         plugins = (plugin for plugin in self._with_extensions if plugin.name not in state.skip_filter)
         problem = self._driver.each(state, point, plugins, pod, other, node)
@@ -257,19 +279,28 @@ class Framework:
             PluginFailedError: when a plugin fails.
         """
         if nominated:
-            trial = state.clone()
-            with snapshot.with_pods(node, nominated):
-                for other in nominated:
-                    self.add_pod(trial, pod, other, node)
-                status = self.filter_node(trial, pod, snapshot.table, node)
+            status = self.filter_beside(state.clone(), pod, snapshot, node, nominated)
             if status is not None:
                 return status
         return self.filter_node(state, pod, snapshot.table, node)
 
+    def filter_beside(
+        self, trial: CycleState, pod: PodInfo, snapshot: Snapshot, node: NodeInfo, others: Sequence[PodInfo]
+    ) -> Status | None:
+        """Filter one node as if ``others`` ran there. ``trial`` is a clone of the attempt's state, to be thrown away.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        with snapshot.with_pods(node, others):
+            for other in others:
+                self.add_pod(trial, pod, other, node)
+            return self.filter_node(trial, pod, snapshot.table, node)
+
     def post_filter(
         self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
     ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
-        """Run the PostFilter plugins until one makes room (spec section 4.9).
+        """Run the PostFilter plugins until one succeeds (spec section 4.9).
 
         The answer is awaitable when a plugin's is: one that has to wait for the API server or an extender.
         """
@@ -346,6 +377,7 @@ class Framework:
 
         def take(plugin: str, _: None, status: Status | None) -> bool:
             if status is None or status.code is not Code.SKIP:
+                self._pre_scored[plugin].value += 1
                 return False
             skipped.add(plugin)
             return True
@@ -366,7 +398,7 @@ class Framework:
             self._driver.ask(state, UNRESERVE, plugin, pod, node_name)  # logs a failure; the others still run
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, dict[str, float]]:
-        """Run Permit: (status, plugin to seconds it wants to wait). A Wait status comes with a non-empty map."""
+        """Run Permit: (status, plugin to seconds it wants to wait). A Wait status has a non-empty map."""
         if not self._points["permit"]:
             return None, {}
         waiting: dict[str, float] = {}

@@ -1,6 +1,6 @@
 """What an extension point answers: a rejection is a value, a fault is an exception.
 
-Source: spec "Scheduling framework" section 1 (upstream ``framework.Status``). ``None`` stands for success
+Source: spec "Scheduling framework" section 1 (upstream ``framework.Status``). ``None`` represents success
 everywhere a status is expected.
 """
 

@@ -55,7 +55,7 @@ class WaitingPod:
         return list(self._timers)
 
     def allow(self, plugin: str) -> None:
-        """One plugin allows the pod; when all have, it goes on."""
+        """One plugin allows the pod; when all have, it continues."""
         timer = self._timers.pop(plugin, None)
         if timer is not None:
             timer.cancel()

@@ -1,4 +1,4 @@
-"""The in-tree plugins, one module each. :func:`in_tree_registry` is how the rest of the house gets them."""
+"""The in-tree plugins, one module each. :func:`in_tree_registry` gives them to the other packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod's affinity terms ask, compiled once per distinct pod, and the sums over domains that answer it.
+"""A pod's affinity terms, compiled once per distinct pod, and the sums over domains they use.
 
 Used by :mod:`.inter_pod_affinity`.
 """
@@ -36,24 +36,24 @@ class Rule:
 
 
 class Rules:
-    """The terms of pods that say the same, with namespaces resolved as of ``namespace_version``."""
+    """The terms of pods with equal terms, with namespaces resolved as of ``namespace_version``."""
 
     def __init__(self, terms: AffinityTerms, index: TermIndex) -> None:
         self.namespace_version = index.namespace_version
 
-        def means(listed: Iterable[AffinityTerm]) -> PodSet:
+        def matched_pods(listed: Iterable[AffinityTerm]) -> PodSet:
             return PodSet(tuple([(index.resolve(term), term.selector) for term in listed]), terminating=True)
 
-        #: All required affinity terms have to mean a pod for it to count, so there is one set for all of them.
-        self.affinity_set = means(terms.required) if terms.required else None
+        #: All required affinity terms have to match a pod for it to count, so there is one set for all of them.
+        self.affinity_set = matched_pods(terms.required) if terms.required else None
         self.affinity: tuple[Rule, ...] = ()
         if self.affinity_set is not None:
             keys = dict.fromkeys(term.topology_key for term in terms.required)
             self.affinity = tuple([Rule(key, self.affinity_set) for key in keys])
-        self.anti = tuple([Rule(term.topology_key, means((term,))) for term in terms.required_anti])
+        self.anti = tuple([Rule(term.topology_key, matched_pods((term,))) for term in terms.required_anti])
         soft = [(item.weight, item.term) for item in terms.preferred]
         soft += [(-item.weight, item.term) for item in terms.preferred_anti]
-        self.preferred = tuple([Rule(term.topology_key, means((term,)), weight) for weight, term in soft])
+        self.preferred = tuple([Rule(term.topology_key, matched_pods((term,)), weight) for weight, term in soft])
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class DomainSums:
         self.by_key[key] = (domains.column, counts if known is None else known[1] + counts)
 
     def catch_up(self, index: TermIndex) -> list[Moved] | None:
-        """Take the counts as they are now; what moved since the last time, None when it cannot be told."""
+        """Read the current counts; what moved since the last time, None when it cannot be known."""
         found: list[Moved] = []
         if not self._sources:
             return found
@@ -121,7 +121,7 @@ class DomainSums:
         return found
 
     def _sum_up(self, key: str, sources: list[_Source], codes: list[int]) -> Moved:
-        """Make these domains' sums again."""
+        """Read these domains' sums again."""
         column, sums = self.by_key[key]
         before = [int(sums[code]) for code in codes]
         if len(sources) == 1 and sources[0].weight == 1:

@@ -53,7 +53,7 @@ def _balance(fractions: list[float]) -> int:
 
 
 class NodeResourcesBalancedAllocation(Plugin):
-    """50…100: 75 means the pod leaves the balance as it is."""
+    """50…100: at 75 the pod leaves the balance as it is."""
 
     name = names.NODE_RESOURCES_BALANCED_ALLOCATION
     reads: ClassVar[Reads] = Reads.NODE | Reads.PODS

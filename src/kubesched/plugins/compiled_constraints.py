@@ -1,6 +1,6 @@
-"""What a distinct pod asks of its topology, compiled once: constraints, and the counts they read.
+"""The topology constraints of a distinct pod, compiled once, and the counts they use.
 
-A :class:`CompiledConstraints` holds the hard or the soft constraints of pods that cannot be told apart, with one
+A :class:`CompiledConstraints` holds the hard or the soft constraints of pods that cannot be distinguished, with one
 ``DomainCounts`` per constraint. Catching up costs what moved since the last such pod.
 
 Used by :mod:`.pod_topology_spread`.
@@ -171,13 +171,13 @@ class CompiledConstraints:
         return np.zeros(capacity, np.int32) if counter is None else counter.dense(capacity)
 
     def counter(self, place: int) -> Counter | None:
-        """Who counts the pods of a constraint now; None: nobody, it means none."""
+        """The counter of a constraint's pods now; None when the constraint matches no pod."""
         return self._counters[place]
 
     # -- what moved -------------------------------------------------------------------------------------
 
     def position(self, place: int) -> int:
-        """Where :meth:`moved` goes on from."""
+        """The position at which :meth:`moved` continues."""
         if self.by_row[place]:
             counter = self._counters[place]
             return 0 if counter is None else counter.position

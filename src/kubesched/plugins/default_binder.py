@@ -1,4 +1,4 @@
-"""DefaultBinder: tell the API server where the pod goes (Bind)."""
+"""DefaultBinder: write the pod's node to the API server (Bind)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ class DefaultBinder(Plugin):
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         try:
             await self.handle.client.bind(pod.pod, node_name)
-        except Exception as error:  # the status carries whatever the API or the network said
+        except Exception as error:  # the status carries the error of the API or the network
             return Status.from_error(error)
         return None

@@ -5,9 +5,10 @@ The parts are in :mod:`.preemption`. Source: spec "Preemption" sections 1 to 9.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Sequence
 from typing import Any, Final
+
+import numpy as np
 
 from kubesched.cache import NodeList
 from kubesched.config.args import DefaultPreemptionArgs
@@ -17,17 +18,18 @@ from kubesched.framework.fit_error import fit_error_text
 from kubesched.framework.interface import Handle, NodeToStatus, Plugin, PostFilterResult
 from kubesched.framework.nominating import NominatingInfo
 from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.preemption import Candidate, Preemption, Victims
+from kubesched.framework.preemption import Preemption, Victims
 from kubesched.framework.status import Code, Status
 
 from . import names
 from .preemption.budgets import BudgetReader
 from .preemption.candidates import Found, candidates_wanted, find_candidates
-from .preemption.choose import choose
+from .preemption.choose import choose, losers
 from .preemption.dry_run import DryRun
 from .preemption.evict import Evictions
 from .preemption.extenders import ask_extenders, interested
 from .preemption.importance import importance, is_terminating_by_preemption
+from .preemption.outcomes import FastDryRuns, FastFound, Question
 
 __all__ = ["DefaultPreemption"]
 
@@ -52,6 +54,13 @@ class DefaultPreemption(Plugin):
         self._asynchronous = handle.gate("SchedulerAsyncPreemption")
         self._budgets = BudgetReader()
         self._evictions = Evictions(self.name, handle)
+        #: Made when first needed: there is no snapshot yet while some handles are built.
+        self._fast: FastDryRuns | None = None
+        cls = type(self)
+        self._has_default_hooks = (
+            cls.importance is DefaultPreemption.importance
+            and cls.is_eligible_victim is DefaultPreemption.is_eligible_victim
+        )
 
     # -- the hooks -------------------------------------------------------------------------------------
 
@@ -94,16 +103,18 @@ class DefaultPreemption(Plugin):
         if reason:
             return None, _prefixed(Status.unschedulable(reason))
         found = self._find(state, pod, statuses.nodes_for_code(Code.UNSCHEDULABLE))
-        if not found.candidates:
+        if not found:
             if found.errors:
                 return None, _prefixed(Status.from_error(_joined(found.errors)))
             return _CLEARED, _prefixed(Status.unschedulable(self._why_not_helpful(found)))
         extenders = interested(self.handle.extenders, pod)
         if extenders or not self._asynchronous:
             return self._slowly(extenders, pod, found)
-        chosen = self._choose(pod, found, found.candidates)
-        self._evictions.start(pod, chosen.chosen.node_name, chosen.chosen.victims.pods)
-        return _nominated(chosen)
+        now = self.handle.clock.now()
+        chosen = found.best(now)
+        self._evictions.start(pod, chosen.node_name, chosen.victims.pods)
+        preemption = Preemption(pod, chosen, lambda: losers(found.candidates(), chosen, now), found.rejected)
+        return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption), None
 
     def _why_not_eligible(self, pod: PodInfo, statuses: NodeToStatus) -> str:
         """Empty when the pod may preempt (spec section 3.1)."""
@@ -130,46 +141,54 @@ class DefaultPreemption(Plugin):
         budgets = self._budgets.read(self.handle.informed("poddisruptionbudgets"))
         return DryRun(self.handle, state, pod, budgets, self.is_eligible_victim, self.importance)
 
-    def _find(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Found:
+    def _find(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Found | FastFound:
         """Candidates among ``nodes``, beginning with a random one."""
         if not nodes:
             return Found()
         rows = nodes.rows
         offset = self.handle.random.randrange(len(rows))
+        rows = np.concatenate((rows[offset:], rows[:offset]))
         wanted = candidates_wanted(len(rows), self._percentage, self._absolute)
-        info = self.handle.snapshot.table.info
-        in_turn = (info(row) for part in (rows[offset:], rows[:offset]) for row in part.tolist())
-        return find_candidates(self._dry_run(state, pod), in_turn, wanted)
+        plain = self._dry_run(state, pod)
+        question = Question.of(self.handle, state, pod) if self._has_default_hooks else None
+        if question is not None:
+            if self._fast is None:
+                self._fast = FastDryRuns(self.handle)
+            found = self._fast.run(question, rows, wanted, plain.budgets, plain)
+            if found is not None:
+                return found
+        return find_candidates(plain, NodeList(self.handle.snapshot.table, rows), wanted)
 
-    def _why_not_helpful(self, found: Found) -> str:
+    def _why_not_helpful(self, found: Found | FastFound) -> str:
         """The text when no node can be helped (spec section 3.3)."""
         all_nodes = len(self.handle.snapshot.table)
-        reasons = Counter(reason for status in found.statuses.values() for reason in status.reasons())
-        if len(found.statuses) < all_nodes:
-            reasons[_NOT_HELPFUL] += all_nodes - len(found.statuses)
+        reasons = found.histogram()
+        if found.tried_in_vain < all_nodes:
+            reasons[_NOT_HELPFUL] += all_nodes - found.tried_in_vain
         return fit_error_text(all_nodes, reasons)
 
-    def _choose(self, pod: PodInfo, found: Found, candidates: Sequence[Candidate]) -> Preemption:
-        chosen, others = choose(candidates, self.handle.clock.now())
-        return Preemption(pod, chosen, others, found.statuses, extenders=candidates is not found.candidates)
-
-    async def _slowly(self, extenders: Sequence[Any], pod: PodInfo, found: Found) -> Answer:
+    async def _slowly(self, extenders: Sequence[Any], pod: PodInfo, found: Found | FastFound) -> Answer:
         """The rest of PostFilter when something has to be waited for."""
+        candidates = found.candidates()
+        rejected = found.rejected()
         try:
-            candidates: Sequence[Candidate] = found.candidates
             if extenders:
                 candidates = await ask_extenders(extenders, pod, candidates)
+                if self.handle.live_pod(pod.pod) is None:
+                    # Nobody is evicted for a pod that went while extenders were awaited.
+                    return None, Status.from_error(f'preemption: pod "{pod.name}" not found', self.name)
             if not candidates:
                 return None, _prefixed(Status.unschedulable("no candidate node for preemption"))
-            chosen = self._choose(pod, found, candidates)
-            node_name, victims = chosen.chosen.node_name, chosen.chosen.victims.pods
+            now = self.handle.clock.now()
+            chosen, lost = choose(candidates, now)
             if self._asynchronous:
-                self._evictions.start(pod, node_name, victims)
+                self._evictions.start(pod, chosen.node_name, chosen.victims.pods)
             else:
-                await self._evictions.evict(pod, node_name, victims)
+                await self._evictions.evict(pod, chosen.node_name, chosen.victims.pods)
         except Exception as error:
             return None, _prefixed(Status.from_error(error))
-        return _nominated(chosen)
+        preemption = Preemption(pod, chosen, lambda: lost, lambda: rejected)
+        return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption), None
 
     # -- for conformance and reports -------------------------------------------------------------------
 
@@ -192,10 +211,6 @@ class DefaultPreemption(Plugin):
             else:
                 rejected[node.name] = outcome
         return helped, rejected
-
-
-def _nominated(preemption: Preemption) -> Answer:
-    return PostFilterResult(NominatingInfo.override(preemption.chosen.node_name), preemption), None
 
 
 def _prefixed(status: Status) -> Status:

@@ -28,7 +28,7 @@ _MOST_PER_CONTAINER: Final = 1000 * _MB
 
 
 def normalized_image(name: str) -> str:
-    """An image name with its tag: ``:latest`` when none is given. No registry or digest is looked at."""
+    """An image name with its tag: ``:latest`` when none is given. Registry and digest are not parsed."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 

@@ -1,10 +1,10 @@
 """InterPodAffinity: pods that want to be near other pods, or away from them, required and preferred.
 
 PreFilter (with AddPod and RemovePod), Filter, PreScore, Score, NormalizeScore (spec "Topology plugins" part A).
-Everything that is counted over pods comes from the term index (``cache.term_index``), summed per domain of a
+Everything that is counted over pods is read from the term index (``cache.term_index``), summed per domain of a
 topology (:mod:`.affinity_rules`). The plugin does not sign: its answers about a node depend on other nodes. For
-pods that are alike they are remembered all the same, and made again in the domains that changed
-(``refresh_…``). For a pod that no rule concerns a few lookups lead to Skip.
+identical pods they are cached all the same, and computed again in the domains that changed
+(``refresh_…``). For a pod that no rule concerns a few lookups suffice (Skip).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _FilterState:
     def __init__(self, rules: Rules | None, versions: tuple[int, int]) -> None:
         self.rules = rules
         self.versions = versions
-        #: The anti-affinity terms of pods on nodes that mean the pod.
+        #: The anti-affinity terms of pods on nodes that match the pod.
         self.carried: list[CarriedTerm] = []
         self.affinity = DomainSums()
         self.anti = DomainSums()
@@ -78,8 +78,8 @@ class _FilterState:
         return self.affinity_total == 0 and self.meets_itself
 
     def catch_up(self, index: TermIndex) -> RowArray | None:
-        """Take the counts as they are now; the rows whose verdict changed by it, None when they cannot be told."""
-        nobody, unopposed = self.affinity_total == 0, self.existing.total == 0
+        """Read the current counts; the rows whose verdict changed by it, None when they cannot be known."""
+        unmatched, unopposed = self.affinity_total == 0, self.existing.total == 0
         touched: list[IntpArray] = []
         for sums in (self.affinity, self.anti, self.existing):
             moved = sums.catch_up(index)
@@ -89,7 +89,7 @@ class _FilterState:
                 flipped = [code for code, before, now in topology.domains if (before > 0) != (now > 0)]
                 touched += [topology.column.rows_of(code) for code in flipped]
         self.affinity_total = self.affinity.total
-        if (self.affinity_total == 0) != nobody or (self.existing.total == 0) != unopposed:
+        if (self.affinity_total == 0) != unmatched or (self.existing.total == 0) != unopposed:
             return None  # the first pod of a series, or from Skip to Filter and back
         return joined(touched)
 
@@ -97,19 +97,19 @@ class _FilterState:
 class _ScoreState:
     """What Score needs."""
 
-    __slots__ = ("carried", "says", "sums", "versions")
+    __slots__ = ("carried", "counts_any", "sums", "versions")
 
     def __init__(self, index: TermIndex) -> None:
         self.versions = _versions(index)
-        #: The terms of pods on nodes that mean the pod and count.
+        #: The terms of pods on nodes that match the pod and count.
         self.carried: list[CarriedTerm] = []
         self.sums = DomainSums()
         #: Whether any pod is counted.
-        self.says = False
+        self.counts_any = False
 
 
 def _versions(index: TermIndex) -> tuple[int, int]:
-    """Grow when other terms of pods on nodes may mean a pod."""
+    """Grow when other terms of pods on nodes may match a pod."""
     return index.carried_version, index.namespace_version
 
 
@@ -297,11 +297,11 @@ class InterPodAffinity(Plugin):
         if own:
             for rule in self._rules_of(terms, index).preferred:
                 kept.sums.add(index, rule.counter(index), rule.key, rule.weight)
-        kept.says = kept.sums.total > 0
-        return None if kept.says else Status.skip()
+        kept.counts_any = kept.sums.total > 0
+        return None if kept.counts_any else Status.skip()
 
     def _scoring_terms(self, pod: PodInfo, index: TermIndex, own: bool) -> list[CarriedTerm]:
-        """The terms of pods on nodes that mean the pod and count; ``own``: it has preferences itself."""
+        """The terms of pods on nodes that match the pod and count; ``own``: it has preferences itself."""
         if not index.has_scoring or (self._ignore_existing and not own):
             return []
         found = index.scoring_terms(pod.namespace, pod.labels)
@@ -317,7 +317,7 @@ class InterPodAffinity(Plugin):
                 return None
             kept.versions = versions
         moved = kept.sums.catch_up(index)
-        if moved is None or (kept.sums.total > 0) != kept.says:
+        if moved is None or (kept.sums.total > 0) != kept.counts_any:
             return None
         touched = []
         for topology in moved:

@@ -1,4 +1,4 @@
-"""When is a pod that InterPodAffinity turned down worth another attempt? (spec "Topology plugins" A.9)
+"""When is a pod that InterPodAffinity rejected worth another attempt? (spec "Topology plugins" A.9)
 
 Called by :class:`~kubesched.plugins.inter_pod_affinity.InterPodAffinity` to register its events.
 """
@@ -37,20 +37,20 @@ def _pod_helps(waiting: PodInfo, old: Pod | None, new: Pod | None, namespaces: d
     if terms.errors:
         return True
 
-    def all_mean(listed: Sequence[AffinityTerm], pod: Pod) -> bool:
+    def all_match(listed: Sequence[AffinityTerm], pod: Pod) -> bool:
         labels = namespaces.get(pod.namespace, {})
         return bool(listed) and all(term.matches(pod, labels) for term in listed)
 
     if new is not None and old is not None:
-        if not all_mean(terms.required, old) and all_mean(terms.required, new):
+        if not all_match(terms.required, old) and all_match(terms.required, new):
             return True
         # All terms, though one is enough for Filter to turn a pod down (upstream quirk A-Q3, kept).
-        return all_mean(terms.required_anti, old) and not all_mean(terms.required_anti, new)
+        return all_match(terms.required_anti, old) and not all_match(terms.required_anti, new)
     if new is not None:
-        return all_mean(terms.required, new)
+        return all_match(terms.required, new)
     if old is None:
         return True
-    return all_mean(terms.required_anti, old) or all_mean(affinity_terms(old).required_anti, waiting.pod)
+    return all_match(terms.required_anti, old) or all_match(affinity_terms(old).required_anti, waiting.pod)
 
 
 def _after_node(waiting: PodInfo, old: Node | None, new: Node) -> QueueingHint:

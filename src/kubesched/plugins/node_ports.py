@@ -24,14 +24,14 @@ __all__ = ["NodePorts"]
 
 
 class NodePorts(Plugin):
-    """Only rows in the table's port index are looked at one by one; the rest pass."""
+    """Only rows in the table's port index are evaluated one by one; the rest pass."""
 
     name = names.NODE_PORTS
     reads: ClassVar[Reads] = Reads.PODS
     REASON: Final = "node(s) didn't have free ports for the requested pod ports"
 
     def sign(self, pod: PodInfo) -> Hashable | None:
-        """All of ip, protocol and port: upstream's signature leaves the first two out (quirk Q9, mended)."""
+        """All of ip, protocol and port: upstream's signature leaves the first two out (quirk Q9, fixed)."""
         return pod.ports
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:

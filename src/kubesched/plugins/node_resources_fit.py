@@ -132,6 +132,16 @@ class NodeResourcesFit(Plugin):
             bit <<= 2
         return verdict
 
+    def fit_amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
+        found = [(_PODS_ROW, 1)]
+        wanted: _Wanted = state.read(self.name)
+        for name, amount in wanted.amounts:
+            index = nodes.column(name)
+            if index is None or amount < 0:
+                return None
+            found.append((index, amount))
+        return found
+
     @staticmethod
     def _interned(wanted: _Wanted, verdict: int, node: NodeInfo) -> int:
         """A verdict for a pod with very many resources: the position of its failures in a list, from 1."""

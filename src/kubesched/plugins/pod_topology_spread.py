@@ -3,8 +3,8 @@
 PreFilter (with AddPod and RemovePod), Filter, PreScore, Score, NormalizeScore (spec "Topology plugins" part
 B). Pods per domain come from the term index (``cache.term_index``); what a pod asks for is compiled once
 per distinct pod (:mod:`.compiled_constraints`) and only caught up with what moved since. The plugin signs pods only
-where it has nothing to say about any, since its answers about a node depend on other nodes; for pods that are
-alike they are remembered all the same, and made again in the domains that changed (``refresh_…``).
+where no constraint applies, since its results for a node depend on other nodes; for pods that are
+identical they are cached all the same, and computed again in the domains that changed (``refresh_…``).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _FilterState:
         return constraint.max_skew + least - compiled.own[place]
 
     def catch_up(self) -> RowArray | None:
-        """Take the counts as they are now; the rows whose verdict changed by it, None when they cannot be told."""
+        """Read the current counts; the rows whose verdict changed by it, None when they cannot be known."""
         compiled = self._compiled
         compiled.sync()
         touched: list[IntpArray] = []
@@ -182,13 +182,13 @@ class _ScoreState:
         return any(column.codes[row] < 0 for column in self._keys)
 
     def catch_up(self) -> RowArray | None:
-        """Take the counts as they are now; the rows where they changed, None when they cannot be told."""
+        """Read the current counts; the rows where they changed, None when they cannot be known."""
         compiled = self.compiled
         compiled.sync()
         touched: list[RowArray] = []
         for place, part in enumerate(self.parts):
             if not part.is_current(compiled, place) or (not part.by_row and compiled.has_nameless(place)):
-                return None  # also for pods on nameless nodes: no domain's log tells of them
+                return None  # also for pods on nameless nodes: no domain's log contains them
             codes = compiled.moved(place, part.position)
             if codes is None:
                 return None

@@ -1,4 +1,4 @@
-"""When is a pod that PodTopologySpread turned down worth another attempt? (spec "Topology plugins" B.11)
+"""When is a pod that PodTopologySpread rejected worth another attempt? (spec "Topology plugins" B.11)
 
 Called by :class:`~kubesched.plugins.pod_topology_spread.PodTopologySpread` to register its events.
 """

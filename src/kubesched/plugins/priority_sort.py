@@ -1,4 +1,4 @@
-"""PrioritySort: higher priority first, then who has waited longer (QueueSort)."""
+"""PrioritySort: higher priority first, then the longer wait (QueueSort)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topology spread constraints, compiled: what a pod says itself, or what its cluster says for it.
+"""Topology spread constraints, compiled: the pod's own, or the default constraints of the profile.
 
 Source: spec "Topology plugins" B.2 (defaults of fields, matchLabelKeys) and B.3 (the default selector: the
 pod's Services and the object that owns it). Used by :mod:`.pod_topology_spread` and its hints.

@@ -16,6 +16,7 @@ from kubesched.framework.metrics import GaugeValue
 from kubesched.framework.queued import QueuedPodInfo
 
 from .heap import KeyedHeap
+from .split_heap import IsApart, SplitHeap
 
 __all__ = ["NEVER", "BackoffQueue"]
 
@@ -31,7 +32,8 @@ class BackoffQueue:
     """The pod and error backoff heaps. All times are seconds of the scheduler's clock.
 
     ``initial`` doubles with each failure up to ``maximum``; a maximum of 0 turns backoff off. ``sort_key``
-    is the active queue's order: it ranks pods whose backoff ends in the same second. ``gauge`` counts the pods.
+    is the active queue's order: it ranks pods whose backoff ends in the same second. ``gauge`` counts the pods;
+    ``is_apart`` names those of the rejected pods that are popped apart from the others.
     """
 
     __slots__ = ("_initial", "_maximum", "errors", "pods")
@@ -42,11 +44,12 @@ class BackoffQueue:
         maximum: float,
         sort_key: Callable[[QueuedPodInfo], Any],
         gauge: GaugeValue | None = None,
+        is_apart: IsApart | None = None,
     ) -> None:
         gauge = gauge if gauge is not None else GaugeValue()
         self._initial = round(initial * _NANOSECONDS)
         self._maximum = round(maximum * _NANOSECONDS)
-        self.pods: KeyedHeap[QueuedPodInfo] = KeyedHeap(lambda record: (self.expiry(record), sort_key(record)), gauge)
+        self.pods = SplitHeap(lambda record: (self.expiry(record), sort_key(record)), gauge, is_apart)
         self.errors: KeyedHeap[QueuedPodInfo] = KeyedHeap(self.expiry, gauge)
 
     def duration(self, count: int) -> float:
@@ -73,10 +76,9 @@ class BackoffQueue:
 
     def put(self, key: str, record: QueuedPodInfo) -> bool:
         """File a pod in the heap it belongs to. True when it was in neither (so it counts as incoming)."""
-        if record.has_rejectors:
-            heap, other = self.pods, self.errors
-        else:
-            heap, other = self.errors, self.pods
+        heap: SplitHeap | KeyedHeap[QueuedPodInfo]
+        other: SplitHeap | KeyedHeap[QueuedPodInfo]
+        heap, other = (self.pods, self.errors) if record.has_rejectors else (self.errors, self.pods)
         new = heap.put(key, record)
         if other.remove(key) is not None:
             _log.error("Pod %s was in the other backoff queue as well", key)
@@ -85,7 +87,10 @@ class BackoffQueue:
 
     def update(self, key: str, record: QueuedPodInfo) -> None:
         """Give a changed pod its new place in the heap it is in."""
-        (self.pods if key in self.pods else self.errors).put(key, record)
+        if key in self.pods:
+            self.pods.put(key, record)
+        else:
+            self.errors.put(key, record)
 
     def get(self, key: str) -> QueuedPodInfo | None:
         return self.pods.get(key) or self.errors.get(key)
@@ -96,7 +101,7 @@ class BackoffQueue:
     def pop_completed(self, now: float) -> list[QueuedPodInfo]:
         """Take out every pod whose backoff is over: rejected pods first, then failed ones."""
         completed = []
-        for heap in (self.pods, self.errors):
+        for heap in self._heaps():
             while (head := heap.peek()) is not None and not self.backing_off(head, now):
                 heap.pop()
                 completed.append(head)
@@ -104,8 +109,11 @@ class BackoffQueue:
 
     def next_completion(self) -> float | None:
         """The first time at which the flush, which runs each whole second, finds a pod to move."""
-        ends = [self.expiry(head) for heap in (self.pods, self.errors) if (head := heap.peek()) is not None]
+        ends = [self.expiry(head) for heap in self._heaps() if (head := heap.peek()) is not None]
         return min(ends) + 1 if ends else None
+
+    def _heaps(self) -> tuple[KeyedHeap[QueuedPodInfo], ...]:
+        return self.pods.usual, self.pods.apart, self.errors
 
     def items(self) -> list[QueuedPodInfo]:
         return self.pods.items() + self.errors.items()

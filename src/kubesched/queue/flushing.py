@@ -18,7 +18,7 @@ from .sub_queues import SubQueues
 
 __all__ = ["FlushLoops"]
 
-#: Seconds between two looks at pods that have been unschedulable for too long.
+#: Seconds between two checks of pods that have been unschedulable for too long.
 _LEFTOVER_PERIOD: Final = 30.0
 
 

@@ -82,7 +82,7 @@ class InFlight:
             event = events[at]
             if event is not None:
                 self._gauge.labels(event.plan.label).value -= 1
-                events[at] = None  # let the objects go even before the list is cut
+                events[at] = None  # release the objects even before the list is cut
         self._head = keep_from
         if keep_from == len(events) or (keep_from > _SLACK and 2 * keep_from > len(events)):
             del events[:keep_from]

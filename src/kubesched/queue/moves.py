@@ -68,11 +68,14 @@ class Moves:
             # Upstream forgets this for active and backoff pods, and its gauge leaks.
             self.count_rejectors(record, -1)
 
-    def pop(self) -> QueuedPodInfo | None:
-        """Take the best active pod, else the pod whose backoff ends first; pods that failed by an error wait."""
-        record = self._queues.active.pop()
+    def pop(self, *, apart: bool = False) -> QueuedPodInfo | None:
+        """Take the best active pod, else the pod whose backoff ends first; pods that failed by an error wait.
+
+        ``apart``: of the pods apart, instead of the others.
+        """
+        record = self._queues.active.pop(apart=apart)
         if record is None:
-            record = self._queues.backoff.pods.pop()
+            record = self._queues.backoff.pods.pop(apart=apart)
             if record is None:
                 return None
             self._incoming.inc("active", POP_FROM_BACKOFF)

@@ -7,15 +7,18 @@ PostFilter decided, the cycle deletes a pod when it is assumed. The scheduling c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kubesched.api.types import ObjectMeta, Pod
 from kubesched.framework.nominating import NominatingInfo, NominatingMode
 from kubesched.framework.podinfo import PodInfo
 
 __all__ = ["Nominator", "PodRef"]
+
+
+_KEPT_CHANGES: Final = 1 << 14
 
 
 class PodRef(NamedTuple):
@@ -37,7 +40,7 @@ class Nominator:
     is looked up. ``find`` gives the queued pod of a ``namespace/name``.
     """
 
-    __slots__ = ("_by_node", "_find", "_lister", "_node_of")
+    __slots__ = ("_base", "_by_node", "_changed", "_find", "_lister", "_node_of")
 
     def __init__(
         self,
@@ -48,11 +51,14 @@ class Nominator:
         self._find = find
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodRef]] = {}
+        #: The nodes whose nominations changed, in order, and how many entries before these were dropped.
+        self._changed: list[str] = []
+        self._base = 0
 
     def add(self, pod: Pod, info: NominatingInfo | None = None) -> None:
-        """Nominate the pod as ``info`` says; without it, as ``status.nominatedNodeName`` says.
+        """Nominate the pod as given by ``info``; without it, by ``status.nominatedNodeName``.
 
-        A nomination the pod already has goes in any case. A pod that is gone or bound gets none.
+        A nomination the pod already has is removed in any case. A pod that is gone or bound gets none.
         """
         uid = pod.uid
         if uid in self._node_of:
@@ -69,6 +75,7 @@ class Nominator:
                 return
         self._node_of[uid] = node
         self._by_node.setdefault(node, {})[uid] = PodRef(pod.name, pod.namespace, uid)
+        self._note(node)
 
     def update(self, old: Pod, new: Pod) -> None:
         """Follow a pod's change; a nomination known only in memory outlives changes of other fields."""
@@ -116,6 +123,22 @@ class Nominator:
         del refs[uid]
         if not refs:
             del self._by_node[node]
+        self._note(node)
+
+    def _note(self, node: str) -> None:
+        self._changed.append(node)
+        if len(self._changed) > 2 * _KEPT_CHANGES:
+            del self._changed[:_KEPT_CHANGES]
+            self._base += _KEPT_CHANGES
+
+    def changes(self, since: int) -> tuple[int, Sequence[str] | None]:
+        """A position for the next call, and the nodes whose nominations changed after ``since``.
+
+        None instead of the nodes when that is too long ago (any negative position is): all may have changed.
+        """
+        position = self._base + len(self._changed)
+        start = since - self._base
+        return position, (self._changed[start:] if start >= 0 else None)
 
     def check(self) -> list[str]:
         """Whether both maps agree: descriptions of what does not."""

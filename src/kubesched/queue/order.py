@@ -13,7 +13,7 @@ from kubesched.framework.queued import QueuedPodInfo
 
 __all__ = ["Less", "Order", "order_of"]
 
-#: A smaller value comes first.
+#: A smaller value is popped first.
 Order = Callable[[QueuedPodInfo], Any]
 Less = Callable[[QueuedPodInfo, QueuedPodInfo], bool]
 

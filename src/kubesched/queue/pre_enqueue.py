@@ -50,7 +50,7 @@ class PreEnqueue:
     def run(self, record: QueuedPodInfo) -> None:
         """Gate the pod by the first plugin that does not pass it, or ungate it when all do.
 
-        The plugin that gated it last goes first. A plugin that raises gates the pod with an Error status.
+        The plugin that gated it last is called first. A plugin that raises gates the pod with an Error status.
         """
         profile = record.pod_info.pod.spec.scheduler_name
         started = self._clock.now()

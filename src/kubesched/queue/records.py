@@ -51,5 +51,5 @@ class Records:
         try:
             return signer(info)
         except (Exception, SystemExit):
-            _log.exception("Signing pod %s failed; it goes without a signature", info.key)
+            _log.exception("Signing pod %s failed; it has no signature", info.key)
             return None

@@ -1,7 +1,7 @@
 """The scheduling queue: which pod to try next, and when to try a rejected one again.
 
 Source: spec "Scheduling queue". Event handlers add, update, delete and report cluster events; the cycle pops
-pods and the failure handler gives them back. From the active queue a pod goes to the scheduling cycle.
+pods and the failure handler gives them back. From the active queue a pod is popped by the scheduling cycle.
 
     add ──▶ active ──pop──▶ in flight ──done──▶ (bound, or gone)
               ▲  ▲              │ add_unschedulable_if_not_present
@@ -13,8 +13,8 @@ atomic. PreEnqueue and hint functions run inside these operations and must not c
 
 The queue is composed of parts with one idea each: where pods wait (:mod:`.sub_queues`), how one pod moves
 (:mod:`.moves`), how events requeue it (:mod:`.hints`), what happened while it was in flight
-(:mod:`.in_flight`), nominations (:mod:`.nominator`), time (:mod:`.flushing`), and what may be read
-(:mod:`.views`).
+(:mod:`.in_flight`), nominations (:mod:`.nominator`), time (:mod:`.flushing`), which pods are popped apart
+(:mod:`.split_heap`), and what may be read (:mod:`.views`).
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from .nominator import Nominator
 from .order import Less, Order, order_of
 from .pre_enqueue import PreEnqueue, PreEnqueuePlugins
 from .records import Records, Signers
+from .split_heap import IsApart
 from .sub_queues import SubQueues
 from .views import QueueViews
 from .waiters import Waiters
@@ -64,7 +65,7 @@ class SchedulingQueue:
 
     Args:
         clock: seconds since the epoch; backoff ends at whole seconds of it.
-        sort_key: the order of the active queue: a smaller key comes first, equal keys first come first
+        sort_key: the order of the active queue: a smaller key is popped first, equal keys first come first
             served. The key is taken when a pod enters and when it is updated.
         less: the order as a comparison, for QueueSort plugins without a key; slower.
         pre_enqueue: scheduler name -> plugin name -> function, in order.
@@ -74,6 +75,7 @@ class SchedulingQueue:
         initial_backoff, max_backoff: seconds; a maximum of 0 turns backoff off.
         max_in_unschedulable: seconds after which a pod is tried again without any event.
         random: decides which plugin durations are recorded.
+        is_apart: which pods are only popped by callers that ask for pods apart; none by default.
 
     Raises:
         ValueError: when neither ``sort_key`` nor ``less`` is given.
@@ -94,6 +96,7 @@ class SchedulingQueue:
         max_in_unschedulable: float = 300.0,
         metrics: SchedulerMetrics | None = None,
         random: Random | None = None,
+        is_apart: IsApart | None = None,
     ) -> None:
         metrics = metrics if metrics is not None else SchedulerMetrics()
         random = random if random is not None else Random(0)
@@ -105,6 +108,7 @@ class SchedulingQueue:
             max_backoff=max_backoff,
             known_schedulers=queueing_hints,
             metrics=metrics,
+            is_apart=is_apart,
         )
         self._in_flight = InFlight(metrics.inflight_events)
         self._hints = Hints(queueing_hints, clock, metrics, random)
@@ -190,7 +194,7 @@ class SchedulingQueue:
         """An event in the cluster: requeue the unschedulable pods it may help.
 
         ``old`` is None for additions and ``new`` for deletions. With ``pre_check`` only pods it accepts are
-        looked at. An event that no plugin registered for is not even recorded for the pods in flight.
+        evaluated. An event that no plugin registered for is not even recorded for the pods in flight.
         """
         plan = self._hints.plan(event)
         if not plan.interesting:
@@ -242,21 +246,21 @@ class SchedulingQueue:
 
     # -- what the cycle calls --------------------------------------------------------------------------
 
-    def pop_nowait(self) -> QueuedPodInfo | None:
+    def pop_nowait(self, *, apart: bool = False) -> QueuedPodInfo | None:
         """Take the best pod and mark it in flight; None when nothing can be popped now.
 
         With the active queue empty, the pod whose backoff ends first is taken early. Pods that failed by
-        an error always wait for their backoff.
+        an error always wait for their backoff. ``apart`` takes one of the pods apart; otherwise those stay.
         """
         while True:
-            record = self._moves.pop()
+            record = self._moves.pop(apart=apart)
             if record is None or self._mark_in_flight(record):
                 return record
 
-    async def wait_pop(self) -> QueuedPodInfo | None:
+    async def wait_pop(self, *, apart: bool = False) -> QueuedPodInfo | None:
         """Like :meth:`pop_nowait`, but wait for a pod; None only when the queue is closed and drained."""
         while True:
-            record = self.pop_nowait()
+            record = self.pop_nowait(apart=apart)
             if record is not None or self._closed:
                 return record
             await self._waiters.wait()
@@ -289,7 +293,7 @@ class SchedulingQueue:
     def add_unschedulable_if_not_present(self, queued: QueuedPodInfo, pod_scheduling_cycle: int) -> None:
         """Give back a pod whose attempt failed, its rejector plugins filled in.
 
-        It goes where the events since its Pop send it. ``pod_scheduling_cycle`` is part of upstream's
+        Its sub-queue depends on the events since its Pop. ``pod_scheduling_cycle`` is part of upstream's
         signature; with queueing hints it decides nothing. The pod is no longer in flight afterwards,
         whatever happens.
 
@@ -322,7 +326,7 @@ class SchedulingQueue:
         if not record.has_rejectors:
             return Strategy.AFTER_BACKOFF
         if uid not in self._in_flight:
-            _log.error("Pod %s comes back but was not in flight", record.key)
+            _log.error("Pod %s was given back but was not in flight", record.key)
             return Strategy.AFTER_BACKOFF
         return self._hints.strategy_after(record, self._in_flight.events_since_pop(uid))
 

@@ -13,8 +13,8 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
 
 from .backoff import BackoffQueue
-from .heap import KeyedHeap
 from .order import Order
+from .split_heap import IsApart, SplitHeap
 from .unschedulable import UnschedulablePods
 
 __all__ = ["SubQueues"]
@@ -36,13 +36,17 @@ class SubQueues:
         max_backoff: float,
         known_schedulers: Iterable[str],
         metrics: SchedulerMetrics,
+        is_apart: IsApart | None = None,
     ) -> None:
-        """``known_schedulers`` are the profiles with queueing hints; backoff times are seconds."""
+        """``known_schedulers`` are the profiles with queueing hints; backoff times are seconds.
+
+        ``is_apart`` names the pods that are popped apart from the others.
+        """
         pending = metrics.pending_pods
         self._active_gauge = pending.labels("active")
         self._backoff_gauge = pending.labels("backoff")
-        self.active: KeyedHeap[QueuedPodInfo] = KeyedHeap(order, self._active_gauge)
-        self.backoff = BackoffQueue(initial_backoff, max_backoff, order, self._backoff_gauge)
+        self.active = SplitHeap(order, self._active_gauge, is_apart)
+        self.backoff = BackoffQueue(initial_backoff, max_backoff, order, self._backoff_gauge, is_apart)
         self.unschedulable = UnschedulablePods(
             known_schedulers, pending.labels("gated"), pending.labels("unschedulable")
         )

@@ -88,7 +88,7 @@ class QueueViews:
     def check(self) -> list[str]:
         """Check the invariants of the specification (section 2) and that indexes and metrics agree.
 
-        Looks at every pod; the answer lists what is wrong and is empty when all is well.
+        Checks every pod; the answer lists what is wrong and is empty when all is well.
         """
         problems = self._queues.check() + self._in_flight.check() + self._nominator.check()
         rejected: dict[tuple[str, ...], int] = {}

@@ -31,7 +31,7 @@ _SIGNAL: Final = getattr(signal, "SIGUSR2", getattr(signal, "SIGINT", None))
 
 
 class CacheDebugger:
-    """Comparer and dumper of cache and queue. Looks at everything: run on demand, not in every cycle."""
+    """Comparer and dumper of cache and queue. Checks everything: run on demand, not in every cycle."""
 
     def __init__(self, cache: Cache, queue: QueueViews, nominator: Nominator, nodes: Informer, pods: Informer) -> None:
         self._cache = cache

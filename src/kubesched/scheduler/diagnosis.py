@@ -144,7 +144,7 @@ class NodeStatuses:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Why a pod was rejected: a value, which nobody edits.
+    """Why a pod was rejected: an immutable value.
 
     ``unschedulable_plugins`` are those whose events may make the pod schedulable; ``pending_plugins`` those of
     them that answered Pending.
@@ -200,7 +200,7 @@ class Rejection:
         return cls(1, Diagnosis.of(statuses, [status]), state)
 
     def with_post_filter(self, message: str) -> Rejection:
-        """The same with what PostFilter said."""
+        """The same with PostFilter's message."""
         return replace(self, diagnosis=replace(self.diagnosis, post_filter_message=message))
 
     def message(self) -> str:

@@ -9,41 +9,36 @@ Used by :mod:`.search`, which chooses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
 from kubesched.cache import NodeList, NodeTable, Snapshot
 from kubesched.cache.columns import RowArray
+from kubesched.cache.nominated_rows import NominatedPods, NominatedRows
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import FilterEntry, PluginFailedError
 from kubesched.framework.interface import IntArray, VerdictArray
 from kubesched.framework.nodeinfo import NodeInfo
-from kubesched.framework.nominating import nominations_that_count
+from kubesched.framework.nominating import Nominations
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status
 
 from .diagnosis import Decoder, Diagnosis, NodeStatuses, Rejection
 from .layers import NO_NODE, PASSES, Layer
+from .nominations import NOMINATED, NominationFilter
 from .plan import Plan
 
-__all__ = ["Attempt", "Evaluation", "FullScan", "Nominations", "Rotation", "nodes_to_find"]
+__all__ = ["Attempt", "Evaluation", "FullScan", "Rotation", "nodes_to_find"]
 
 #: With fewer nodes than this all are evaluated (upstream minFeasibleNodesToFind).
 _LEAST_NODES: Final = 100
 _LEAST_PERCENTAGE: Final = 5
 #: How many nodes a sampled scan filters at a time.
 _CHUNK: Final = 32
-
-
-class Nominations(Protocol):
-    """What the search reads from the queue's nominator."""
-
-    def nominated_nodes(self) -> Iterable[str]: ...
-    def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]: ...
 
 
 class Rotation:
@@ -59,16 +54,30 @@ class Rotation:
 class Attempt:
     """One pod's way through a full scan.
 
-    ``layer`` and ``plan`` are those of its signature, None when nothing is remembered; ``nominated`` is row to the pods
-    nominated there that count for the pod.
+    ``layer`` and ``plan`` are those of its signature, None when nothing is remembered. ``nominated`` is row to the pods
+    nominated there that count for the pod, perhaps with the pod itself; ``remembered`` gives what is remembered of those
+    rows, if anything; ``own_row`` where the pod itself is among them.
+
+    ``only`` are the candidates of a second scan, by name: what is left of a first one. ``sampled``: nodes are expensive
+    for another reason than the plugins. ``try_nominated``: try the node that the pod is nominated to first.
     """
 
     pod: PodInfo
     state: CycleState
     outcome: PreFilterOutcome
-    nominated: dict[int, list[PodInfo]]
+    nominated: Mapping[int, list[PodInfo]]
     layer: Layer | None = None
     plan: Plan | None = None
+    remembered: Callable[[], NominationFilter | None] = lambda: None
+    own_row: int | None = None
+    only: Collection[str] | None = None
+    sampled: bool = False
+    try_nominated: bool = True
+
+    def others(self, row: int) -> list[PodInfo]:
+        """The pods nominated to a row that the pod must leave room for."""
+        uid = self.pod.uid
+        return [other for other in self.nominated.get(row, ()) if other.uid != uid]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +86,14 @@ class Evaluation:
 
     ``feasible`` is intp[n] rows. ``scores`` are normalised and weighted, int64[n] per plugin that was evaluated, and
     ``totals`` their sum with what a layer remembers; both are None when there was nothing to score.
+    ``by_nomination``: the pod's nominated node fits, and no other was evaluated.
     """
 
     feasible: RowArray
     statuses: NodeStatuses
     scores: dict[str, IntArray] | None = None
     totals: IntArray | None = None
+    by_nomination: bool = False
 
 
 def nodes_to_find(nodes: int, percentage: int) -> int:
@@ -104,27 +115,19 @@ class FullScan:
         self._framework = framework
         self._snapshot = snapshot
         self._table: NodeTable = snapshot.table
-        self._nominations = nominations
+        self._nominated = NominatedRows(snapshot.table, nominations)
         self._rotation = rotation
         self._percentage = percentage
 
-    def nominated(self, pod: PodInfo) -> dict[int, list[PodInfo]]:
-        """Row to the pods nominated there that count for ``pod``: others, of equal or higher priority."""
-        found: dict[int, list[PodInfo]] = {}
-        for name in self._nominations.nominated_nodes():
-            row = self._table.row_of(name)
-            if row is None:
-                continue
-            pods = nominations_that_count(self._nominations.nominated_pods_for_node(name), pod)
-            if pods:
-                found[row] = pods
-        return found
+    def nominated(self, pod: PodInfo) -> NominatedPods:
+        """The nominated pods that count for ``pod``, perhaps with the pod itself."""
+        return self._nominated.of(pod.priority)
 
-    def scan(self, attempt: Attempt, *, score_one: bool = False) -> Evaluation | Rejection:
+    def scan(self, attempt: Attempt, *, score_one: bool = False, score: bool = True) -> Evaluation | Rejection:
         """Filter the candidate nodes, and score those that fit if there are several.
 
         The node that the pod is nominated to is tried first, and alone. ``score_one``: score a single one, too, if
-        that does not fail.
+        that does not fail. Without ``score`` none is scored.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -138,7 +141,7 @@ class FullScan:
             return Rejection(len(self._table), diagnosis, attempt.state)
         tried, status = self._try_nominated_node(attempt)
         if tried is not None and status is None:
-            evaluation = Evaluation(np.array([tried.row], np.intp), NodeStatuses(self._table))
+            evaluation = Evaluation(np.array([tried.row], np.intp), NodeStatuses(self._table), by_nomination=True)
         else:
             evaluation = self._filter(attempt)
             rejecting = set(outcome.restricting)
@@ -153,6 +156,8 @@ class FullScan:
             statuses = evaluation.statuses
             diagnosis = Diagnosis.of(statuses, statuses.distinct(), outcome.restricting)
             return Rejection(len(self._table), diagnosis, attempt.state)
+        if not score:
+            return evaluation
         if len(feasible) > 1:
             return self._score(attempt, evaluation)
         if score_one:
@@ -166,22 +171,23 @@ class FullScan:
 
     def _filter(self, attempt: Attempt) -> Evaluation:
         """Filter the candidate nodes, each with the pods nominated there; nothing is scored."""
-        table, state, layer = self._table, attempt.state, attempt.layer
-        rows = self._candidates(attempt.outcome)
+        table, state = self._table, attempt.state
+        rows = self._candidates(attempt)
         active = [entry for entry in self._framework.filters if entry.name not in state.skip_filter]
-        want = nodes_to_find(len(rows), self._percentage) if self._is_sampled(active) else len(rows)
+        want = nodes_to_find(len(rows), self._percentage) if self._is_sampled(attempt, active) else len(rows)
         if want < len(rows):
             start = self._rotation.start % len(rows)
             rows = np.concatenate((rows[start:], rows[:start]))
         owners = np.zeros(len(rows), np.int64)
         verdicts = np.zeros(len(rows), np.uint64)
         nominated_status: dict[int, Status] = {}
+        remembered = attempt.remembered() if attempt.nominated else None
         examined = found = 0
         step = len(rows) if want >= len(rows) else _CHUNK
         while examined < len(rows) and found <= want:
             part = slice(examined, min(examined + step, len(rows)))
             self._filter_part(attempt, active, rows[part], owners[part], verdicts[part])
-            self._filter_nominated(attempt, rows[part], owners[part], nominated_status)
+            self._filter_nominated(attempt, remembered, rows[part], owners[part], verdicts[part], nominated_status)
             found += int((owners[part] == PASSES).sum())
             examined = part.stop
         if found > want:
@@ -192,21 +198,30 @@ class FullScan:
         feasible = rows[owners == PASSES]
         feasible.flags.writeable = False  # plugins may remember what they looked up for these rows
         rejecting = np.where(owners == NO_NODE, PASSES, owners)
-        statuses = NodeStatuses.from_arrays(table, rows, rejecting, verdicts, self._decoder(state, attempt.pod, layer))
+        statuses = NodeStatuses.from_arrays(table, rows, rejecting, verdicts, self._decoder(attempt, remembered))
         for row, status in nominated_status.items():
             if row in rows:
                 statuses.set(table.info(row).name, status)
-        self._rotation.start = (self._rotation.start + len(rows)) % max(1, len(table))
+        if attempt.only is None:
+            self._rotation.start = (self._rotation.start + len(rows)) % max(1, len(table))
         return Evaluation(feasible, statuses)
 
-    def _is_sampled(self, active: Sequence[FilterEntry]) -> bool:
-        """Whether enough feasible nodes end the scan: the percentage is set, or some plugin makes nodes expensive."""
-        return bool(self._percentage) or any(entry.expensive for entry in (*active, *self._framework.scores))
+    def _is_sampled(self, attempt: Attempt, active: Sequence[FilterEntry]) -> bool:
+        """Whether enough feasible nodes end the scan: the percentage is set, or something makes nodes expensive."""
+        if attempt.only is not None:
+            return False
+        return (
+            attempt.sampled
+            or bool(self._percentage)
+            or any(entry.expensive for entry in (*active, *self._framework.scores))
+        )
 
-    def _candidates(self, outcome: PreFilterOutcome) -> RowArray:
-        if outcome.nodes is None:
+    def _candidates(self, attempt: Attempt) -> RowArray:
+        allowed, only = attempt.outcome.nodes, attempt.only
+        if allowed is None and only is None:
             return self._table.order()
-        found = sorted(row for name in outcome.nodes if (row := self._table.row_of(name)) is not None)
+        names = only if allowed is None else allowed if only is None else allowed.intersection(only)
+        found = sorted(row for name in names or () if (row := self._table.row_of(name)) is not None)
         return np.array(found, np.intp)
 
     def _filter_part(
@@ -234,11 +249,13 @@ class FullScan:
             owners[open_[bad]] = place
             verdicts[open_[bad]] = answers[bad]
 
-    def _decoder(self, state: CycleState, pod: PodInfo, layer: Layer | None) -> Decoder:
+    def _decoder(self, attempt: Attempt, remembered: NominationFilter | None) -> Decoder:
         """What verdicts mean: those of a layer's filters by the layer's state, others by the attempt's."""
-        filters = self._framework.filters
+        filters, state, pod, layer = self._framework.filters, attempt.state, attempt.pod, attempt.layer
 
         def decode(owner: int, verdict: int) -> Status:
+            if owner == NOMINATED and remembered is not None:
+                return remembered.status(verdict)
             entry = filters[owner - 1]
             return entry.status(layer.state if layer is not None and entry in layer.filters else state, pod, verdict)
 
@@ -247,12 +264,26 @@ class FullScan:
     # -- nominated pods --------------------------------------------------------------------------------
 
     def _filter_nominated(
-        self, attempt: Attempt, rows: RowArray, owners: IntArray, statuses: dict[int, Status]
+        self,
+        attempt: Attempt,
+        remembered: NominationFilter | None,
+        rows: RowArray,
+        owners: IntArray,
+        verdicts: VerdictArray,
+        statuses: dict[int, Status],
     ) -> None:
         """Nodes with nominated pods that count are filtered again, with those pods on them."""
-        for row in attempt.nominated:
+        left: Iterable[int] = attempt.nominated
+        if remembered is not None:
+            codes = remembered.codes[rows]
+            bad = codes != 0
+            owners[bad] = NOMINATED
+            verdicts[bad] = codes[bad]
+            # What is remembered counts the pod's own nomination.
+            left = [row for row in (attempt.own_row,) if row is not None]
+        for row in left:
             at = np.flatnonzero(rows == row)
-            if not len(at):
+            if not len(at) or not (remembered is not None or attempt.others(row)):
                 continue
             status = self._filter_with_nominated(attempt, self._table.info(row))
             if status is None:
@@ -268,12 +299,12 @@ class FullScan:
         Raises:
             PluginFailedError: when a plugin fails.
         """
-        nominated = attempt.nominated.get(node.row, ())
-        return self._framework.filter_with_nominated(attempt.state, attempt.pod, self._snapshot, node, nominated)
+        others = attempt.others(node.row)
+        return self._framework.filter_with_nominated(attempt.state, attempt.pod, self._snapshot, node, others)
 
     def _try_nominated_node(self, attempt: Attempt) -> tuple[NodeInfo | None, Status | None]:
         """The node the pod is nominated to, and why it does not fit: (None, None) without such a node."""
-        name = attempt.pod.status.nominated_node_name
+        name = attempt.pod.status.nominated_node_name if attempt.try_nominated else ""
         row = self._table.row_of(name) if name else None
         if row is None:
             return None, None

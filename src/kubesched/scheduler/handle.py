@@ -12,7 +12,7 @@ from kubesched.api.types import Pod
 from kubesched.cache import Snapshot
 from kubesched.config import DEFAULT_GATES, FeatureGates
 from kubesched.framework.interface import Recorder
-from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.nominating import Nominations, NoNominations
 from kubesched.framework.preemption import PreemptionExtender
 from kubesched.framework.runtime import Framework
 from kubesched.framework.waiting import PodsInPreBind, WaitingPods
@@ -29,7 +29,7 @@ class Backends:
             spawn: see :class:`~kubesched.framework.interface.Handle`.
         recorder: who records the events of a profile, by scheduler name.
         activate: moves pods (by ``namespace/name``) to the active queue.
-        nominated_pods: the pods nominated to a node.
+        nominations: the queue's nominator.
         informed: the objects of a watched kind by key.
         informed_in: the objects of a kind (plural) in a namespace.
     """
@@ -47,7 +47,7 @@ class Backends:
     clear_nomination: Callable[[Pod, str], None] = lambda pod, node_name: None
     spawn: Callable[[Coroutine[Any, Any, None], str], None] = lambda work, name: work.close()
     activate: Callable[[Mapping[str, Pod]], None] = lambda pods: None
-    nominated_pods: Callable[[str], list[PodInfo]] = lambda node_name: []
+    nominations: Callable[[], Nominations] = NoNominations
     informed: Callable[[str], Mapping[str, Any]] = lambda kind: {}
     informed_in: Callable[[str, str], Sequence[Any]] = lambda kind, namespace: ()
 
@@ -116,8 +116,9 @@ class ProfileHandle:
     def activate(self, pods: Mapping[str, Pod]) -> None:
         self._backends.activate(pods)
 
-    def nominated_pods(self, node_name: str) -> list[PodInfo]:
-        return self._backends.nominated_pods(node_name)
+    @property
+    def nominations(self) -> Nominations:
+        return self._backends.nominations()
 
     def informed(self, kind: str) -> Mapping[str, Any]:
         return self._backends.informed(kind)

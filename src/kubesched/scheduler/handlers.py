@@ -1,7 +1,7 @@
 """Watch events brought into cache and queue.
 
 The cache is always updated first, so that a pod moved by an event already sees its effect; only for a node that
-goes away the queue is first. Objects that cannot be read (a malformed quantity) are logged and left out;
+is removed the queue is first. Objects that cannot be read (a malformed quantity) are logged and left out;
 nothing else is disturbed.
 
 Source: spec "Scheduler cache and event handlers" sections 13 to 15.
@@ -293,7 +293,7 @@ class NodeHandler(_Handler):
 
 
 class NamespaceHandler:
-    """Namespaces go to the cache: their labels are what the rules between pods look at. They move no pod."""
+    """Namespaces are kept in the cache: rules between pods match their labels. They move no pod."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache

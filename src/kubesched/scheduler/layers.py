@@ -1,4 +1,4 @@
-"""Layers: what plugins said about every node for pods that are alike, kept up to date row by row.
+"""Layers: the plugins' results for every node for identical pods, kept up to date row by row.
 
 A layer holds for every row of the node table whether its filters let the row pass, the raw scores of the rows that
 pass, and their weighted total. It has a base layer or none:
@@ -61,6 +61,7 @@ class Layer:
 
     Attributes:
         base: the layer this one stands on, or None.
+        share: the plugins that it evaluates.
         state: what the layer's plugins wrote at PreFilter and PreScore.
         filters: those that PreFilter did not skip.
         owner: uint8[size]; PASSES, NO_NODE, or 1 + index of the first of this layer's filters that rejects the row.
@@ -72,7 +73,7 @@ class Layer:
     def __init__(self, framework: Framework, table: NodeTable, share: Share, base: Layer | None) -> None:
         self._framework = framework
         self._table = table
-        self._share = share
+        self.share = share
         self.base = base
         self.state = CycleState()
         self.filters: tuple[FilterEntry, ...] = ()
@@ -98,7 +99,7 @@ class Layer:
     @property
     def nbytes(self) -> int:
         """Memory of the layer's arrays, once scored."""
-        return len(self.owner) * (1 + 8 + 8 + 8 * len(self._share.scores))
+        return len(self.owner) * (1 + 8 + 8 + 8 * len(self.share.scores))
 
     def feasible_rows(self) -> IntpArray:
         """The rows that pass, ascending. Read-only, and the same array until one of them changes."""
@@ -112,7 +113,7 @@ class Layer:
     # -- choosing --------------------------------------------------------------------------------------
 
     def best(self, rng: random.Random) -> int | None:
-        """The row with the greatest total, each of the best with the same chance; None when only a full scan can tell.
+        """The row with the greatest total, each of the best with the same chance; None when it takes a full scan.
 
         The layer must have been refreshed.
 
@@ -177,11 +178,11 @@ class Layer:
         self.is_scored = False
         state.skip_filter = frozenset()
         nodes = NodeList(table, table.order())
-        outcome = self._framework.pre_filter(state, self._pod, nodes, self._share.pre_filters)
+        outcome = self._framework.pre_filter(state, self._pod, nodes, self.share.pre_filters)
         if outcome.status is not None or outcome.nodes is not None:
             self._position = None
             return False
-        self.filters = tuple(entry for entry in self._share.filters if entry.name not in state.skip_filter)
+        self.filters = tuple(entry for entry in self.share.filters if entry.name not in state.skip_filter)
         most = len(self.base.owner) if self.base is not None else int(nodes.rows.max(initial=-1)) + 1
         size = max(most, len(self.owner))
         self.owner = np.full(size, NO_NODE, np.uint8)
@@ -201,7 +202,7 @@ class Layer:
             if entries is None or len(entries) > len(self.owner):
                 return None
             self._position = journal.position
-            # The last entry of a row does not tell whether an earlier one was about its node object.
+            # The last entry of a row does not show whether an earlier one was about its node object.
             for entry in entries:
                 row = entry >> 1
                 rows[row] = rows.get(row, False) or entry & 1 == NODE_CHANGED
@@ -211,7 +212,7 @@ class Layer:
         return rows if len(rows) <= _FEW else np.fromiter(rows, np.intp, len(rows))
 
     def _grow(self, size: int) -> None:
-        """Have room for this many rows, infeasible ones."""
+        """Extend the arrays to this many rows, infeasible ones."""
         old = len(self.owner)
         if self.base is None:
             size = min(self._table.capacity, max(size, old + old // 8))
@@ -349,10 +350,10 @@ class Layer:
         state, rows = self.state, self.feasible_rows()
         self._images_version = self._table.images.version
         state.skip_score = frozenset()
-        status = self._framework.pre_score(state, self._pod, NodeList(self._table, rows), self._share.pre_scores)
+        status = self._framework.pre_score(state, self._pod, NodeList(self._table, rows), self.share.pre_scores)
         if status is not None:
             raise PluginFailedError.of(status)
-        entries = [entry for entry in self._share.scores if entry.name not in state.skip_score]
+        entries = [entry for entry in self.share.scores if entry.name not in state.skip_score]
         self.columns = [ScoreColumn(entry, len(self.owner)) for entry in entries]
         self._score_all(self.columns)
         self._total_all()

@@ -79,7 +79,7 @@ class Plan:
         )
 
     def interaction_key(self, pod: PodInfo) -> tuple[Hashable, ...] | None:
-        """What the unsigned plugins' answers depend on of a pod; None when one of them cannot say.
+        """What the unsigned plugins' answers depend on of a pod; None when one of them gives no signature.
 
         Raises:
             PluginFailedError: when one of them fails.

@@ -24,7 +24,7 @@ __all__ = ["Profile", "build_frameworks"]
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What schedules the pods of one schedulerName: its plugins, its search, and who records its events."""
+    """What schedules the pods of one schedulerName: its plugins, its search, and the recorder of its events."""
 
     framework: Framework
     search: Search

@@ -54,7 +54,7 @@ class Ranking:
         self._block_count: IntArray = self.total
 
     def replace(self, total: IntArray) -> None:
-        """All totals again; the array is the ranking's from now on."""
+        """Replace all totals; the array is the ranking's from now on."""
         self.total = total
         self._measured = False
 

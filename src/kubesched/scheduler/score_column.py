@@ -43,7 +43,7 @@ class ScoreColumn:
         self.level: int | None = None
         #: The bounds that final scores were last made with.
         self._used = (0, -1)
-        #: Something was written; and the bounds have to be measured, since nobody counted.
+        #: Something was written; and the bounds have to be measured, since they were not counted.
         self._is_written = self._is_stale = False
         #: Rows at the bounds, counted when one of them first changes; 0 before.
         self._at_low = self._at_high = 0

@@ -2,7 +2,7 @@
 
 Which way an attempt takes is decided in one place, :meth:`Search._path`; all ways give the same feasible nodes and
 scores. Layers (:mod:`.layers`) answer from memory, at a cost that hardly depends on the number of nodes; a full scan
-(:mod:`.full_scan`) does what they cannot, and says why when nothing fits.
+(:mod:`.full_scan`) handles the other cases, and gives the reasons when nothing fits.
 
 Source: spec "Scheduling cycle" sections 5 and 6. On purpose different: every node is evaluated unless the percentage
 is set or a plugin is expensive, and ties are broken uniformly (``docs/differences.md``).
@@ -12,32 +12,50 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from kubesched.cache import NodeTable, Snapshot
+from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
+from kubesched.framework.extenders import EXTENDER_NAME
 from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.nominating import Nominations
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
+from kubesched.framework.status import Status
 
-from .diagnosis import Rejection
-from .full_scan import Attempt, Evaluation, FullScan, Nominations, Rotation
+from .diagnosis import Diagnosis, NodeStatuses, Rejection
+from .full_scan import Attempt, Evaluation, FullScan, Rotation
 from .layer_cache import LayerCache
 from .layers import Layer
+from .nominations import NominationFilter, NominationShare
 from .plan import Plan
 from .ranking import pick_uniformly
 
-__all__ = ["Decision", "Path", "Search"]
+__all__ = ["Candidates", "Decision", "Path", "Search"]
 
 #: Signature and interaction key, which is None for a signature layer.
 _Key = tuple[Hashable, Hashable | None]
 
 
+class _NominationKey(NamedTuple):
+    """In place of an interaction key: the priority that says which nominations count."""
+
+    priority: int
+
+
+def _nomination_key(signature: Hashable, pod: PodInfo) -> _Key:
+    return signature, _NominationKey(pod.priority)
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The node chosen, and how many were evaluated and fit. ``state`` goes on to Reserve and the binding cycle."""
+    """The node chosen, and how many were evaluated and fit. ``state`` is passed on to Reserve and the binding cycle."""
 
     node: NodeInfo
     state: CycleState
@@ -45,10 +63,25 @@ class Decision:
     feasible: int
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The nodes that fit a pod by the plugins, before extenders are awaited; see :meth:`Search.candidates`.
+
+    ``statuses`` says why others do not, by name; ``restricting`` are the plugins that left nodes out at PreFilter.
+    ``by_nomination``: it is only the node that the pod is nominated to.
+    """
+
+    nodes: tuple[NodeInfo, ...]
+    statuses: NodeStatuses
+    restricting: tuple[str, ...]
+    by_nomination: bool
+
+
 class Path(enum.Enum):
     """How an attempt finds its node, or why it has none; see :meth:`Search._path`."""
 
     SIGNATURE = "signature layer"
+    NOMINATIONS = "nomination layer"
     INTERACTION = "interaction layer"
     FULL_SCAN = "full scan"
 
@@ -86,7 +119,7 @@ class Search:
         self.observer: Callable[[Path], None] | None = None
 
     def sign(self, pod: PodInfo) -> tuple[Hashable | None, ...]:
-        """What each signing plugin says of the pod (None: it cannot say); remembered in the pod.
+        """Each signing plugin's signature of the pod (None: it gives none); cached in the pod.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -99,14 +132,14 @@ class Search:
         shape = tuple([value is not None for value in signature])
         plan = self._plans.get(shape)
         if plan is None:
-            signed = frozenset(entry.name for entry, said in zip(self._signers, shape, strict=True) if said)
+            signed = frozenset(entry.name for entry, signature in zip(self._signers, shape, strict=True) if signature)
             plan = self._plans[shape] = Plan(self._framework, signed)
         return plan
 
     # -- the decision ----------------------------------------------------------------------------------
 
     def find(self, pod: PodInfo, *, record_plugin_metrics: bool = False) -> Decision | Rejection:
-        """Choose a node, or say why there is none for the pod.
+        """Choose a node, or give the reasons why none fits the pod.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -128,6 +161,72 @@ class Search:
             self.observer(path)
         return answer
 
+    # -- in two halves, for extenders ------------------------------------------------------------------
+
+    def candidates(self, pod: PodInfo, *, record_plugin_metrics: bool, try_nominated: bool) -> Candidates | Rejection:
+        """The first half: the nodes that extenders are to be given. They are sampled: each is expensive.
+
+        Nothing is remembered: an extender's answer takes longer than a scan.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        state = self._prepared(CycleState(), record_plugin_metrics)
+        if not len(self._table):
+            return Rejection.without_nodes(state)
+        self.sign(pod)  # a plugin that cannot sign fails an attempt
+        outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
+        nominated = self._scan.nominated(pod).pods
+        attempt = Attempt(pod, state, outcome, nominated, sampled=True, try_nominated=try_nominated)
+        found = self._scan.scan(attempt, score=False)
+        if isinstance(found, Rejection):
+            return found
+        found.statuses.freeze()
+        nodes = tuple([self._table.info(row) for row in found.feasible.tolist()])
+        return Candidates(nodes, found.statuses, tuple(outcome.restricting), found.by_nomination)
+
+    def choose(
+        self,
+        pod: PodInfo,
+        candidates: Candidates,
+        kept: Collection[str],
+        rejections: Mapping[str, Status],
+        contributions: Mapping[str, int],
+        *,
+        record_plugin_metrics: bool,
+    ) -> Decision | Rejection:
+        """The second half: choose among the nodes that extenders ``kept``, as the cluster is now.
+
+        They are filtered again and scored, so the decision is valid whatever happened since the first half.
+        ``rejections`` say why extenders rejected others; ``contributions`` are added to the totals, by node name.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        state = self._prepared(CycleState(), record_plugin_metrics)
+        if not len(self._table):
+            return Rejection.without_nodes(state)
+        outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
+        nominated = self._scan.nominated(pod).pods
+        attempt = Attempt(pod, state, outcome, nominated, only=kept, try_nominated=False)
+        found = self._scan.scan(attempt)
+        if isinstance(found, Evaluation):
+            if found.totals is not None and contributions:
+                names = [self._table.info(row).name for row in found.feasible.tolist()]
+                found.totals[:] += np.array([contributions.get(name, 0) for name in names], np.int64)
+            return self._chosen(found, state)
+        if outcome.status is not None:
+            return found
+        statuses = candidates.statuses
+        for name, status in rejections.items():
+            statuses.set(name, status)
+        for status, rejected in found.diagnosis.statuses.groups():
+            for name in rejected:
+                statuses.set(name, status)
+        shrank = (EXTENDER_NAME,) if len(kept) < len(candidates.nodes) and not candidates.by_nomination else ()
+        restricting = (*candidates.restricting, *outcome.restricting, *shrank)
+        return Rejection(len(self._table), Diagnosis.of(statuses, statuses.distinct(), restricting), state)
+
     @staticmethod
     def _prepared(state: CycleState, record_plugin_metrics: bool) -> CycleState:
         state.record_plugin_metrics = record_plugin_metrics
@@ -141,9 +240,9 @@ class Search:
         state = self._prepared(layer.state.clone() if layer is not None else CycleState(), record_plugin_metrics)
         nominated = self._scan.nominated(pod)
         skips = layer is not None and plan.all_skip(pod)
-        path, key = self._path(pod, plan, (signature, None), layer, skips=skips, nominated=bool(nominated))
+        path, key = self._path(pod, plan, (signature, None), layer, skips=skips, nominated=nominated)
         if layer is not None and path is not Path.FULL_SCAN:
-            used = self._layer(key, plan, layer, pod) if path is Path.INTERACTION else layer
+            used = layer if path is Path.SIGNATURE else self._layer(key, plan, layer, pod, nominated)
             row = used.best(self._rng) if used is not None else None
             if used is not None and row is not None:
                 state.skip_filter |= plan.unsigned.names
@@ -155,28 +254,44 @@ class Search:
         elif layer is None or plan.unsigned.pre_filters:
             only = plan.unsigned.pre_filters if layer is not None else None
             outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), only)
-        found = self._scan.scan(Attempt(pod, state, outcome, nominated, layer, plan))
-        return Path.FULL_SCAN, self._chosen(found, state)
+
+        def remembered() -> NominationFilter | None:
+            if layer is None or not skips or not nominated.pods or self._percentage:
+                return None
+            above = self._layer(_nomination_key(signature, pod), plan, layer, pod, nominated)
+            if above is None or not isinstance(above.share, NominationShare):
+                return None
+            above.share.nominations.catch_up(pod)
+            return above.share.nominations
+
+        own_row = nominated.row_of.get(pod.uid)
+        attempt = Attempt(pod, state, outcome, nominated.pods, layer, plan, remembered, own_row)
+        return Path.FULL_SCAN, self._chosen(self._scan.scan(attempt), state)
 
     def _path(
-        self, pod: PodInfo, plan: Plan, key: _Key, layer: Layer | None, *, skips: bool, nominated: bool
+        self, pod: PodInfo, plan: Plan, key: _Key, layer: Layer | None, *, skips: bool, nominated: NominatedPods
     ) -> tuple[Path, _Key]:
         """How an attempt finds its node, and the key of the layer. The first row that applies decides.
 
         ====================================================================  =================
         a signing plugin rejects the pod or allows only some nodes: no layer  full scan
-        the pod is nominated to a node, or pods nominated elsewhere count     full scan
+        the pod is nominated to a node, which is tried first and alone        full scan
         the percentage of nodes to score is set: nodes are sampled            full scan
+        pods nominated elsewhere count, and every plugin that did not sign
+        has nothing to do for the pod                                         nomination layer
+        pods nominated elsewhere count                                        full scan
         every plugin that did not sign has nothing to do for the pod          signature layer
         those that have all gave an interaction key, met before               interaction layer
         anything else; nodes are sampled if a plugin makes them expensive     full scan
         ====================================================================  =================
 
-        A layer hands over to a full scan when nothing fits, to say why, and when scores of its base are normalised by
+        A layer falls back to a full scan when nothing fits, to find the reasons, and when scores of its base are normalised by
         rows that it rejects.
         """
-        if layer is None or nominated or pod.status.nominated_node_name or self._percentage:
+        if layer is None or pod.status.nominated_node_name or pod.uid in nominated.row_of or self._percentage:
             return Path.FULL_SCAN, key
+        if nominated.pods:
+            return (Path.NOMINATIONS if skips else Path.FULL_SCAN), _nomination_key(key[0], pod)
         if skips:
             return Path.SIGNATURE, key
         if plan.can_interact and layer.feasible > 1:
@@ -186,11 +301,19 @@ class Search:
                 return (Path.INTERACTION if self._layers.meet(key) else Path.FULL_SCAN), key
         return Path.FULL_SCAN, key
 
-    def _layer(self, key: _Key, plan: Plan, base: Layer | None, pod: PodInfo) -> Layer | None:
+    def _layer(
+        self, key: _Key, plan: Plan, base: Layer | None, pod: PodInfo, nominated: NominatedPods | None = None
+    ) -> Layer | None:
         """The layer of a key, up to date; None when the pod's answers cannot be remembered by row."""
         layer = self._layers.get(key)
-        if layer is None or layer.base is not base:
+        stale = layer is None or layer.base is not base
+        if layer is not None and isinstance(layer.share, NominationShare):
+            stale |= layer.share.nominations.view is not nominated
+        if layer is None or stale:
             share = plan.signed if base is None else plan.unsigned
+            if base is not None and nominated is not None and isinstance(key[1], _NominationKey):
+                filters = NominationFilter(self._framework, self._snapshot, nominated, base, plan.unsigned.names)
+                share = NominationShare(filters)
             layer = Layer(self._framework, self._table, share, base)
             self._layers.put(key, layer)
         usable = False
@@ -223,4 +346,5 @@ class Search:
 
     def _scanned(self, state: CycleState, pod: PodInfo, *, score_one: bool) -> Evaluation | Rejection:
         outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
-        return self._scan.scan(Attempt(pod, state, outcome, self._scan.nominated(pod)), score_one=score_one)
+        nominated = self._scan.nominated(pod).pods
+        return self._scan.scan(Attempt(pod, state, outcome, nominated), score_one=score_one)

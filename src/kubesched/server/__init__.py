@@ -15,7 +15,7 @@ _MISSING = [package for package in ("aiohttp", "prometheus_client") if find_spec
 if _MISSING:
     raise ImportError(f"serving needs {' and '.join(_MISSING)}: install kubesched[run]")
 
-from .endpoints import Pages  # noqa: E402 - after the look at what is installed
+from .endpoints import Pages  # noqa: E402 - after the check of what is installed
 from .exposition import Exposition  # noqa: E402
 from .health import HealthCheck, HealthChecks, election_check, scheduler_checks  # noqa: E402
 from .options import (  # noqa: E402

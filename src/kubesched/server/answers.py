@@ -16,7 +16,7 @@ from kubesched.api.wire import ApiError
 __all__ = ["internal_error", "json_answer", "method_not_allowed", "not_found", "refusal", "text_answer"]
 
 _NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}
-#: Programs whose users read what comes back.
+#: Programs whose users read the response.
 _PRETTY_AGENTS: Final = ("curl", "Wget", "Mozilla/5.0")
 
 

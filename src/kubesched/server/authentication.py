@@ -1,4 +1,4 @@
-"""Who a request comes from: front proxy, client certificate, token review, anonymous, in this order.
+"""The user of a request: front proxy, client certificate, token review, anonymous, in this order.
 
 Caller: :mod:`.pipeline`. Source: spec "Serving" section 5. The first method that recognises the request decides. When none does,
 credentials that one of them rejected are an error; a request without credentials is anonymous.
@@ -94,7 +94,7 @@ class Authenticator:
         self._metrics = metrics
         self._reviews = reviews
         self._ttl = token_cache_ttl
-        # Tokens are not kept: what is kept is their keyed digest, whose key dies with the process.
+        # Tokens are not kept: what is kept is their keyed digest, whose key is lost with the process.
         self._secret = secrets.token_bytes(32)
         self._tokens: Remembered[bytes, _Verdict] = Remembered(clock)
 

@@ -2,7 +2,7 @@
 
     values ──copied in the event loop──▶ families ──in a thread──▶ text, gzip if wanted
 
-Nothing is counted through ``prometheus_client``: it only writes the text, when somebody asks. Caller:
+Nothing is counted through ``prometheus_client``: it only writes the text, on request. Caller:
 :mod:`.endpoints`. Source: spec "Metrics, events and the API client" section 1.
 """
 
@@ -76,7 +76,7 @@ class Exposition:
         return sorted((family for family in found if family.name not in self._disabled), key=lambda item: item.name)
 
     async def text(self) -> bytes:
-        """The exposition; the text is written in a thread, so that the event loop goes on."""
+        """The exposition; the text is written in a thread, so that the event loop is not blocked."""
         families = self.families()
         return await asyncio.to_thread(lambda: render(families, with_process=True))
 

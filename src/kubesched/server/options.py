@@ -1,6 +1,6 @@
 """Options of the HTTPS server: plain values, as the flags of secure serving, authentication and authorization give them.
 
-Caller: the command line, or whoever else assembles a server. Source: spec "Configuration file and command line"
+Caller: the command line, or another program that assembles a server. Source: spec "Configuration file and command line"
 section 7, groups secure serving, authentication and authorization.
 """
 
@@ -42,7 +42,7 @@ class ServingOptions:
     ``port`` 0 takes a free one; the caller honours ``--secure-port 0``, which means no server. ``cert_dir`` None
     keeps a self-signed certificate in memory. ``min_tls_version`` and ``cipher_suites`` are the names that the flags
     take (``VersionTLS12``, ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256``), ``curve_preferences`` their numbers.
-    Files are looked at every ``reload_seconds``. ``shutdown_seconds`` is how long open requests may go on at the end.
+    Files are checked every ``reload_seconds``. ``shutdown_seconds`` is how long open requests may continue at the end.
     """
 
     bind_address: str = "0.0.0.0"

@@ -1,7 +1,7 @@
 """Metrics of the process around the scheduler: its API client, its HTTPS server, its lease, its feature gates.
 
 Source: spec "Metrics, events and the API client" section 4. Writers: the request pipeline, the reviews, the lease
-elector, and whoever passes :meth:`ProcessMetrics.observe_request` to a port. Reader: :mod:`.exposition`.
+elector, and the owner of a port with :meth:`ProcessMetrics.observe_request`. Reader: :mod:`.exposition`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ DEFINITIONS: Final[tuple[MetricDef, ...]] = (
     _row("authentication_attempts", "counter", "Number of authentications, by result.", ("result",)),
     _row("authentication_duration_seconds", "histogram", "Seconds an authentication took, by result.", ("result",), _SERVER),
     _row("authentication_token_cache_request_total", "counter", "Number of tokens looked up among those reviewed before.", ("status",)),
-    _row("authentication_token_cache_request_duration_seconds", "histogram", "Seconds a look at a token took, its review included.", ("status",), _SERVER),
+    _row("authentication_token_cache_request_duration_seconds", "histogram", "Seconds a token lookup took, its review included.", ("status",), _SERVER),
     _row("authentication_token_cache_fetch_total", "counter", "Number of token reviews, by outcome.", ("status",)),
     _row("authentication_token_cache_active_fetch_count", "gauge", "Number of token reviews under way, and of requests that wait for one.", ("status",)),
     _row("authorization_attempts_total", "counter", "Number of authorizations, by result.", ("result",)),

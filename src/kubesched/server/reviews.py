@@ -1,4 +1,4 @@
-"""Reviews: the API server decides who a token belongs to, and what a user may do.
+"""Reviews: the API server decides which user a token identifies, and what a user may do.
 
     request ──▶ remembered? ──no──▶ POST, up to five tries ──▶ status of the review ──▶ remembered for its time
 
@@ -45,7 +45,7 @@ V = TypeVar("V")
 
 
 class ReviewError(Exception):
-    """A review that could not be had. The message says what happened and quotes nothing of the request."""
+    """A review that could not be made. The message says what happened and quotes nothing of the request."""
 
 
 def _is_transient(error: BaseException) -> bool:
@@ -85,7 +85,10 @@ class Reviews:
                 retriable=_is_transient,
             )
         except ApiError as error:
-            raise ReviewError(f"the API server answered the {name} with {error.code} {error.reason}") from None
+            text = f"the API server answered the {name} with {error.code} {error.reason}"
+            if error.code == 403:
+                text += f": this scheduler's user may not create {self._kind}"
+            raise ReviewError(text) from None
         except TimeoutError:
             raise ReviewError(f"the API server did not answer the {name} within {TIMEOUT:g} s") from None
         except OSError as error:
@@ -143,7 +146,7 @@ class Remembered(Generic[K, V]):
         """The answer of ``load``, kept for ``ttl(answer)`` seconds from now on.
 
         Raises:
-            Exception: what ``load`` raised, to everyone who waits for it.
+            Exception: what ``load`` raised, to every waiting caller.
         """
         result = self._fetches.get(key)
         if result is None:
@@ -177,11 +180,11 @@ class Remembered(Generic[K, V]):
             self._answers.popitem(last=False)
 
     async def close(self) -> None:
-        """Cancel the fetches under way, for everyone who waits for them."""
+        """Cancel the fetches under way, for every waiting caller."""
         await self._tasks.stop()
 
 
 def _retrieve(result: asyncio.Future[Any]) -> None:
-    """Everyone who waited may have gone; the event loop would then report the error as one that nobody retrieved."""
+    """All waiting callers may have been cancelled; the event loop would then report the error as never retrieved."""
     if not result.cancelled() and result.exception() is not None:
         _log.debug("review failed: %s", result.exception())

@@ -181,7 +181,7 @@ class Server:
         """Stop listening, let open requests end within their time, then cut them off. May be called twice.
 
         Raises:
-            TaskCrashedError: when a task failed and :meth:`run` was not there to say so.
+            TaskCrashedError: when a task failed and :meth:`run` was not running to report it.
         """
         site, self._site = self._site, None
         runner, self._runner = self._runner, None
@@ -211,7 +211,7 @@ class Server:
     # -- following files ---------------------------------------------------------------------------------------
 
     def reload(self) -> bool:
-        """Look at certificates and CA files now; whether something changed. What cannot be used is logged."""
+        """Check certificates and CA files now; whether something changed. What cannot be used is logged."""
         changed = False
         for source in (self._tls, self._trust):
             try:

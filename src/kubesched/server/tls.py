@@ -62,7 +62,7 @@ _RSA_BITS: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
-    """What a client's verified certificate says. ``chain`` is DER, leaf first, up to the authority that signed it."""
+    """The contents of a client's verified certificate. ``chain`` is DER, leaf first, up to the authority that signed it."""
 
     common_name: str
     organizations: tuple[str, ...]

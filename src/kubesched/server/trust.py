@@ -261,5 +261,5 @@ def _configmap_kind() -> Kind:
 
 def _why(error: BaseException) -> str:
     if isinstance(error, ApiError):
-        return f"{error.code} {error.reason}"
+        return f"{error.code} {error.reason}: {error.message}"
     return "no answer within 10 s" if isinstance(error, TimeoutError) else str(error)

@@ -1,4 +1,4 @@
-"""``/flagz`` and ``/statusz``: a text for people, and a structured form for those who ask for it exactly.
+"""``/flagz`` and ``/statusz``: a text for people, and a structured form for clients that request it by its exact media type.
 
 Caller: :mod:`.endpoints`. Source: spec "Serving" section 4.
 """
@@ -72,7 +72,7 @@ def negotiate(accept: str, kind: str) -> Form | None:
 
 
 def deprecation(kind: str) -> str:
-    """The text of the warning that an old version of a page comes with."""
+    """The text of the warning for an old version of a page."""
     return f"This version of the {kind.lower()} endpoint is deprecated. Please use a newer version."
 
 

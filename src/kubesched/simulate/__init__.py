@@ -1,4 +1,4 @@
-"""The scheduler as a simulator: manifests in, where every pod goes and why some do not out.
+"""The scheduler as a simulator: manifests in, placements and the reasons of pending pods out.
 
 :func:`simulate` is the library's way in (``await`` it on a virtual-time loop), :func:`run_simulation` the same
 as one call. The command line uses both; :mod:`.conformance` replays recorded decisions.

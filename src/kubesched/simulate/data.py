@@ -1,7 +1,7 @@
 """Where the files that come along are: examples and benchmark workloads.
 
 In an installed wheel they lie inside the package (``kubesched/_data``, put there by the build); in a checkout they
-are the folders beside ``src``.
+are the folders next to ``src``.
 """
 
 from __future__ import annotations

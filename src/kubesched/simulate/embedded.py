@@ -1,13 +1,13 @@
 """The whole scheduler over the embedded cluster, in one process and one event loop.
 
 Store, in-process client, hollow kubelets, API port and scheduler, put together once for the simulator, the
-benchmark, the demonstration and the tests. It runs in real time or in virtual time; the parts cannot tell.
+benchmark, the demonstration and the tests. It runs in real time or in virtual time; the parts are the same.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,6 +21,8 @@ from kubesched.cluster.controllers import ControllerManager
 from kubesched.cluster.kubelets import HollowKubelets
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from kubesched.framework.extenders import Extender
+from kubesched.framework.preemption import Preemption
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.search import Search
@@ -34,7 +36,7 @@ class Embedded:
     Attributes:
         store: the cluster's state; writing to it directly is what users of the API do.
         client: the in-process transport of everything that is not the scheduler.
-        faults: what goes wrong between scheduler and store (nothing unless told).
+        faults: injected faults between scheduler and store (default: none).
         scheduler, port, kubelets, controllers: the running parts; the last two are None when left out.
     """
 
@@ -52,21 +54,24 @@ class Embedded:
         believe_priority: bool = False,
         controllers: bool = False,
         kubelet_options: Mapping[str, Any] | None = None,
+        extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
+        on_preemption: Callable[[Preemption], None] | None = None,
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
-        ``on_bind`` is told (namespace, name, node) as soon as the store has taken a binding of the scheduler's.
+        ``on_bind`` is called with (namespace, name, node) once the store has accepted a binding of the scheduler's.
         ``believe_priority`` turns priority admission off: a pod's own ``spec.priority`` counts, as in upstream's
         benchmark.
 
         ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too; ``kubelet_options`` are
         passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`.
 
-        ``wrap_search`` is passed on to :class:`~kubesched.scheduler.scheduler.Scheduler`.
+        ``extenders``, ``wrap_search`` and ``on_preemption`` are passed on to
+        :class:`~kubesched.scheduler.scheduler.Scheduler`.
 
         Raises:
-            ConfigError: when a profile cannot be built.
+            ConfigError: when a profile cannot be built, or a configured extender is not among ``extenders``.
         """
         rng = random.Random(seed)
         self.clock = clock
@@ -86,7 +91,9 @@ class Embedded:
             clock=clock,
             rng=random.Random(rng.getrandbits(64)),
             gates=gates,
+            extenders=extenders,
             wrap_search=wrap_search,
+            on_preemption=on_preemption,
         )
         self.kubelets = (
             HollowKubelets(self.client, clock, rng=random.Random(rng.getrandbits(64)), **(kubelet_options or {}))
@@ -100,7 +107,7 @@ class Embedded:
         self.tasks = Supervisor("embedded cluster")
 
     async def start(self, *, scheduler: bool = True) -> None:
-        """Start everything (without the scheduler if told so); returns when it has seen what is in the store.
+        """Start everything (optionally without the scheduler); returns when it has seen what is in the store.
 
         What waits for the cluster from here on belongs into ``with tasks.guard()``: a crash of any part ends it.
 
@@ -158,7 +165,7 @@ class Embedded:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing will move any more by itself, except that unschedulable pods are tried again now and then."""
+        """Nothing will move any more by itself, except that unschedulable pods are retried from time to time."""
         movers = (self.kubelets, self.controllers)
         return self.scheduler.is_idle and all(one is None or one.next_timer() is None for one in movers)
 
@@ -177,7 +184,7 @@ class Embedded:
 
 
 class _SchedulerClient(InProcessClient):
-    """The scheduler's transport, which tells an onlooker of every binding."""
+    """The scheduler's transport, which reports every binding to an observer."""
 
     def __init__(self, store: Store, faults: Faults, on_bind: Callable[[str, str, str], None] | None) -> None:
         super().__init__(store, faults=faults)
@@ -190,7 +197,7 @@ class _SchedulerClient(InProcessClient):
 
 
 class _QuietPort(ApiPort):
-    """Informers without a watch timeout: in one process nothing is gained by asking anew every few minutes."""
+    """Informers without a watch timeout: in one process nothing is gained by listing again every few minutes."""
 
     def informer(self, kind: Any, field_selector: str = "", **options: Any) -> Any:
         return super().informer(kind, field_selector, watch_timeout=None, **options)

@@ -37,7 +37,7 @@ def format_amount(resource: str, amount: int) -> str:
 
 
 def hints_for(search: Search, nodes: NodeList, pod: PodInfo) -> list[str]:
-    """``nodes`` are all nodes. Changes that would let the pod fit right now, best first; when there is none, what comes near."""
+    """``nodes`` are all nodes. Changes that would let the pod fit right now, best first; when there is none, the nearest ones."""
     spec = pod.spec
     found = []
     for taint in _untolerated(nodes, pod)[:_MOST_TAINTS]:
@@ -130,7 +130,7 @@ def _smaller(search: Search, all_nodes: NodeList, pod: PodInfo) -> list[tuple[in
         for node in nodes
     )
     if empty:
-        hints.append((0, f"free room: {_nodes(empty)} would fit if other pods made way"))
+        hints.append((0, f"free resources: {_nodes(empty)} would fit if other pods were removed"))
     return hints
 
 

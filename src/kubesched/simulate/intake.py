@@ -47,7 +47,7 @@ _ORDER: Final = {
     "nodes": 2,
     "pods": 9,
 }
-#: What a fresh cluster brings along; a manifest that says so again is not a mistake.
+#: What a fresh cluster contains; a manifest with the same is not a mistake.
 _BUILT_IN: Final = frozenset(
     (
         *(("namespaces", name) for name in ("default", "kube-node-lease", "kube-public", "kube-system")),
@@ -196,7 +196,7 @@ def _note_completions(job: Manifest, made: int, warnings: list[str]) -> None:
 def store_objects(store: Store, objects: Iterable[Manifest]) -> list[Refusal]:
     """Create the objects; pods that the cluster refuses are returned, grouped by place and message.
 
-    Namespaces that are used but not defined are made. A pod that brings a UID or a status comes from a live
+    Namespaces that are used but not defined are made. A pod that brings a UID or a status is from a live
     cluster and keeps both.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Why pods are pending: every pod without a node is looked at once more, and like ones are told together.
+"""Why pods are pending: every pod without a node is evaluated once more, and identical ones are reported together.
 
 The verdicts come from the scheduler's own search over its cache as it stands, so they are what its next attempt
-would say. Caller: :mod:`.simulation` and the demonstration; what would help is worked out in :mod:`.hints`.
+would contain. Caller: :mod:`.simulation` and the demonstration; what would help is worked out in :mod:`.hints`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Workloads:
 
 @dataclass(slots=True)
 class _Finding:
-    """What one look at a pod found."""
+    """The result of evaluating a pod."""
 
     reason: PendingReason
     message: str
@@ -83,14 +83,14 @@ def explain_pending(
     groups: dict[tuple[str, ...], tuple[_Finding, Pod, list[str]]] = {}
     for done, pod in enumerate(pods, 1):
         workload = workloads.of(pod)
-        alike = msgspec.json.encode((pod.namespace, workload, pod.metadata.labels, pod.spec, _wish(pod)))
+        alike = msgspec.json.encode((pod.namespace, workload, pod.metadata.labels, pod.spec, _nomination(pod)))
         finding = findings.get(alike)
         if finding is None:
             finding = findings[alike] = _look(embedded, pod)
         key = (pod.namespace, workload or pod.name, pod.spec.scheduler_name, finding.reason, finding.message)
         groups.setdefault(key, (finding, pod, []))[2].append(pod.key)
         on_progress(done)
-    told = [
+    groups_found = [
         Pending(
             reason=finding.reason,
             workload=workloads.of(pod),
@@ -104,10 +104,10 @@ def explain_pending(
         )
         for finding, pod, keys in groups.values()
     ]
-    return sorted(told, key=lambda group: (-group.count, group.pods[0]))
+    return sorted(groups_found, key=lambda group: (-group.count, group.pods[0]))
 
 
-def _wish(pod: Pod) -> tuple[str, bool]:
+def _nomination(pod: Pod) -> tuple[str, bool]:
     return pod.status.nominated_node_name, pod.metadata.deletion_timestamp is not None
 
 

@@ -1,6 +1,6 @@
 """A simulation's result as text: aligned columns for people, JSON and YAML for programs.
 
-Nothing here writes anywhere; the command line prints the lines, in colour when somebody looks. Columns are never
+Nothing here writes anywhere; the command line prints the lines, in colour on a terminal. Columns are never
 cut, so the table can be piped through grep. The schema of JSON and YAML is in :mod:`.result`.
 """
 
@@ -170,7 +170,7 @@ def _nodes(nodes: Sequence[NodeUse], wide: bool) -> list[Line]:
         lines += usage_histogram(nodes)
         return [*lines, Line(f"({len(nodes):,} nodes by how full they are; --wide lists each of them)", "dim")]
     names = list(dict.fromkeys(use.name for node in nodes for use in node.resources))
-    # Storage nobody asks for is not worth a column.
+    # Storage that no pod requests gets no column.
     names = [
         name
         for name in names
@@ -221,7 +221,7 @@ def _cluster(resources: Sequence[ResourceUse], nodes: int) -> list[Line]:
 
 
 def pending_lines(pending: Sequence[Pending]) -> list[Line]:
-    """Who waits, why, and what would help."""
+    """Pending pods, the reasons, and what would help."""
     if not pending:
         return []
     lines = _title("Pending")
@@ -233,10 +233,10 @@ def pending_lines(pending: Sequence[Pending]) -> list[Line]:
 
 
 def _pending_group(group: Pending) -> list[Line]:
-    who = group.pods[0] if group.count == 1 else f"{group.count:,} pods"
+    subject = group.pods[0] if group.count == 1 else f"{group.count:,} pods"
     if group.count > 1 and group.workload:
-        who += f" of {group.workload} in {group.pods[0].split('/', 1)[0]}"
-    lines = [Line(f"{who}: {group.reason}", "warn")]
+        subject += f" of {group.workload} in {group.pods[0].split('/', 1)[0]}"
+    lines = [Line(f"{subject}: {group.reason}", "warn")]
     if group.count > 1:
         lines.append(Line(f"  {_names(group.pods, group.count, _MOST_NAMES)}", "dim"))
     lines.append(Line(f"  {group.message}"))
@@ -264,6 +264,6 @@ def _refused(refused: Sequence[Refusal]) -> list[Line]:
         return []
     lines = _title("Refused by the API server")
     for item in refused:
-        who = f"{item.count:,} pods of {item.workload}" if item.workload and item.count > 1 else item.pods[0]
-        lines += [Line(f"{item.source}: {who}", "bad"), Line(f"  {item.message}")]
+        subject = f"{item.count:,} pods of {item.workload}" if item.workload and item.count > 1 else item.pods[0]
+        lines += [Line(f"{item.source}: {subject}", "bad"), Line(f"  {item.message}")]
     return lines

@@ -28,12 +28,12 @@ __all__ = [
 ]
 
 #: ``settled``: nothing will move any more. ``until``: the time given was over. ``noProgress``: pods are being tried
-#: again and again and nothing comes of it (a plugin that fails, for example).
+#: again and again without progress (a plugin that fails, for example).
 Stopped = Literal["settled", "until", "noProgress"]
 
 #: Why pods have no node. ``Unschedulable``: no node fits. ``SchedulingGated``: held back by a PreEnqueue plugin, most
 #: often by scheduling gates. ``UnknownScheduler``: schedulerName is no profile's. ``NoNodes``: the cluster is empty.
-#: ``SchedulerError``: a plugin failed. ``Deleting``: being deleted. ``Waiting``: nodes fit, but the pod was turned down
+#: ``SchedulerError``: a plugin failed. ``Deleting``: being deleted. ``Waiting``: nodes fit, but the pod was rejected
 #: later (Reserve, Permit, binding) or the simulation ended before its turn.
 PendingReason = Literal[
     "Unschedulable", "SchedulingGated", "UnknownScheduler", "NoNodes", "SchedulerError", "Deleting", "Waiting"
@@ -111,9 +111,9 @@ class Reason(_Struct, frozen=True, kw_only=True):
 
 
 class Pending(_Struct, frozen=True, kw_only=True):
-    """Pods without a node for the same reasons; the largest group comes first.
+    """Pods without a node for the same reasons; the largest group first.
 
-    ``message`` is what the pod's PodScheduled condition would say. ``hints`` say what would help; each was tried
+    ``message`` is the text of the pod's PodScheduled condition. ``hints`` are changes that would help; each was tried
     against the cluster as it stands at the end.
     """
 
@@ -130,7 +130,7 @@ class Pending(_Struct, frozen=True, kw_only=True):
 
 
 class Refusal(_Struct, frozen=True, kw_only=True):
-    """Pods that the cluster did not take, by manifest and message. ``source`` says file, document and line."""
+    """Pods that the cluster refused, by manifest and message. ``source`` is file, document and line."""
 
     workload: str
     message: str

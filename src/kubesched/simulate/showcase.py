@@ -79,7 +79,7 @@ def demo_workloads(nodes: int) -> list[Manifest]:
 
     Raises:
         FileNotFoundError: when the examples were not installed.
-        ManifestError: when somebody has broken them.
+        ManifestError: when they are invalid.
     """
     folder = data_folder("examples")
     portions = max(1, nodes // _NODES_PER_PORTION)
@@ -105,7 +105,7 @@ async def schedule(
     seed: int,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Outcome:
-    """Place the objects' pods in real time and look at what became of them.
+    """Place the objects' pods in real time and report the result.
 
     Raises:
         ConfigError: when a profile cannot be built.

@@ -25,12 +25,12 @@ __all__ = ["VirtualClock", "VirtualDeadlockError", "VirtualTimeError", "VirtualT
 
 T = TypeVar("T")
 
-#: Where simulated time begins unless told otherwise: 2025-01-01T00:00:00Z.
+#: Where simulated time begins by default: 2025-01-01T00:00:00Z.
 DEFAULT_EPOCH = 1_735_689_600.0
 
 
 class VirtualTimeError(RuntimeError):
-    """Something was asked of the virtual-time loop that only the real world can answer."""
+    """An operation that the virtual-time loop does not support, since it needs real I/O or time."""
 
 
 class VirtualDeadlockError(VirtualTimeError):
@@ -38,7 +38,7 @@ class VirtualDeadlockError(VirtualTimeError):
 
 
 class _Timer(asyncio.TimerHandle):
-    """A timer that comes after earlier-set ones of the same time."""
+    """A timer that fires after earlier-set ones of the same time."""
 
     __slots__ = ("order",)
 
@@ -142,13 +142,13 @@ class VirtualTimeLoop(BaseEventLoop):
             arrival.cancel()
 
     async def idle(self) -> None:
-        """From inside: wait until nothing else can happen at the present instant. No time passes."""
+        """From inside: wait until nothing else can happen at the current instant. No time passes."""
         quiet: asyncio.Future[None] = self.create_future()
         self._quiet.append(quiet)
         await quiet
 
     def _jump(self) -> None:
-        """All is quiet: tell who waits for that, or else go to the next timer."""
+        """Nothing is ready: resume the waiters for that, or else advance to the next timer."""
         if self._quiet:
             quiet, self._quiet = self._quiet, []
             for future in quiet:
@@ -193,7 +193,7 @@ class VirtualTimeLoop(BaseEventLoop):
         """There are no I/O events."""
 
     def _write_to_self(self) -> None:
-        """Nobody else could have to wake this loop."""
+        """Does nothing: no other thread uses this loop."""
 
     def call_soon_threadsafe(  # type: ignore[override]  # as call_at
         self, callback: Callable[..., object], *args: Any, context: Context | None = None

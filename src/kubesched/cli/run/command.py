@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -28,11 +28,11 @@ import msgspec
 from kubesched import __version__
 from kubesched.api.kinds import kind_by_plural
 from kubesched.api.tasks import Supervisor, TaskCrashedError
-from kubesched.api.times import RealClock
+from kubesched.api.times import RealClock, SteadyClock
 from kubesched.api.wire import ApiError
-from kubesched.api.yamltext import TextError, read_single
 from kubesched.client.access import AccessError, ClusterAccess, load_access
 from kubesched.client.backoff import token_bucket
+from kubesched.client.candidate import LeaseCandidate
 from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.metered import MeteredTransport
@@ -45,21 +45,18 @@ from kubesched.config import (
     dump_config,
     dump_yaml,
 )
+from kubesched.extenders.http import http_extenders
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.registry import PluginError, Registry
 from kubesched.plugins import retired
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.server import (
-    AuthenticationOptions,
     AuthorizationOptions,
-    Exposition,
     Pages,
     PodResources,
     ProcessMetrics,
     Server,
     ServingError,
-    ServingOptions,
-    SniPair,
     election_check,
     scheduler_checks,
 )
@@ -70,6 +67,7 @@ from .flags import FLAG_SET
 from .flagset import FlagError, Flags
 from .logs import VModule, configure, level_of, with_pairs
 from .options import OptionsError, RunOptions, options_of
+from .serving import authentication_of, exposition_of, serving_of
 
 __all__ = ["main"]
 
@@ -77,6 +75,8 @@ _log = logging.getLogger("kubesched.run")
 
 #: The Kubernetes version whose scheduler this is, as ``--version`` prints it.
 KUBERNETES_VERSION: Final = "v1.36.0"
+#: The same without its prefix, as lease candidates carry it.
+_SEMANTIC_VERSION: Final = KUBERNETES_VERSION.removeprefix("v")
 
 #: Seconds that bindings under way may take at the end.
 _BINDING_SECONDS: Final = 5.0
@@ -188,36 +188,55 @@ class _Process:
         scheduler_metrics = SchedulerMetrics(gates.values)
         requests = RequestMetrics(process_metrics, _host(access))
         connection = config.client_connection
+        transport = self._transport(access, "scheduler", requests)
         port = ApiPort(
-            self._transport(access, "scheduler", requests),
+            transport,
             clock=self._clock,
             rng=random.Random(self._rng.getrandbits(64)),
+            event_transport=self._transport(access, "scheduler", requests),
+            watch_list=gates.enabled("WatchListClient"),
             hostname=socket.gethostname(),
             limiter=token_bucket(connection.qps, connection.burst),
             event_limiter=token_bucket(connection.qps, connection.burst),
         )
+        port.transport.on_wait = port.event_transport.on_wait = requests.waited
         elector: LeaderElector | None = None
+        candidate: LeaseCandidate | None = None
         if lease is not None:
+            election = MeteredTransport(
+                self._transport(access, "leader-election", requests, seconds=lease.request_timeout),
+                limiter=token_bucket(connection.qps, connection.burst),
+                on_wait=requests.waited,
+            )
+            if lease.coordinated:
+                candidate = LeaseCandidate(
+                    election,
+                    lease,
+                    clock=self._clock,
+                    rng=random.Random(self._rng.getrandbits(64)),
+                    binary_version=_SEMANTIC_VERSION,
+                    emulation_version=_SEMANTIC_VERSION,
+                )
             elector = LeaderElector(
-                MeteredTransport(
-                    self._transport(access, "leader-election", requests, seconds=lease.request_timeout),
-                    limiter=token_bucket(connection.qps, connection.burst),
-                ),
+                election,
                 lease,
                 clock=self._clock,
                 rng=random.Random(self._rng.getrandbits(64)),
                 component=config.profiles[0].scheduler_name,
             )
             process_metrics.follow_election(elector)
+            # The second is about repetitions of a write, which happen inside the transport.
             port.transport.may_write = port.event_transport.may_write = lambda: elector.may_write
+            transport.may_write = lambda: elector.may_write
         # The listener is opened before the scheduler is built, so that an address in use shows first.
         scheduler: Scheduler | None = None
         pages = Pages(
-            _exposition(flags, process_metrics, scheduler_metrics),
+            exposition_of(flags, process_metrics, scheduler_metrics),
             scheduler_checks(
                 stopping=self._stop.is_set,
                 handlers_synced=lambda: self._synced,
                 leader_election=election_check(elector, lease) if elector is not None and lease is not None else None,
+                informers_not_started=_not_synced(candidate) if candidate is not None else None,
             ),
             PodResources(lambda: scheduler.pods() if scheduler is not None else (), lambda: self._leading),
             configz=lambda: {"componentconfig": dump_config(config)},
@@ -234,11 +253,12 @@ class _Process:
             config,
             registry,
             port,
-            clock=self._clock,
+            clock=SteadyClock(),
             rng=random.Random(self._rng.getrandbits(64)),
             gates=gates,
             metrics=scheduler_metrics,
             max_in_unschedulable=flags["pod-max-in-unschedulable-pods-duration"].seconds,
+            extenders=http_extenders(config.extenders),
         )
         text = dump_yaml(config, registered=list(registry))
         _log.log(level_of(2), "Using component config", extra=with_pairs(config=text))
@@ -246,7 +266,7 @@ class _Process:
             _write(path, text)
             _log.info("Wrote configuration", extra=with_pairs(file=path))
             return 0
-        return await self._work(config, scheduler, port, server, elector)
+        return await self._work(config, scheduler, port, server, elector, candidate)
 
     async def _work(
         self,
@@ -255,6 +275,7 @@ class _Process:
         port: ApiPort,
         server: Server | None,
         elector: LeaderElector | None,
+        candidate: LeaseCandidate | None,
     ) -> int:
         version = {"version": KUBERNETES_VERSION, "kubesched": __version__}
         _log.info("Starting Kubernetes Scheduler", extra=with_pairs(**version))
@@ -265,6 +286,8 @@ class _Process:
                 tasks.spawn(port.events.run(), "events")
                 if server is not None:
                     await server.start()
+                if candidate is not None:
+                    tasks.spawn(candidate.run(), "lease-candidate")
                 delayed = elector is not None and config.delay_cache_until_active
                 work = self._lead(scheduler, tasks, elector, delayed=delayed)
                 leading = tasks.spawn(work, "leader", lasting=False)
@@ -358,8 +381,8 @@ class _Process:
             metrics=metrics,
             clock=self._clock,
             rng=random.Random(self._rng.getrandbits(64)),
-            serving=_serving(flags),
-            authentication=_authentication(flags),
+            serving=serving_of(flags),
+            authentication=authentication_of(flags),
             authorization=AuthorizationOptions(
                 flags["authorization-always-allow-paths"],
                 flags["authorization-webhook-cache-authorized-ttl"].seconds,
@@ -442,70 +465,13 @@ def _lease(config: KubeSchedulerConfiguration, *, coordinated: bool) -> LeaseCon
     )
 
 
+def _not_synced(candidate: LeaseCandidate) -> Callable[[], Sequence[str]]:
+    return lambda: () if candidate.informer.has_synced else ("*v1beta1.LeaseCandidate",)
+
+
 def _host(access: ClusterAccess) -> str:
     return access.url.partition("://")[2]
 
 
-def _exposition(flags: Flags, process: ProcessMetrics, scheduler: SchedulerMetrics) -> Exposition:
-    allowed = {key: values.split(",") for key, values in flags["allow-metric-labels"].items()}
-    if path := flags["allow-metric-labels-manifest"]:
-        allowed = {**_label_manifest(path), **allowed}
-    exposition = Exposition(process, scheduler, allowed_labels=allowed, disabled=flags["disabled-metrics"])
-    for name in exposition.unknown:
-        _log.warning("--disabled-metrics or --allow-metric-labels names %s, which is no metric", name)
-    return exposition
-
-
-def _label_manifest(path: str) -> dict[str, list[str]]:
-    try:
-        data = read_single(Path(path).read_bytes(), "label manifest")
-    except TextError as error:
-        raise OptionsError(error.in_file(path), logged=True) from None
-    mapping = data.get("allowListMapping") if isinstance(data, dict) else None
-    if not isinstance(mapping, dict):
-        raise OptionsError(f"{path}: allowListMapping: must map metric,label to values", logged=True)
-    return {str(key): str(values).split(",") for key, values in mapping.items()}
-
-
 def _write(path: str, text: str) -> None:
     Path(path).write_text(text, encoding="utf-8")
-
-
-def _path(text: str) -> Path | None:
-    return Path(text) if text else None
-
-
-def _serving(flags: Flags) -> ServingOptions:
-    pairs = []
-    for text in flags["tls-sni-cert-key"]:
-        files, _, names = text.partition(":")
-        cert, key = files.split(",")
-        pairs.append(SniPair(Path(cert), Path(key), tuple(name for name in names.split(",") if name)))
-    return ServingOptions(
-        bind_address=flags["bind-address"],
-        port=flags["secure-port"],
-        cert_dir=_path(flags["cert-dir"]),
-        cert_file=_path(flags["tls-cert-file"]),
-        key_file=_path(flags["tls-private-key-file"]),
-        sni=tuple(pairs),
-        min_tls_version=flags["tls-min-version"] or "VersionTLS12",
-        cipher_suites=flags["tls-cipher-suites"],
-        curve_preferences=flags["tls-curve-preferences"],
-        permit_address_sharing=flags["permit-address-sharing"],
-        permit_port_sharing=flags["permit-port-sharing"],
-    )
-
-
-def _authentication(flags: Flags) -> AuthenticationOptions:
-    return AuthenticationOptions(
-        client_ca_file=_path(flags["client-ca-file"]),
-        requestheader_client_ca_file=_path(flags["requestheader-client-ca-file"]),
-        requestheader_allowed_names=flags["requestheader-allowed-names"],
-        requestheader_username_headers=flags["requestheader-username-headers"],
-        requestheader_group_headers=flags["requestheader-group-headers"],
-        requestheader_uid_headers=flags["requestheader-uid-headers"],
-        requestheader_extra_headers_prefix=flags["requestheader-extra-headers-prefix"],
-        skip_lookup=flags["authentication-skip-lookup"],
-        tolerate_lookup_failure=flags["authentication-tolerate-lookup-failure"],
-        token_cache_ttl=flags["authentication-token-webhook-cache-ttl"].seconds,
-    )

@@ -65,7 +65,7 @@ def _default_node(data: Data, admission: Admission) -> None:
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(_mapping(status, "capacity", "status.capacity"))
     if status.get("nodeInfo"):
-        # A real server writes these even when nobody knows them, and clients with models of their own insist on them.
+        # A real server writes these even when they are unknown, and clients with typed models require them.
         info = _mapping(status, "nodeInfo", "status.nodeInfo")
         status["nodeInfo"] = {**dict.fromkeys(_NODE_INFO, ""), **info}
 

@@ -1,6 +1,6 @@
 """What the API server makes of matchLabelKeys and mismatchLabelKeys when a pod is created.
 
-The values of the pod's own labels become requirements of the selector beside them, so the scheduler need not
+The values of the pod's own labels become requirements of the selector in the same term, so the scheduler need not
 know these fields in pod affinity at all. Source: spec "Topology plugins" A.2 and B.2 (upstream
 ``pkg/registry/core/pod/strategy.go``). Called by :mod:`.store` with specs that passed validation.
 """

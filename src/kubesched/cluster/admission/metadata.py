@@ -1,6 +1,6 @@
 """The metadata of an object being created or changed: what the server decides and what the client may say.
 
-Caller: ``store``. Nothing here looks at spec or status.
+Caller: ``store``. Nothing here reads spec or status.
 """
 
 from __future__ import annotations

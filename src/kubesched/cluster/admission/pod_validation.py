@@ -163,7 +163,7 @@ def _check_ports(
 
 
 def _whole(name: str) -> bool:
-    """Whether a resource comes in whole units that cannot be overcommitted."""
+    """Whether a resource is counted in whole units that cannot be overcommitted."""
     return is_extended_resource(name) or name.startswith("hugepages-")
 
 

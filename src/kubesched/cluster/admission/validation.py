@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import Kind
+from ...api.kinds import LEASE_CANDIDATES, Kind
 from ...api.quantity import Quantity, QuantityError, parse_quantity
 from ...api.selectors import is_label_value, is_qualified_name
 from ...api.wire import ApiError
@@ -34,12 +34,17 @@ _LABEL_PATTERN: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN_PATTERN: Final = rf"{_LABEL_PATTERN}(\.{_LABEL_PATTERN})*"
 _DNS_LABEL: Final = re.compile(_LABEL_PATTERN)
 _DNS_SUBDOMAIN: Final = re.compile(_SUBDOMAIN_PATTERN)
+_CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _PATH_SEGMENT_GROUPS: Final = frozenset({"rbac.authorization.k8s.io"})
 _DNS_LABEL_KINDS: Final = frozenset({"namespaces", "services"})
 
 LABEL_TEXT: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
     f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL_PATTERN}')"
+)
+CONFIG_KEY_TEXT: Final = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
+    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
 SUBDOMAIN_TEXT: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
@@ -116,6 +121,10 @@ def check_name(kind: Kind, path: str, name: str, causes: Causes) -> None:
     elif kind.group_resource in _DNS_LABEL_KINDS:
         if not is_dns_label(name):
             causes.invalid(path, name, LABEL_TEXT)
+    elif kind == LEASE_CANDIDATES:
+        # Named after identities, which contain underscores: the rule is that of a ConfigMap's keys.
+        if len(name) > 253 or _CONFIG_KEY.fullmatch(name) is None:
+            causes.invalid(path, name, CONFIG_KEY_TEXT)
     elif not is_dns_subdomain(name):
         causes.invalid(path, name, SUBDOMAIN_TEXT)
 

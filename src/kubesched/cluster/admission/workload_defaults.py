@@ -1,4 +1,4 @@
-"""Defaults of the kinds that make pods, as far as kubectl, selectors or controllers look at them.
+"""Defaults of the kinds that make pods, as far as kubectl, selectors or controllers read them.
 
 ``kubectl rollout status`` refuses a set whose update strategy has no type, ``kubectl describe`` prints strategies and
 ports, and a Job is found by the labels and the selector that the server gives it. Rules: upstream ``apps/v1`` and

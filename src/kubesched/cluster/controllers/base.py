@@ -1,6 +1,6 @@
 """What every controller is: a queue of keys, handlers that fill it, and one level-triggered ``reconcile``.
 
-A reconcile looks at the world as it is and moves it one step towards what is wanted; it never relies on having seen
+A reconcile reads the current state and moves it one step towards what is wanted; it never relies on having seen
 an event. When it raises, the key is tried again later. Caller: :mod:`.manager`.
 """
 
@@ -31,7 +31,7 @@ class Controller:
     """One control loop; one key at a time, in the order in which they came."""
 
     name: ClassVar[str] = ""
-    #: Who its events say they are from.
+    #: The component that its events name.
     component: ClassVar[str] = ""
 
     def __init__(self, context: Context) -> None:
@@ -67,7 +67,7 @@ class Controller:
                 self.reconciles += 1
                 await self.reconcile(key)
             except ApiError as error:
-                # A conflict is ordinary life: somebody else wrote first.
+                # A conflict is normal: another client wrote first.
                 if error.code != 409:
                     self.context.note_problem(f"{self.name} {key}: {error}")
                 queue.failed(key)
@@ -75,7 +75,7 @@ class Controller:
                 self.context.note_problem(f"{self.name} {key}: {error}")
                 queue.failed(key)
             except Exception as error:
-                # What goes wrong the same way with every retry is told once.
+                # The same failure at every retry is reported once.
                 if self._defects.get(key) != repr(error):
                     self._defects[key] = repr(error)
                     _log.exception("controller %s: %s", self.name, key)
@@ -117,7 +117,7 @@ class WorkloadController(Controller):
         await self.record(owner, NORMAL, "SuccessfulDelete", f"Deleted pod: {pod.name}")
 
     def _pod_changed(self, old: Item | None, new: Item | None) -> None:
-        """Look at the owner: at once when a pod goes, a little later when its status changed or it is new."""
+        """Enqueue the owner: at once when a pod is removed, a little later when its status changed or it is new."""
         item = new or old
         if item is None:
             return

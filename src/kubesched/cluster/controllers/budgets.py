@@ -125,7 +125,7 @@ class Budgets(Controller):
         await self.context.write_status(item, data, new_status)
 
     def _still_disrupted(self, noted: dict[str, Any], pods: list[Item]) -> tuple[dict[str, Any], float | None]:
-        """Evictions that have been granted and do not show yet; when to look at them again."""
+        """Evictions that have been granted and are not visible yet; when to check them again."""
         there = {pod.name: pod for pod in pods}
         kept: dict[str, Any] = {}
         again: float | None = None

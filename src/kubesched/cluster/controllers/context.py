@@ -36,9 +36,9 @@ class ControllerSettings:
     """Times in seconds and limits; the defaults are kube-controller-manager's where it has them.
 
     Attributes:
-        batch_seconds: how long pods' status changes are collected before their owner is looked at.
-        burst: how many pods one look at a workload creates or deletes at most.
-        node_grace_seconds: how long a node may be silent before it is unreachable (--node-monitor-grace-period).
+        batch_seconds: how long pods' status changes are collected before their owner is reconciled.
+        burst: how many pods one reconcile of a workload creates or deletes at most.
+        node_grace_seconds: how long a node may be unresponsive before it is unreachable (--node-monitor-grace-period).
         missing_node_seconds: how long pods stay bound to a node that does not exist before they are collected.
         terminated_pods: how many finished pods are kept (--terminated-pod-gc-threshold); 0 keeps all.
         provision_seconds: how long the hollow provisioner takes for a volume.
@@ -128,7 +128,7 @@ class Context:
         return self.pods.indexed(BY_OWNER, uid)
 
     def is_going(self, item: Item) -> bool:
-        """Whether a pod is being deleted, by anyone or by a request of ours that has not shown yet."""
+        """Whether a pod is being deleted, by any client or by a request of ours that the watch has not delivered yet."""
         return item.uid in self._doomed or item.typed.metadata.deletion_timestamp is not None
 
     def _pod_changed(self, old: Item | None, new: Item | None) -> None:
@@ -176,17 +176,17 @@ class Context:
         else:
             if item.kind != PODS:
                 self._doomed.discard(item.uid)
-        await self._breathe()
+        await self._yield_to_loop()
 
     async def _noted(self, item: Item) -> Item:
         cache = self.caches.get(item.kind)
         if cache is not None:
             cache.note(item)
-        await self._breathe()
+        await self._yield_to_loop()
         return item
 
-    async def _breathe(self) -> None:
-        """Let others run now and then: in process, no write waits for anything."""
+    async def _yield_to_loop(self) -> None:
+        """Yield to the event loop every few writes: in process, no write waits for anything."""
         self._writes += 1
         if self._writes % _WRITES_PER_TURN == 0:
             await asyncio.sleep(0)

@@ -155,8 +155,8 @@ class Deployments(Controller):
         selector = dict(spec.get("selector") or {})
         selector["matchLabels"] = {**(selector.get("matchLabels") or {}), **labels}
         total = sum(member.replicas for member in members)
-        room = rollout.replicas + rollout.surge - total
-        replicas = rollout.replicas if rollout.recreate else max(0, min(rollout.replicas, room))
+        allowed = rollout.replicas + rollout.surge - total
+        replicas = rollout.replicas if rollout.recreate else max(0, min(rollout.replicas, allowed))
         body: Data = {
             "metadata": {
                 "name": name,
@@ -328,7 +328,7 @@ class Deployments(Controller):
 
 
 def total_wanted(members: list[Member]) -> int:
-    """How many pods the sets are told to have."""
+    """How many pods the sets are to have."""
     return sum(member.replicas for member in members)
 
 

@@ -1,7 +1,7 @@
-"""Pods of jobs that are no more: they are let go, or their tracking finalizer would keep them for ever.
+"""Pods of deleted jobs: their tracking finalizer is removed, which would keep them from being deleted.
 
-A job that is deleted in the background goes before its pods, one that is deleted with ``--cascade=orphan`` leaves them
-behind; either way :mod:`.jobs` has nobody left to count for. Rules: ``syncOrphanPod`` of upstream's job controller.
+A job that is deleted in the background is removed before its pods, one that is deleted with ``--cascade=orphan`` leaves them
+behind; either way :mod:`.jobs` has no job left to count for. Rules: ``syncOrphanPod`` of upstream's job controller.
 """
 
 from __future__ import annotations

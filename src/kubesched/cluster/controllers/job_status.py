@@ -56,7 +56,7 @@ def index_of(pod: Pod) -> int | None:
 
 
 class Count:
-    """One look at a job. ``succeeded`` and ``failed`` are what the totals will be once all is counted."""
+    """One evaluation of a job. ``succeeded`` and ``failed`` are what the totals will be once all is counted."""
 
     def __init__(self, data: Data, pods: list[Item], is_going: Callable[[Item], bool]) -> None:
         status = data.get("status") or {}

@@ -109,7 +109,7 @@ class Jobs(WorkloadController):
     # -- counting --------------------------------------------------------------------------------------
 
     async def _count(self, item: Item, data: Data, count: Count) -> Item:
-        """Count finished pods: note them, let them go, add them to the totals."""
+        """Count finished pods: note them, remove their finalizer, add them to the totals."""
         if not count.uncounted and not count.fresh:
             return item
         status = dict(data.get("status") or {})

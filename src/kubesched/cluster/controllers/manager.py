@@ -36,7 +36,7 @@ from .volumes import Volumes
 
 __all__ = ["ALL", "ControllerManager", "ControllerStatistics"]
 
-#: Every controller, in the order in which they are told of changes.
+#: Every controller, in the order in which they are notified of changes.
 ALL: Final[tuple[type[Controller], ...]] = (
     Deployments,
     ReplicaSets,
@@ -57,7 +57,7 @@ ALL: Final[tuple[type[Controller], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatistics:
-    """What one controller has done: looks at an object, retries, and what waits or cannot be helped."""
+    """What one controller has done: reconciles, retries, what waits and what failed permanently."""
 
     reconciles: int
     retries: int
@@ -130,7 +130,7 @@ class ControllerManager:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits to be looked at now; timers may still be set."""
+        """Whether nothing waits to be reconciled now; timers may still be set."""
         return not any(len(controller.queue) for controller in self.controllers)
 
     @property

@@ -1,9 +1,9 @@
-"""Node lifecycle: silent nodes become NotReady, and taints follow from conditions and from ``spec.unschedulable``.
+"""Node lifecycle: unresponsive nodes become NotReady, and taints follow from conditions and from ``spec.unschedulable``.
 
 A node with a Lease in ``kube-node-lease`` must renew it; ``node_grace_seconds`` after the last renewal its Ready
 condition becomes Unknown and its pods stop being ready. A node without a Lease is not watched over. A node is found
-the moment its grace ends, not at the next round of a monitor. Silence counts from when this controller began to look:
-what nobody heard while everything was switched off is held against no node. Taints: upstream ``node_lifecycle_controller.go``.
+the moment its grace ends, not at the next round of a monitor. Missed heartbeats count from the start of this controller:
+the time while the cluster was switched off does not count. Taints: upstream ``node_lifecycle_controller.go``.
 Next: :mod:`.taint_eviction` deletes the pods that do not tolerate them. Evictions are not rate limited by zone.
 """
 

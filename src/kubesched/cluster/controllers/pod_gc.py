@@ -1,4 +1,4 @@
-"""Collection of pods nobody else removes: on nodes that are gone, finished beyond a threshold, or unscheduled and going.
+"""Collection of pods that nothing else removes: on deleted nodes, finished beyond a threshold, or unscheduled and going.
 
 Rules: upstream ``gc_controller.go``, driven by events and timers instead of a period.
 """

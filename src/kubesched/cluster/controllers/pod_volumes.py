@@ -85,7 +85,7 @@ class PodVolumes(Controller):
                     await self._choose(claim, node.typed)
 
     async def _make(self, pod: Pod, name: str, template: Data) -> Item | None:
-        """The claim of an ephemeral volume, which goes with its pod."""
+        """The claim of an ephemeral volume, which is deleted with its pod."""
         given = template.get("metadata") or {}
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
         metadata = {key: given[key] for key in ("labels", "annotations") if given.get(key)}

@@ -140,7 +140,7 @@ class ReplicaSets(WorkloadController):
         failed = [one for one in old.get("conditions") or () if one.get("type") == "ReplicaFailure"]
         conditions = [one for one in old.get("conditions") or () if one.get("type") != "ReplicaFailure"]
         if failure is not None:
-            # The first message stays: the next ones name other pods, and news of them would never end.
+            # The first message stays: the next ones name other pods, and each would be one more event.
             conditions += failed or conditions_with(
                 None, "ReplicaFailure", "True", "FailedCreate", failure.message, self.context.now_text()
             )

@@ -1,4 +1,4 @@
-"""ControllerRevisions: the templates a StatefulSet or DaemonSet has had, so that pods can be told old from new.
+"""ControllerRevisions: the templates a StatefulSet or DaemonSet has had, so that old pods can be distinguished from new ones.
 
 Stored as upstream stores them (``data.spec.template`` with ``$patch: replace``), so that an imported cluster's
 revisions are recognised. Caller: :mod:`.stateful_sets`, :mod:`.daemon_sets`.

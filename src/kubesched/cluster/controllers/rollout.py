@@ -56,7 +56,7 @@ class Member:
         return cls(item)
 
     def refresh(self, item: Item) -> None:
-        """Take over a newer version."""
+        """Adopt a newer version."""
         self.item = item
         self.data = item.data()
         self.spec: dict[str, Any] = self.data.get("spec") or {}
@@ -94,8 +94,8 @@ def plan_rolling(rollout: Rollout, new: Member, old: list[Member]) -> list[tuple
     if new.replicas > rollout.replicas:
         grown = rollout.replicas
     elif new.replicas < rollout.replicas:
-        room = rollout.replicas + rollout.surge - total
-        grown = new.replicas + max(0, min(room, rollout.replicas - new.replicas))
+        allowed = rollout.replicas + rollout.surge - total
+        grown = new.replicas + max(0, min(allowed, rollout.replicas - new.replicas))
     if grown != new.replicas:
         # One step at a time, as upstream: what shrinks is decided when the new set has its pods.
         return [(new, grown)]

@@ -82,7 +82,7 @@ class StatefulSets(WorkloadController):
                 text = f"StatefulSet {item.key} is recreating {word} Pod {pod.name}"
                 await self.record(item, *_RECREATING[failed], text)
                 await self.delete_pod(item, pod)
-                return  # made anew when it is gone
+                return  # created again once it is gone
             if pod is None:
                 old = strategy.get("type", "RollingUpdate") == "RollingUpdate" and number < start + partition
                 await self._create(item, data, current if old else update, number)

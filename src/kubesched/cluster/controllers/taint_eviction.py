@@ -1,7 +1,7 @@
 """Taint eviction: pods leave nodes with NoExecute taints, at once or when their ``tolerationSeconds`` are over.
 
 Rules: upstream ``taint_eviction.go``. Pods go by ordinary deletion, so disruption budgets are not asked, and on a node
-that is silent they stay Terminating until it comes back or is removed.
+that is unresponsive they stay Terminating until it recovers or is removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["TaintEviction", "toleration_seconds"]
 
 
 def toleration_seconds(pod: Pod, taints: list[Taint]) -> float | None:
-    """How long a pod may stay under NoExecute taints: 0 at once, None for ever."""
+    """How long a pod may stay under NoExecute taints: 0 at once, None without limit."""
     shortest: float | None = None
     for taint in taints:
         matching = [item for item in pod.spec.tolerations if tolerates(item, taint)]

@@ -14,7 +14,7 @@ from typing import Final
 
 from ...api.kinds import Kind
 from ...api.wire import Item, Transport
-from ...client.reflector import BREATH, Reflector
+from ...client.reflector import YIELD_INTERVAL, Reflector
 
 __all__ = ["Handler", "WatchCache"]
 
@@ -51,7 +51,7 @@ class WatchCache:
         self._handlers: list[Handler] = []
         self._indexers: dict[str, Callable[[Item], Iterable[str]]] = {}
         self._indexes: dict[str, dict[str, dict[str, Item]]] = {}
-        self._told: dict[str, int] = {}  # the versions of objects that could not be read
+        self._reported: dict[str, int] = {}  # the versions of objects that could not be read
         self._seen = 0  # the newest version that the watch has shown
         self.synced = asyncio.Event()
 
@@ -81,13 +81,13 @@ class WatchCache:
             self._indexes[name] = {}
 
     def add_handler(self, handler: Handler) -> None:
-        """Be told of every change from now on."""
+        """Call the handler for every change from now on."""
         self._handlers.append(handler)
 
     # -- changing --------------------------------------------------------------------------------------
 
     def note(self, item: Item) -> None:
-        """Take in the answer of a write, unless the watch has shown it or something newer."""
+        """Store the response of a write, unless the watch has delivered it or something newer."""
         if item.resource_version > self._seen:
             self._store(item)
 
@@ -133,10 +133,10 @@ class WatchCache:
                 self._unreadable(new or old, error)
 
     def _unreadable(self, item: Item | None, error: Exception) -> None:
-        """One object that cannot be read is passed over, and told once for each of its versions."""
-        if item is not None and self._told.get(item.key) != item.resource_version:
-            self._told[item.key] = item.resource_version
-            text = f"{self.kind.kind} {item.key} at resourceVersion {item.resource_version} is passed over: {error!r}"
+        """An object that cannot be read is skipped, and reported once for each of its versions."""
+        if item is not None and self._reported.get(item.key) != item.resource_version:
+            self._reported[item.key] = item.resource_version
+            text = f"{self.kind.kind} {item.key} at resourceVersion {item.resource_version} is skipped: {error!r}"
             _log.warning("controllers: %s", text)
             self._problem(text)
 
@@ -164,7 +164,7 @@ class WatchCache:
                 self._remove(known)
         for number, item in enumerate(items, 1):
             self._store(item)
-            if number % BREATH == 0:
+            if number % YIELD_INTERVAL == 0:
                 await asyncio.sleep(0)
         self.synced.set()
 

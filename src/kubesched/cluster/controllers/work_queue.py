@@ -1,4 +1,4 @@
-"""The queue of objects to look at: each key once, retries with growing delays, timers that can be asked for.
+"""The queue of objects to reconcile: each key once, retries with growing delays, timers that can be asked for.
 
     add ──▶ ready ──get──▶ processing ──done──▶ (ready again if added meanwhile)
     add_after / failed ──▶ waiting ──time──▶ ready
@@ -72,7 +72,7 @@ class WorkQueue:
     # -- adding ----------------------------------------------------------------------------------------
 
     def add(self, key: str) -> None:
-        """Look at a key soon; once, however often it is added before that."""
+        """Reconcile a key soon; once, however often it is added before that."""
         if key == self._processing:
             self._again = True
         elif key not in self._ready:
@@ -81,7 +81,7 @@ class WorkQueue:
             self._wake()
 
     def add_after(self, key: str, seconds: float, *, quiet: bool = False) -> None:
-        """Look at a key after a while; an earlier date that is set already stays."""
+        """Reconcile a key after a delay; an earlier date that is set already stays."""
         if seconds <= 0:
             self.add(key)
         elif (self._quiet if quiet else self._loud).set(key, self._loop.time() + seconds):
@@ -120,7 +120,7 @@ class WorkQueue:
     # -- timers ----------------------------------------------------------------------------------------
 
     def next_timer(self) -> float | None:
-        """When something will be looked at that may change, on the loop's clock: now if anything is ready."""
+        """When the next key will be reconciled, on the loop's clock: now if anything is ready."""
         if self._ready or self._processing:
             return self._loop.time()
         return self._loud.first()

@@ -1,9 +1,9 @@
 """A real cluster's objects, from ``kubectl get -o yaml`` or ``-o json``, made ready for the embedded one.
 
-Kept: nodes, pods, and what decides where pods go. Left out: Secrets and everything else that scheduling does not look
-at, quotas (they would refuse what exists already), pods that are on their way out, and in every container what may
-hold a secret (environment, command, arguments, probes) and nobody needs. A node that was silent there is a failed node
-here. Of annotations only Kubernetes' and our own come along, and no parameters of drivers: both may hold anything.
+Kept: nodes, pods, and what decides where pods go. Left out: Secrets and everything else that scheduling does not read,
+quotas (they would refuse what exists already), pods that are being deleted, and in every container what may
+hold a secret (environment, command, arguments, probes) and is not needed. A node that was unresponsive there is a failed node
+here. Of annotations only Kubernetes' and our own are kept, and no parameters of drivers: both may hold anything.
 Caller: :mod:`.snapshot_file`.
 """
 
@@ -61,7 +61,7 @@ _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Ends of the domains whose annotations come along; what others write in theirs is theirs.
 _DOMAINS: Final = (".kubernetes.io", ".k8s.io", ".kubesched.io")
-#: Finalizers somebody here takes away again.
+#: Finalizers that a controller here removes again.
 _FINALIZERS: Final = frozenset({"batch.kubernetes.io/job-tracking"})
 _SECRETIVE: Final = (
     "env",
@@ -167,7 +167,7 @@ def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
     metadata = {key: value for key, value in data["metadata"].items() if key not in ("managedFields", "selfLink")}
     annotations = _known_annotations(metadata)
     finalizers = [name for name in metadata.get("finalizers") or () if name in _FINALIZERS]
-    if kind == NODES and _is_silent(data):
+    if kind == NODES and _is_unresponsive(data):
         annotations[FAILED] = "true"
     for name, value in (("annotations", annotations), ("finalizers", finalizers)):
         metadata.pop(name, None)
@@ -177,7 +177,7 @@ def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
     result = {**data, "metadata": metadata}
     status = data.get("status")
     if isinstance(status, dict) and "observedGeneration" in status:
-        # Generations begin anew; what had been seen stays seen.
+        # Generations start again; what had been observed stays observed.
         result["status"] = {**status, "observedGeneration": int(status["observedGeneration"] == generation)}
     if kind.plural in ("storageclasses", "deviceclasses"):
         result.pop("parameters", None)
@@ -215,7 +215,7 @@ def _without_notes(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_attributes(source: dict[str, Any]) -> dict[str, Any]:
-    """A volume without what its driver is told: CSI attributes and flexVolume options. References to Secrets stay."""
+    """A volume without its driver's parameters: CSI attributes and flexVolume options. References to Secrets stay."""
     result = dict(source)
     for name, secretive in (("csi", "volumeAttributes"), ("flexVolume", "options")):
         if isinstance(source.get(name), dict):
@@ -239,8 +239,8 @@ def _clean_each(data: dict[str, Any], name: str, clean: Callable[[dict[str, Any]
         data[name] = [clean(item) if isinstance(item, dict) else item for item in data[name]]
 
 
-def _is_silent(node: Mapping[str, Any]) -> bool:
-    """Whether nobody knew of a node whether it lived."""
+def _is_unresponsive(node: Mapping[str, Any]) -> bool:
+    """Whether the node's Ready condition is Unknown."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)
 

@@ -37,7 +37,7 @@ class Manifest:
 
     @property
     def namespace(self) -> str:
-        """The namespace it goes to; empty for cluster-scoped kinds."""
+        """The namespace it is created in; empty for cluster-scoped kinds."""
         if not self.kind.namespaced:
             return ""
         return self.data["metadata"].get("namespace") or "default"

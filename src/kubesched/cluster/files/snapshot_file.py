@@ -214,7 +214,7 @@ class Snapshot:
         """Replace what is in a store. Versions and UIDs stay.
 
         Raises:
-            RuntimeError: when somebody watches the store already.
+            RuntimeError: when the store is already watched.
         """
         for kind in self.kinds:
             store.register(kind)
@@ -228,8 +228,8 @@ def restore(store: Store, path: str | Path) -> int:
     The store's clock stays what it is; see :attr:`Snapshot.time`.
 
     Raises:
-        SnapshotError: when the file is not a saved cluster, is damaged, or comes from a later version.
-        RuntimeError: when somebody watches the store already.
+        SnapshotError: when the file is not a saved cluster, is damaged, or was written by a later version.
+        RuntimeError: when the store is already watched.
         OSError: when the file cannot be read.
     """
     snapshot = read(path)
@@ -241,7 +241,7 @@ def read(path: str | Path) -> Snapshot:
     """Read and check a saved cluster.
 
     Raises:
-        SnapshotError: when the file is not a saved cluster, is damaged, or comes from a later version. The message
+        SnapshotError: when the file is not a saved cluster, is damaged, or was written by a later version. The message
             names the file, the line and the object.
         OSError: when the file cannot be read.
     """
@@ -264,7 +264,7 @@ def read(path: str | Path) -> Snapshot:
             raise SnapshotError(f"{path}: line {number} is damaged: {error}") from None
         key = (item.kind, item.namespace, item.name)
         if key in keys:
-            raise SnapshotError(f"{path}: line {number} is damaged: {item.kind.kind} {item.key} comes twice")
+            raise SnapshotError(f"{path}: line {number} is damaged: {item.kind.kind} {item.key} occurs twice")
         keys.add(key)
         items.append(item)
     if len(items) != header.objects:
@@ -336,7 +336,7 @@ def _item(raw: bytes, kinds: dict[tuple[str, str], Kind], last_version: int) -> 
         known["ownerReferences"] = [{"uid": owner.uid} for owner in metadata.ownerReferences]
     item = Stored(kind, raw, known, number)
     if kind.type is not None:
-        _ = item.typed  # everyone who reads it later shares what is decoded here
+        _ = item.typed  # later readers share what is decoded here
     return item
 
 

@@ -28,7 +28,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The server is imported when it is asked for: the schemas beside it are useful without aiohttp."""
+    """The server is imported on first use: the schemas in this package are useful without aiohttp."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -1,7 +1,7 @@
-"""Server-side apply, and who owns which field.
+"""Server-side apply, and the owners of fields.
 
-    applied fields ──▶ conflicts with other owners? 409, or take over with force
-                   ──▶ laid over the live object ──▶ what this manager owned and no longer applies goes ──▶ stored
+    applied fields ──▶ conflicts with other owners? 409, or take ownership with force
+                   ──▶ laid over the live object ──▶ what this manager owned and no longer applies is removed ──▶ stored
 
 Ownership is kept in ``metadata.managedFields`` from the first apply on, as upstream does for objects that were never
 applied: what was there before belongs to ``before-first-apply``. Caller: :mod:`.writing`.
@@ -24,7 +24,7 @@ from .fieldsets import MISSING, Path, Shape, decode_fields, encode_fields, leave
 __all__ = ["apply_object", "is_tracked", "tracked_update"]
 
 BEFORE: Final = "before-first-apply"
-#: Metadata that nobody owns: identity, and what the server writes.
+#: Metadata without owners: identity, and what the server writes.
 _UNOWNED: Final = frozenset(
     {
         "name",
@@ -233,7 +233,7 @@ def _name(owner: _Owner) -> str:
 
 
 def _without(data: dict[str, Any], gone: set[Path], others: list[_Owner]) -> dict[str, Any]:
-    """A copy without the fields a manager gave up and nobody else owns."""
+    """A copy without the fields a manager gave up and no other manager owns."""
     held = {path[:length] for owner in others for path in owner.fields for length in range(1, len(path) + 1)}
     paths = sorted((path for path in gone if path not in held), key=len)
     if not paths:

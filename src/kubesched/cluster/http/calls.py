@@ -56,7 +56,7 @@ class Call:
         return wants_pretty(value, self.request.headers.get("User-Agent", ""))
 
     def manager(self, options: str) -> str:
-        """Who writes: the field manager named, else the client program."""
+        """The writer: the field manager named, else the client program."""
         named = self.query.field_manager(options)
         if named:
             return named

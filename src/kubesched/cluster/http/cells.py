@@ -1,4 +1,4 @@
-"""How the cells of table rows are read from objects: small readers, and kinds with a mind of their own.
+"""How the cells of table rows are read from objects: small readers, and kinds with special rules.
 
 Every reader takes the object as plain data and the time, and survives any data. Caller: :mod:`.columns`; pods are in
 :mod:`.pod_cells`.
@@ -124,7 +124,7 @@ def access_cell(path: str) -> Cell:
     return cell
 
 
-# -- kinds with a mind of their own ----------------------------------------------------------------------
+# -- kinds with special rules ------------------------------------------------------------------------------
 
 
 def node_cells(data: Data, now: float) -> list[Any]:
@@ -179,7 +179,7 @@ def service_external_cell(data: Data, now: float) -> str:
 
 
 def job_state_cell(data: Data, now: float) -> str:
-    """Upstream's order (``printJob``), whichever condition comes first in the list."""
+    """Upstream's order (``printJob``), in whatever order the conditions are listed."""
     true = {item.get("type") for item in as_items(at(data, "status.conditions")) if item.get("status") == "True"}
     if at(data, "metadata.deletionTimestamp"):
         true.add("Terminating")

@@ -1,7 +1,7 @@
 """CustomResourceDefinitions: what they define, and the conditions that say they are served.
 
 Objects of a definition are stored as they come: pruning, defaulting and CEL rules are not carried out; unknown
-fields are reported as far as the schema goes. Caller: :mod:`.catalog`.
+fields are reported as far as the schema describes them. Caller: :mod:`.catalog`.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def unknown_in_manifest(kind: Kind, data: Mapping[str, Any]) -> list[str]:
 def _against_type(
     type_: Type, data: Mapping[str, Any], path: str, known: Mapping[str, Type], patch: bool, found: list[str]
 ) -> None:
-    """Append the unknown fields below ``path``. Every body that is written comes through here."""
+    """Append the unknown fields below ``path``. Every body that is written is checked here."""
     fields = type_.fields
     for key, value in data.items():
         field = fields.get(key)

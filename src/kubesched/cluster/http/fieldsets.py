@@ -52,7 +52,7 @@ _ATOMIC: Final = frozenset(
         "regarding",
     }
 )
-#: Lists whose items are told apart by more than strategic merge asks for.
+#: Lists whose items are identified by more keys than strategic merge uses.
 _KEYS: Final[dict[Names, tuple[str, ...]]] = {
     ("containers", "ports"): ("containerPort", "protocol"),
     ("initContainers", "ports"): ("containerPort", "protocol"),

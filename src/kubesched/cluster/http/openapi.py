@@ -175,7 +175,7 @@ def _custom_name(resource: Resource) -> str:
 
 
 def _custom_schema(resource: Resource, gvk: dict[str, str], ref: str) -> dict[str, Any]:
-    """The schema of a definition; free form where nobody has said what is in it."""
+    """The schema of a definition; free form where no fields are declared."""
     schema: dict[str, Any] = dict(resource.defined.schema) if resource.defined is not None else {}
     if not schema:
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

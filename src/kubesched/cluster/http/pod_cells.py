@@ -67,7 +67,7 @@ def _restarts(statuses: Sequence[Data], now: float) -> str:
 
 
 def _word(metadata: Data, spec: Data, status: Data, sidecars: set[Any]) -> str:
-    """The phase, or what is more telling: a reason, a waiting container, a deletion under way."""
+    """The phase, or what is more specific: a reason, a waiting container, a deletion under way."""
     word = str(status.get("reason") or status.get("phase") or "Unknown")
     for item in _items(status.get("conditions")):
         if item.get("type") == "PodScheduled" and item.get("reason") == "SchedulingGated":
@@ -79,9 +79,9 @@ def _word(metadata: Data, spec: Data, status: Data, sidecars: set[Any]) -> str:
         running = False
         for item in reversed(_items(status.get("containerStatuses"))):
             state = _dict(item.get("state"))
-            told = _state_word(state)
-            if told:
-                word = told
+            word_of_state = _state_word(state)
+            if word_of_state:
+                word = word_of_state
             elif item.get("ready") and "running" in state:
                 running = True
         if word == "Completed" and running:
@@ -116,9 +116,9 @@ def _initializing(spec: Data, status: Data, sidecars: set[Any]) -> str:
             continue
         if item.get("name") in sidecars and item.get("started"):
             continue
-        told = _state_word(state)
-        if told and told != "PodInitializing":
-            return f"Init:{told}"
+        word_of_state = _state_word(state)
+        if word_of_state and word_of_state != "PodInitializing":
+            return f"Init:{word_of_state}"
         return f"Init:{index}/{total}"
     return ""
 

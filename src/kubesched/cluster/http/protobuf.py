@@ -1,7 +1,7 @@
 """Request bodies in the API's protobuf form, turned into the plain data JSON would have given.
 
 Typed Go clients (kubectl's ``create``, ``auth``; schedulers) send it. Field numbers are in ``protobuf_fields.txt``; a type or
-field that is not there is 415, telling the client to send JSON. Answers are always JSON, which such clients accept.
+field that is not there is 415 with the advice to send JSON. Answers are always JSON, which such clients accept.
 Caller: :mod:`.bodies`.
 """
 

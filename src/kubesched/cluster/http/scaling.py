@@ -52,7 +52,7 @@ def write_scale(
 ) -> bytes:
     """Set the replica count that a Scale names; its resource version, if any, must be current.
 
-    ``manager`` is who owns the count from then on, when the object's fields have owners.
+    ``manager`` owns the count from then on, when the object's fields have owners.
 
     Raises:
         ApiError: 400 for a body without a replica count, 409 for a stale version, 422 for a negative count.

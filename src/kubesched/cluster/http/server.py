@@ -16,7 +16,7 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -52,7 +52,7 @@ class HttpServer:
     ``port`` 0 takes a free one; ``url`` says which once started. With ``token`` every request but health and version
     needs ``Authorization: Bearer TOKEN``. Without one, requests that a web page may have made are refused (see
     :mod:`.origins`; ``allowed_hosts`` are further names of this server), and ``host`` must be a loopback address unless
-    ``insecure_without_token``. With ``tls_cert`` and ``tls_key`` (PEM files) it speaks HTTPS.
+    ``insecure_without_token``. With ``tls_cert`` and ``tls_key`` (PEM files) it serves HTTPS.
     ``max_watches`` streams may be open, and bodies of ``max_body_bytes_in_flight`` in all be under way, before
     clients get 429. A request has ``head_seconds`` for its head, then ``body_seconds`` for its body. ``rng`` spreads the
     ends of watches without a timeout.
@@ -166,7 +166,7 @@ class HttpServer:
             await runner.shutdown()
             await runner.cleanup()
 
-    async def __aenter__(self) -> HttpServer:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 

@@ -30,7 +30,7 @@ _DESCRIPTIONS: Final = {
     "Age": "How long ago the object was created.",
     "Status": "How the object fares, in one word.",
     "Ready": "How much of it is ready.",
-    "Restarts": "How often its containers were started anew.",
+    "Restarts": "How often its containers were restarted.",
     "Node": "The node it runs on.",
     "IP": "The address it was given.",
 }
@@ -39,7 +39,7 @@ _DESCRIPTIONS: Final = {
 #: What stands in a cell that cannot be made.
 INVALID: Final = "<invalid>"
 _log = logging.getLogger("kubesched.cluster")
-#: UID and version of objects whose rows were complained of; each is told once.
+#: UID and version of objects whose rows could not be made; each is reported once.
 _TOLD: Final[set[tuple[str, int]]] = set()
 _MOST_TOLD: Final = 1 << 12
 

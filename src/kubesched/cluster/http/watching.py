@@ -2,7 +2,7 @@
 
     open ──▶ initial state (when asked) ──▶ changes ──▶ bookmark now and then ──▶ time is up, or 410 as ERROR event
 
-Caller: :mod:`.dispatch`. A slow reader holds up nobody: its position in the history stays behind until it is told 410.
+Caller: :mod:`.dispatch`. A slow reader blocks no other: its position in the history lags until it gets 410.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Watches:
         except ApiError as error:
             if error.code != 410:
                 raise
-            refused = error  # upstream tells of an expired version inside the stream
+            refused = error  # upstream reports an expired version inside the stream
         if watch is not None:
             self._open[watch] = None
         try:
@@ -172,7 +172,7 @@ class _Shaper:
             metadata = {"resourceVersion": str(item.resource_version)}
             now = self._store.clock.now()
             table = finish(self._tables.table([item], now, metadata, headers=self._headers))
-            self._headers = False  # the columns are told once
+            self._headers = False  # the columns are sent once
             return table
         if self._form.transform:
             return metadata_only(item.raw, self._form.version)

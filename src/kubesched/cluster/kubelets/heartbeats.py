@@ -1,10 +1,10 @@
 """Signs of life of hollow nodes: Leases in ``kube-node-lease``, renewed in batches; failures and recoveries on command.
 
 With ``seconds`` every node renews its Lease that often, all nodes of one slot of time together. Without, heartbeats
-are *quiet*: a Lease exists only for a node that has failed, dated from its failure, and goes when it recovers. Node
+are *quiet*: a Lease exists only for a node that has failed, dated from its failure, and is deleted when it recovers. Node
 lifecycle then sees the same silence at a thousandth of the writes, and a simulation can come to rest.
 
-Caller: :mod:`.hollow`; who notices silence is :mod:`.controllers.node_lifecycle`.
+Caller: :mod:`.hollow`; missed heartbeats are noticed by :mod:`.controllers.node_lifecycle`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Heartbeats:
             self._order("delete", name)
 
     def fail(self, name: str) -> None:
-        """The node falls silent now."""
+        """The node stops responding now."""
         self.failed.add(name)
         self._evident[name] = asyncio.get_running_loop().time() + _EVIDENT_SECONDS
         self._orders.pop(("ready", name), None)
@@ -79,19 +79,19 @@ class Heartbeats:
             self._order("renew", name)
 
     def recover(self, name: str) -> None:
-        """The node is back: it reports Ready and is heard again."""
+        """The node has recovered: it reports Ready and renews again."""
         self.failed.discard(name)
         self._evident.pop(name, None)
         self._order("renew" if self._seconds else "delete", name)
         self._order("ready", name)
 
     def report_ready(self, name: str) -> None:
-        """Somebody took a living node for dead: it says that it is not."""
+        """A healthy node was marked NotReady: report Ready again."""
         self._order("ready", name)
 
     @property
-    def audible(self) -> bool:
-        """Whether nodes are heard from all the time: not with quiet heartbeats."""
+    def sends_heartbeats(self) -> bool:
+        """Whether all nodes send heartbeats all the time: not with quiet heartbeats."""
         return bool(self._seconds)
 
     def register(self, name: str) -> None:
@@ -138,7 +138,7 @@ class Heartbeats:
             handle.cancel()
 
     async def _forget_leases(self) -> None:
-        """Leases left from another life would make living nodes look dead."""
+        """Leases left from an earlier run would make healthy nodes NotReady."""
         while True:
             try:
                 page = await self._client.list(LEASES, NAMESPACE)
@@ -226,7 +226,7 @@ class Heartbeats:
         await self._patch(name, [one for one in kubelet_conditions(now) if one["type"] in unknown | {"Ready"}])
 
     async def _register(self, name: str) -> None:
-        """The first status of a node that somebody else made: its conditions, with timestamps."""
+        """The first status of a node that another client created: its conditions, with timestamps."""
         status = (await self._client.get(NODES, "", name)).data().get("status") or {}
         await self._patch(name, kubelet_conditions(timestamp(self._clock.now()), status.get("conditions") or ()))
 

@@ -30,7 +30,7 @@ from ...api.times import Clock, parse_duration, timestamp
 from ...api.types import Pod
 from ...api.wire import MERGE_PATCH, ApiError, Item, Transport
 from ...client.counted_events import WARNING, CountingRecorder
-from ...client.reflector import BREATH, Reflector
+from ...client.reflector import YIELD_INTERVAL, Reflector
 from .heartbeats import Heartbeats
 from .pod_status import finished_status, ready_condition, ready_status, running_status
 from .stages import DURATION, EXIT, Next, Stage, choose, default_stages
@@ -40,11 +40,11 @@ __all__ = ["DURATION", "EXIT", "HollowKubelets"]
 _log = logging.getLogger("kubesched.cluster")
 
 _RETRY_SECONDS: Final = 1.0
-#: Timers that go off in one go before other tasks get a turn, for transports that never wait.
-_BREATH: Final = 32
+#: Timers that expire in one batch before other tasks run, for transports that never wait.
+_YIELD_INTERVAL: Final = 32
 _FINISHED: Final = ("Succeeded", "Failed")
 _EXITS: Final = ("Running", *_FINISHED)
-#: What a running pod's kubelet says again when the node was taken for dead.
+#: What a running pod's kubelet reports again when the node was marked NotReady.
 _REVIVE: Final = Stage("pod-revive", next=Next(ready=True))
 
 
@@ -135,7 +135,7 @@ class _Sink:
             self._gone(key, None)
         for number, item in enumerate(items, 1):
             self.upsert(item)
-            if number % BREATH == 0:
+            if number % YIELD_INTERVAL == 0:
                 await asyncio.sleep(0)
 
     def upsert(self, item: Item) -> None:
@@ -215,7 +215,7 @@ class HollowKubelets:
             await tasks.ended()
 
     def fail_node(self, name: str) -> None:
-        """A node falls silent: no heartbeats, nothing on it starts, ends or is stopped until it recovers.
+        """A node stops responding: no heartbeats, nothing on it starts, ends or is stopped until it recovers.
 
         Raises:
             ValueError: when there is no such node, or none known yet.
@@ -304,9 +304,9 @@ class HollowKubelets:
             if "Ready" not in reported or len(reported) < len(status.conditions):
                 self._heartbeats.register(name)
         self._obey(name, failed=(view.metadata.annotations or {}).get(FAILED) == "true")
-        # One that was taken for dead before its kubelet began to run, in a restored cluster, is told with the others.
+        # One marked NotReady before its kubelet began to run, in a restored cluster, is reported with the others.
         if (
-            (not fresh or self._heartbeats.audible)
+            (not fresh or self._heartbeats.sends_heartbeats)
             and name not in self._heartbeats.failed
             and any(item.type == "Ready" and item.status == "Unknown" for item in status.conditions)
         ):
@@ -432,7 +432,7 @@ class HollowKubelets:
             if known is not None and known.token == token:
                 if self._works(known.node):
                     return
-                known.token, known.stage = 0, None  # planned afresh when the node comes back
+                known.token, known.stage = 0, None  # planned again when the node recovers
             heapq.heappop(heap)
 
     # -- doing -----------------------------------------------------------------------------------------
@@ -464,7 +464,7 @@ class HollowKubelets:
             finally:
                 self._in_action = False
             acted += 1
-            if acted % _BREATH == 0:
+            if acted % _YIELD_INTERVAL == 0:
                 await asyncio.sleep(0)
 
     async def _act(self, key: str, known: _Running) -> None:
@@ -504,7 +504,7 @@ class HollowKubelets:
             await self._add_images(known.node, pod)
 
     def _status(self, stage: Stage, known: _Running, pod: Pod) -> dict[str, Any]:
-        """The status that a stage leads to; the dice are thrown here."""
+        """The status that a stage leads to; random outcomes are drawn here."""
         now, action = timestamp(self._clock.now()), stage.next
         phase = action.phase
         if action.phase_from and pod.metadata.annotations.get(action.phase_from) in _EXITS:
@@ -530,7 +530,7 @@ class HollowKubelets:
         return status
 
     def _note_address(self, known: _Running) -> None:
-        """A pod that comes with an address, from a saved cluster, keeps it; no later one gets it too."""
+        """A pod that has an address already, from a saved cluster, keeps it; no later one gets the same."""
         ip = _address_view(known.item.raw).status.podIP or ""
         parts = ip.split(".")
         if len(parts) == 4 and parts[0] == "10" and all(part.isdecimal() and int(part) < 256 for part in parts):

@@ -75,7 +75,7 @@ def finished_status(pod: Pod, now: str, *, phase: str, reason: str, exit_code: i
 
 
 def ready_status(now: str, *, ready: bool) -> dict[str, Any]:
-    """Only the readiness of a pod that goes on running."""
+    """Only the readiness of a pod that keeps running."""
     conditions: list[dict[str, Any]] = []
     for type_ in ("ContainersReady", "Ready"):
         condition = {"type": type_, "status": "True" if ready else "False", "lastTransitionTime": now}

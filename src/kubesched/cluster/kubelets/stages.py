@@ -1,4 +1,4 @@
-"""Stage rules: what happens to a pod on a hollow node, when, and how often it goes wrong. Read from YAML.
+"""Stage rules: what happens to a pod on a hollow node, when, and how often it fails. Read from YAML.
 
     stages:
     - name: pod-start                     # shown in problems; required
@@ -90,7 +90,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How often a stage goes wrong, and what is written then."""
+    """How often a stage fails, and what is written then."""
 
     rate: float = 0.0
     phase: str = "Failed"

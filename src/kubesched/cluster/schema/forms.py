@@ -1,6 +1,6 @@
 """Whether the fields of an object have the types that its kind gives them, whatever their values.
 
-Everybody who reads a stored object relies on it: typed views, controllers, kubelets, tables, saved clusters. The
+Every reader of a stored object relies on it: typed views, controllers, kubelets, tables, saved clusters. The
 fields of every built-in kind (:mod:`.http.schema`) are compiled into msgspec structs on first use, so that a check is
 one decode in C. Callers: ``store`` for what a write changes, ``admission`` for pod specs, ``validation`` for metadata.
 """

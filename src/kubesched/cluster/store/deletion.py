@@ -42,10 +42,11 @@ class Deletion:
 
     def follow(self, item: Stored | None, old: Stored | None) -> None:
         """Note a stored or removed object, and queue what follows from a removal."""
-        if item is not None:
+        if item is None:
+            if old is not None:
+                self._forget(old)
+        elif old is None or item.kind is NAMESPACES or item.owners != old.owners:
             self._index(item, old)
-        elif old is not None:
-            self._forget(old)
 
     def _index(self, item: Stored, old: Stored | None) -> None:
         place = (item.kind, (item.namespace, item.name))
@@ -53,7 +54,7 @@ class Deletion:
             self._uids[item.uid] = place
             if item.namespace:
                 self._population[item.namespace] = self._population.get(item.namespace, 0) + 1
-        elif item.kind == NAMESPACES and item.name in self._terminating:
+        elif item.kind is NAMESPACES and item.name in self._terminating:
             self._records.defer(lambda: self._purge(item.name))  # perhaps its last finalizer went
             return
         elif item.owners == old.owners:
@@ -215,7 +216,7 @@ class Deletion:
         )
 
     def _each_dependent(self, uid: str) -> Iterator[Stored]:
-        """The dependents there are now; each as it is when its turn comes, without those that have gone by then."""
+        """The dependents there are now; each in its state at its turn, without those deleted by then."""
         for kind, key in list(self._dependents.get(uid, ())):
             item = self._records.tables[kind].objects.get(key)
             if item is not None and uid in item.owners:

@@ -49,7 +49,7 @@ def as_new(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _NewFace(Stored):
-    """A stored event as the new group shows it; its bytes are made when somebody reads them, and few writers do."""
+    """A stored event as the new group shows it; its bytes are made when they are read, which is rare."""
 
     __slots__ = ("_core",)
 
@@ -83,7 +83,7 @@ def new_watch_event(event: WatchEvent) -> WatchEvent:
 
 
 class EventExpiry:
-    """Which events have had their time; without it a busy cluster would keep every event for ever.
+    """Which events have expired; without it a busy cluster would keep every event.
 
     An event has an hour from when it was last written, as upstream's lease on the stored key.
     """
@@ -93,19 +93,19 @@ class EventExpiry:
         self._last: dict[tuple[str, str], float] = {}
 
     def written(self, now: float, item: Stored) -> None:
-        """An event was created or changed. ``now`` never goes back from call to call."""
+        """An event was created or changed. ``now`` never decreases from call to call."""
         key = (item.namespace, item.name)
         self._last[key] = now
         self._writes.append((now, key))
 
     def resume(self, items: Iterable[Stored]) -> None:
-        """Take over the events of a saved cluster: what they say of themselves is when they were last written."""
+        """Adopt the events of a saved cluster, with the last-written times that they contain."""
         for written, key in sorted((_last_seen(item), (item.namespace, item.name)) for item in items):
             self._last[key] = written
             self._writes.append((written, key))
 
     def due(self, now: float) -> Iterator[tuple[str, str]]:
-        """Namespace and name of events not written for an hour, oldest first; each is told once."""
+        """Namespace and name of events not written for an hour, oldest first; each is returned once."""
         while self._writes and self._writes[0][0] <= now - EVENT_TTL:
             written, key = self._writes.popleft()
             if self._last.get(key) == written:
@@ -140,6 +140,6 @@ def _last_seen(item: Stored) -> float:
     latest = 0.0
     for text in texts:
         if isinstance(text, str) and text:
-            with contextlib.suppress(ValueError):  # nobody checks what clients write here
+            with contextlib.suppress(ValueError):  # what clients write here is not validated
                 latest = max(latest, parse_time(text))
     return latest

@@ -1,7 +1,7 @@
 """Faults on purpose: what an API server and the network between do to a client on a bad day.
 
 A test or a simulation registers rules; :class:`.inprocess.InProcessClient` asks before and after each call and
-for each batch of a watch. Everything random comes from the seeded generator given here, so a seed repeats a
+for each batch of a watch. Everything random is drawn from the seeded generator given here, so a seed repeats a
 failure. Anchors for each fault: field notes, section 4.
 """
 

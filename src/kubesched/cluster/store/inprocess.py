@@ -58,6 +58,7 @@ class InProcessClient:
             resource_version=options["resource_version"],
             label_selector=options.get("label_selector", ""),
             field_selector=options.get("field_selector", ""),
+            send_initial_events=options.get("send_initial_events", False),
         )
         if self._faults is not None:
             self._faults.opened(watch, kind)
@@ -81,7 +82,7 @@ class InProcessClient:
                 batch = await self._faults.spoil(kind, batch, seen)
             if batch:
                 yield batch
-                # A reader that writes must not feed itself for ever while everyone else waits.
+                # A reader that writes must not occupy the loop with its own changes while other tasks wait.
                 await asyncio.sleep(0)
             left = None if deadline is None else deadline - loop.time()
             if left is not None and left <= 0:

@@ -1,7 +1,7 @@
 """Pages of a list and the tokens that continue them.
 
 A token names the version of the first page and the last key shown, so every page shows one moment. A token of a
-version that is no longer known can be traded for one of version -1, which goes on at that key in the present.
+version that is no longer known can be traded for one of version -1, which continues at that key with the current state.
 Caller: ``store.list``.
 """
 
@@ -21,7 +21,7 @@ from .table import Key
 
 __all__ = ["BATCH", "make_page", "read_token", "write_token"]
 
-#: Objects looked at in one step of a long list.
+#: Objects evaluated in one step of a long list.
 BATCH: Final = 1024
 
 

@@ -101,7 +101,7 @@ class Reading:
         The steps are those of a long list; all of it shows the moment of the first step.
 
         Raises:
-            ApiError: 400 for bad selectors or versions, 410 for an expired token (with another one that goes on in
+            ApiError: 400 for bad selectors or versions, 410 for an expired token (with another one that continues in
                 the present) or exact version, 504 for a version that is still in the future.
         """
         table = self.table(kind)
@@ -141,7 +141,7 @@ class Reading:
         field_selector: str = "",
         send_initial_events: bool = False,
     ) -> Watch:
-        """Changes after a version; without one, or with ``send_initial_events``, the current state comes first.
+        """Changes after a version; without one, or with ``send_initial_events``, the current state is sent first.
 
         ``send_initial_events`` ends that state with the bookmark that streaming lists wait for.
 

@@ -1,4 +1,4 @@
-"""The tables and the last steps of every write: a version, the history, who follows changes, and background work.
+"""The tables and the last steps of every write: a version, the history, the followers of changes, and background work.
 
 What follows changes (deletion, quotas, expiry of events) and what writes besides the verbs is built on this; the verbs
 themselves are in :mod:`.store`.

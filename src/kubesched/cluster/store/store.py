@@ -80,7 +80,7 @@ _POD_HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"
 class Store(Records):
     """All objects of an embedded cluster.
 
-    ``history`` is the number of changes of one kind that a new watch may look back on before it is told 410;
+    ``history`` is the number of changes of one kind that a new watch may start in before it gets 410;
     ``backlog`` how many a live watch may lag. ``auto_namespaces`` creates a namespace when an object is
     created in it; ``default_tolerations`` and ``priority_admission`` are admission rules that can be turned off. Every
     verb raises :class:`ApiError` when it refuses. With ``dry_run`` a verb does everything
@@ -125,7 +125,7 @@ class Store(Records):
         self.followers = (self._event_written, self._deletion.follow, self._quotas.changed)
 
     def _event_written(self, item: Stored | None, old: Stored | None) -> None:
-        if item is not None and item.kind == CORE_EVENTS:
+        if item is not None and item.kind is CORE_EVENTS:
             self._event_expiry.written(self.clock.now(), item)
 
     # -- writing ---------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class Store(Records):
         return item
 
     def expire_events(self) -> None:
-        """Remove the events whose hour is over. A new event does it too; who has a timer may do it now and then."""
+        """Remove expired events. A new event does it too; a caller with a timer may do it from time to time."""
         for key in self._event_expiry.due(self.clock.now()):
             old = self._events.objects.get(key)
             if old is not None:
@@ -375,16 +375,16 @@ class Store(Records):
     def load(self, items: Iterable[Stored], resource_version: int) -> None:
         """Replace everything by saved objects, with their versions. See :mod:`.snapshot_file`.
 
-        No history comes with them: watches begin at ``resource_version``. The generator of UIDs and names is moved
+        No history is loaded with them: watches begin at ``resource_version``. The generator of UIDs and names is moved
         to where it has not been, so that a store of the same seed does not give out the same UIDs again. Deletions
         that had begun go on, and events expire an hour after they were written, by this store's clock.
 
         Raises:
-            RuntimeError: when somebody watches this store already.
+            RuntimeError: when this store is already watched.
         """
         tables = [table for kind, table in self._tables.items() if kind == table.kind]
         if any(table.watches for table in tables):
-            raise RuntimeError("a saved cluster can only be loaded into a store that nobody watches")
+            raise RuntimeError("a saved cluster can only be loaded into a store without watches")
         for table in tables:
             table.reset(resource_version)
         self.forget_work()

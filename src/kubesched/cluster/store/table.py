@@ -1,7 +1,7 @@
 """One kind's objects, the recent history of their changes, and the watches on them.
 
 Changes are appended once; every watch has a position in the history and filters when it reads, so a write
-costs the same however many watches there are, and a watch that wakes finds everything since its last look.
+costs the same however many watches there are, and a watch that wakes finds everything since its last read.
 
 Caller: ``store``, which owns one table per kind and hands watches to the transports.
 """
@@ -48,7 +48,7 @@ class Change:
         self._gone: WatchEvent | None = None
 
     def seen_through(self, filter_: Filter) -> WatchEvent | None:
-        """What a filtered watch is told: entering is ADDED, leaving is DELETED, unseen is nothing."""
+        """What a filtered watch receives: entering is ADDED, leaving is DELETED, unseen is nothing."""
         before = self.previous is not None and filter_.matches(self.previous)
         if self.event.type == DELETED:
             return self.event if before else None
@@ -73,7 +73,7 @@ class Table:
     """The objects of one kind, by (namespace, name), with their history.
 
     ``history`` is how many changes back a new watch, a continued list or an exact list may begin;
-    ``backlog`` is how far a live watch may lag before it is told its version has expired.
+    ``backlog`` is how far a live watch may lag before its version counts as expired.
     """
 
     def __init__(self, kind: Kind, history: int, backlog: int) -> None:
@@ -205,7 +205,7 @@ class Table:
             watch.wake()
 
     def slim(self) -> None:
-        """Let go of what was read from old versions and can be read again: they are rarely asked for."""
+        """Drop what was decoded from old versions and can be decoded again: they are rarely read."""
         self._past.clear()
         for change in self._log:
             for item in (change.item, change.previous):

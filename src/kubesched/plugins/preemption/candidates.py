@@ -2,31 +2,55 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.preemption import Candidate, Victims
 from kubesched.framework.status import Code, Status
 
+from .choose import choose
 from .dry_run import DryRun
 
 __all__ = ["Found", "candidates_wanted", "find_candidates"]
 
 
-@dataclass(slots=True)
 class Found:
-    """What dry runs found.
+    """What dry runs found, node by node.
 
     Attributes:
-        candidates: those that violate no disruption budget first.
-        statuses: node name to why its pods would not help.
         errors: the distinct errors; they matter only without candidates.
     """
 
-    candidates: list[Candidate] = field(default_factory=list)
-    statuses: dict[str, Status] = field(default_factory=dict)
-    errors: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.clean: list[Candidate] = []
+        self.violating: list[Candidate] = []
+        self.statuses: dict[str, Status] = {}
+        self.errors: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.clean or self.violating)
+
+    def candidates(self) -> list[Candidate]:
+        """Those that violate no disruption budget first."""
+        return self.clean + self.violating
+
+    def best(self, now: float) -> Candidate:
+        """The best candidate (there must be one)."""
+        return choose(self.candidates(), now)[0]
+
+    def histogram(self) -> Counter[str]:
+        """Reason to number of nodes."""
+        return Counter(reason for status in self.statuses.values() for reason in status.reasons())
+
+    @property
+    def tried_in_vain(self) -> int:
+        """How many nodes have a reason."""
+        return len(self.statuses)
+
+    def rejected(self) -> dict[str, Status]:
+        """Node name to why preemption does not help there."""
+        return self.statuses
 
 
 def candidates_wanted(nodes: int, percentage: int, absolute: int) -> int:
@@ -37,7 +61,6 @@ def candidates_wanted(nodes: int, percentage: int, absolute: int) -> int:
 def find_candidates(dry_run: DryRun, nodes: Iterable[NodeInfo], wanted: int) -> Found:
     """Try nodes in this order until ``wanted`` candidates are found, one of them without a budget violated."""
     found = Found()
-    violating: list[Candidate] = []
     for node in nodes:
         outcome = dry_run.node(node)
         if isinstance(outcome, Victims) and not outcome.pods:
@@ -47,10 +70,9 @@ def find_candidates(dry_run: DryRun, nodes: Iterable[NodeInfo], wanted: int) -> 
             if outcome.code is Code.ERROR and outcome.message() not in found.errors:
                 found.errors.append(outcome.message())
             continue
-        candidates = violating if outcome.pdb_violations else found.candidates
+        candidates = found.violating if outcome.pdb_violations else found.clean
         if len(candidates) < wanted:
             candidates.append(Candidate(node.name, outcome))
-        if found.candidates and len(found.candidates) + len(violating) >= wanted:
+        if found.clean and len(found.clean) + len(found.violating) >= wanted:
             break
-    found.candidates += violating
     return found

@@ -7,20 +7,14 @@ from typing import Final
 
 from kubesched.framework.preemption import Candidate
 
-from .importance import start_of
+from .importance import earliest_start
 
-__all__ = ["TIE", "choose"]
+__all__ = ["PER_VICTIM", "TIE", "choose", "losers"]
 
 #: Added per victim, so that negative priorities cannot make more victims look better.
-_PER_VICTIM: Final = 1 << 31
+PER_VICTIM: Final = 1 << 31
 #: Why a candidate lost that is as good as the chosen one.
 TIE: Final = "as good by every criterion; any of them may be taken"
-
-
-def _earliest_start(candidate: Candidate, now: float) -> float:
-    pods = candidate.victims.pods
-    highest = max(pod.priority for pod in pods)
-    return min(start_of(pod, now) for pod in pods if pod.priority == highest)
 
 
 #: (why a candidate loses by it, what is compared: the least wins), in order.
@@ -29,10 +23,10 @@ _CRITERIA: Final[tuple[tuple[str, Callable[[Candidate, float], float]], ...]] = 
     ("a victim of higher priority", lambda candidate, now: candidate.victims.pods[0].priority),
     (
         "a greater sum of priorities",
-        lambda candidate, now: sum(pod.priority + _PER_VICTIM for pod in candidate.victims.pods),
+        lambda candidate, now: sum(pod.priority + PER_VICTIM for pod in candidate.victims.pods),
     ),
     ("more victims", lambda candidate, now: len(candidate.victims.pods)),
-    ("its most important victims have run longer", lambda candidate, now: -_earliest_start(candidate, now)),
+    ("its most important victims have run longer", lambda candidate, now: -earliest_start(candidate.victims.pods, now)),
 )
 
 
@@ -48,3 +42,12 @@ def choose(candidates: Sequence[Candidate], now: float) -> tuple[Candidate, list
         best = [candidate for candidate, each in zip(best, values, strict=True) if each == least]
     lost += [(candidate, TIE) for candidate in best[1:]]
     return best[0], lost
+
+
+def losers(candidates: Sequence[Candidate], chosen: Candidate, now: float) -> list[tuple[Candidate, str]]:
+    """The candidates that lost against ``chosen``, with why."""
+    best, lost = choose(candidates, now)
+    if best.node_name == chosen.node_name:
+        return lost
+    # They are as good as each other.
+    return [(best if candidate.node_name == chosen.node_name else candidate, reason) for candidate, reason in lost]

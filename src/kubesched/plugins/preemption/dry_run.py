@@ -45,7 +45,7 @@ class DryRun:
         self._handle = handle
         self._state = state
         self._pod = pod
-        self._budgets = budgets
+        self.budgets = budgets
         self._eligible = eligible
         self._importance = importance
         self._now = handle.clock.now()
@@ -69,7 +69,7 @@ class DryRun:
     def _select(self, node: NodeInfo, potential: list[PodInfo]) -> Victims | Status:
         handle, pod, state = self._handle, self._pod, self._state.clone()
         framework, snapshot = handle.framework, handle.snapshot
-        nominated = nominations_that_count(handle.nominated_pods(node.name), pod)
+        nominated = nominations_that_count(handle.nominations.nominated_pods_for_node(node.name), pod)
         with snapshot.what_if(node) as trial:
             for victim in potential:
                 trial.remove(victim)
@@ -78,7 +78,7 @@ class DryRun:
             if status is not None:
                 return status
             potential.sort(key=self.rank)
-            violating, others = split_by_budgets(potential, self._budgets)
+            violating, others = split_by_budgets(potential, self.budgets)
             victims: list[PodInfo] = []
             violations = 0
             for group in (violating, others):

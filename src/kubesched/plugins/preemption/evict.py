@@ -61,7 +61,12 @@ class Evictions:
             ApiError, OSError: the first failure; evictions that had not ended are cancelled then.
         """
         self._handle.framework.metrics.preemption_victims.observe(len(victims))
-        await self._all(preemptor, node_name, victims)
+        try:
+            await self._all(preemptor, node_name, victims)
+        except Exception:
+            # Upstream leaves the pod to chance: some event, or minutes. It is tried again after its backoff here.
+            self._handle.activate({preemptor.key: preemptor.pod})
+            raise
         self._clear_lower_nominations(preemptor, node_name)
 
     async def _run(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
@@ -154,6 +159,6 @@ class Evictions:
 
     def _clear_lower_nominations(self, preemptor: PodInfo, node_name: str) -> None:
         """Pods of lower priority that were nominated to the node must look elsewhere."""
-        for other in self._handle.nominated_pods(node_name):
+        for other in self._handle.nominations.nominated_pods_for_node(node_name):
             if other.priority < preemptor.priority and other.uid != preemptor.uid:
                 self._handle.clear_nomination(other.pod, node_name)

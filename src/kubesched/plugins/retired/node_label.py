@@ -36,7 +36,7 @@ __all__ = ["NodeLabel"]
 
 
 class NodeLabel(Plugin):
-    """Looks at nothing of the pod: every pod has the same signature."""
+    """Reads nothing of the pod: every pod has the same signature."""
 
     name = "NodeLabel"
     reads: ClassVar[Reads] = Reads.NODE

@@ -63,7 +63,7 @@ class _Allocation(Plugin):
         return mean
 
     def _counts(self, score: int) -> bool:
-        """Whether a resource with this score takes part in the mean."""
+        """Whether a resource with this score counts for the mean."""
         return True
 
     def sign(self, pod: PodInfo) -> Hashable | None:

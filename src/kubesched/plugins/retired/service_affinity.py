@@ -47,7 +47,7 @@ class _Companions:
         return _Companions(self.asked, dict(self.by_row), in_service=self.in_service)
 
     def shift(self, row: int, delta: int) -> None:
-        """One pod more or less on a row; a new row comes last."""
+        """One pod more or less on a row; a new row is last."""
         count = self.by_row.get(row, 0) + delta
         if count > 0:
             self.by_row[row] = count

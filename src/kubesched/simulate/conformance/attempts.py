@@ -128,10 +128,10 @@ def _rejection(status: Status) -> JSON:
 def _scheduled(world: World, pod: PodInfo, evaluation: Evaluation, skipped: list[str]) -> JSON:
     names = [world.cache.table.info(row).name for row in evaluation.feasible.tolist()]
     record: JSON = {"feasible": sorted(names), "best": sorted(names), "outcome": "scheduled"}
-    wish = pod.status.nominated_node_name
-    if wish and names == [wish]:
+    nominated = pod.status.nominated_node_name
+    if nominated and names == [nominated]:
         # Its nominated node decided; a node that was tried in vain is not feasible. The record lists the others, too.
-        record["nominatedNodeUsed"] = wish
+        record["nominatedNodeUsed"] = nominated
         record["filters"] = _node_by_node(world, pod)["filters"]
     else:
         record["filters"] = _filters(evaluation.statuses.groups())
@@ -150,7 +150,7 @@ def _scheduled(world: World, pod: PodInfo, evaluation: Evaluation, skipped: list
 
 
 def _node_by_node(world: World, pod: PodInfo) -> JSON:
-    """``feasible`` and ``filters`` from a look at each node by itself.
+    """``feasible`` and ``filters`` from an evaluation of each node by itself.
 
     If the filters of any node fail, nothing is feasible.
     """

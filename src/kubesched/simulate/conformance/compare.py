@@ -19,7 +19,7 @@ __all__ = ["FINDS", "compare_attempt"]
 
 JSON = dict[str, Any]
 
-#: How often each pod goes through ``Search.find``: the first time the answer is computed, then it is remembered.
+#: How often ``Search.find`` is called for each pod: the first time the answer is computed, then it is cached.
 FINDS: Final = 3
 #: The part of an error that names the extension point and the plugin.
 _FAILED_PLUGIN: Final = re.compile(r'running (?:[^":]+: )?(?:[^":]* )?"[^"]+"(?: filter plugin)?')

@@ -18,7 +18,7 @@ __all__ = ["AreaResult", "Comparison", "Finding", "Verdict"]
 
 
 class Verdict(enum.StrEnum):
-    """What is said of a vector as a whole."""
+    """The result of a vector as a whole."""
 
     #: Every record was compared and agrees.
     PASSED = "passed"
@@ -49,7 +49,7 @@ class Comparison:
         self.differences: list[str] = []
 
     def check(self, kind: str, where: str, want: Any, got: Any) -> bool:
-        """Compare one record; ``where`` says whose it is."""
+        """Compare one record; ``where`` names its vector."""
         if want == got:
             self.passed[kind] += 1
             return True
@@ -61,7 +61,7 @@ class Comparison:
         self.differences.append(difference)
 
     def leave(self, kind: str, reason: str) -> None:
-        """Say that a record is not compared, and why."""
+        """Count a record as not compared, with the reason."""
         self.left[kind, reason] += 1
 
     @property

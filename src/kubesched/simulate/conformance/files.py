@@ -40,7 +40,7 @@ def golden_files(paths: Iterable[Path], area: str = "") -> list[Path]:
 
 
 def read_vectors(path: Path) -> Iterator[dict[str, Any] | BadLineError]:
-    """The vectors of a file in order; a line that is none comes as the error that describes it.
+    """The vectors of a file in order; a line that is none is given as the error that describes it.
 
     Raises:
         ValueError: naming the file, when it cannot be read to its end.

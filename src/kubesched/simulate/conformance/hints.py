@@ -32,7 +32,7 @@ def _typed(obj: JSON | None, resource: str) -> Any:
 
 
 def compare_hint(comparison: Comparison, world: World, vector: JSON) -> None:
-    """Compare the matched registrations, the hint, and the events that an update stands for.
+    """Compare the matched registrations, the hint, and the events that an update represents.
 
     Raises:
         RecordError: when the event's action is unknown.

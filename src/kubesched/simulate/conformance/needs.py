@@ -18,7 +18,7 @@ from .world import World
 
 __all__ = ["missing_plugin", "missing_plugins", "not_built"]
 
-#: Volumes that refer to a claim (spec "Volume plugins" sections 1 and 5), and what else the plugins look at.
+#: Volumes that refer to a claim (spec "Volume plugins" sections 1 and 5), and what else the plugins read.
 _CLAIMS: Final = {"persistentVolumeClaim", "ephemeral"}
 _EXCLUSIVE: Final = _CLAIMS | {"gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"}
 _LIMITED: Final = _CLAIMS | {

@@ -92,7 +92,7 @@ class _Sequence:
         self.pending = {pod.key: pod for pod in world.pending}
 
     def follow(self, comparison: Comparison, step: JSON, number: int) -> None:
-        """Carry out what the record says of an attempt: placement, preemption, nominations that end.
+        """Apply what the record contains of an attempt: placement, preemption, nominations that end.
 
         Raises:
             RecordError: when a nomination ends that there is not.

@@ -39,7 +39,7 @@ _NO_LIST: Final = "no PostFilter plugin lists its candidates (method list_candid
 
 @runtime_checkable
 class ListsCandidates(Protocol):
-    """A PostFilter plugin that can tell what it would consider, without doing anything.
+    """A PostFilter plugin that can report its candidates without doing anything.
 
     The first value is node name to (victims, most important first; number of violated disruption budgets), for
     every node where preemption helps, as if the number of candidates had no limit; the second is node name to the
@@ -75,7 +75,7 @@ def compare_preemption(comparison: Comparison, world: World, pod: PodInfo, recor
     result, status = answer
     wanted = dict(record["status"])
     if _DEVICES in missing and wanted["code"] != Code.SUCCESS.label:
-        # Its one reason comes first; the rest is that of the plugins after it.
+        # Its one reason is first; the rest is that of the plugins after it.
         wanted["reasons"] = wanted.get("reasons", [])[1:]
         wanted.pop("plugin", None)
     comparison.check("preemption.status", f"{where}: preemption.status", wanted, _status(status, "plugin" in wanted))

@@ -1,4 +1,4 @@
-"""Run golden vectors and say what agrees.
+"""Run golden vectors and report what agrees.
 
 Every vector is replayed as it is. One that differs is replayed again with each variant that :mod:`.variants` offers
 for it; a variant under which every record agrees explains the difference. Whatever goes wrong with a vector is a

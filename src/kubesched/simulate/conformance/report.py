@@ -1,4 +1,4 @@
-"""What a conformance run tells: tables for people, JSON for programs. The columns: ``docs/conformance.md``."""
+"""The report of a conformance run: tables for people, JSON for programs. The columns: ``docs/conformance.md``."""
 
 from __future__ import annotations
 

@@ -84,10 +84,12 @@ class Nominations:
 
     def __init__(self) -> None:
         self._pods: dict[str, list[PodInfo]] = {}
+        self._changed: list[str] = []
 
     def add(self, pod: PodInfo, node_name: str) -> None:
         self.remove(pod.uid)
         self._pods.setdefault(node_name, []).append(pod)
+        self._changed.append(node_name)
 
     def remove(self, uid: str) -> None:
         """End the nomination of a pod, if it has one."""
@@ -100,6 +102,7 @@ class Nominations:
         return found
 
     def _keep_if(self, stays: Callable[[PodInfo], bool]) -> None:
+        self._changed += self._pods
         kept = {name: [pod for pod in pods if stays(pod)] for name, pods in self._pods.items()}
         self._pods = {name: pods for name, pods in kept.items() if pods}
 
@@ -108,6 +111,9 @@ class Nominations:
 
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
         return list(self._pods.get(node_name, ()))
+
+    def changes(self, since: int) -> tuple[int, list[str] | None]:
+        return len(self._changed), (self._changed[since:] if since >= 0 else None)
 
 
 class World:
@@ -144,7 +150,7 @@ class World:
             self._keep(obj)
         backends = Backends(
             FixedClock(), random.Random(0), self.snapshot,
-            nominated_pods=self.nominations.nominated_pods_for_node,
+            nominations=lambda: self.nominations,
             informed=lambda kind: self.objects.get(kind, {}),
             informed_in=self._objects_in,
             client=_NoServer(), spawn=lambda work, name: asyncio.run(work),

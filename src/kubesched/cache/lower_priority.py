@@ -1,0 +1,99 @@
+"""What the pods below a priority request on each node, as columns kept up to date by the change journal.
+
+For preemption: one pass over these columns tells which nodes could hold a pod if everything below its priority left.
+Rows are read again when their pods changed; the pods of a row are only put in order when somebody asks for them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from kubesched.framework.podinfo import PodInfo
+
+from .node_table import NodeTable
+from .nominated_rows import requested_by
+
+__all__ = ["LowerPriority", "LowerPriorityColumns"]
+
+#: So many priorities are kept, the least recently used go first.
+_MOST: Final = 8
+
+
+class LowerPriorityColumns:
+    """The pods below one priority.
+
+    Attributes:
+        amounts: int64[R, capacity]; what they request, indexed as the node table's ``requested``; the last of the fixed
+            indexes counts them.
+    """
+
+    def __init__(self, table: NodeTable, priority: int) -> None:
+        self._table = table
+        self._priority = priority
+        self._position: int | None = None
+        self._pods: dict[int, list[PodInfo]] = {}
+        self.amounts = np.zeros((0, 0), np.int64)
+
+    def refresh(self) -> None:
+        """Catch up with the node table."""
+        table = self._table
+        position = table.journal.position
+        if self.amounts.shape != table.requested.shape:
+            grown = np.zeros(table.requested.shape, np.int64)
+            old = self.amounts
+            grown[: old.shape[0], : old.shape[1]] = old
+            self.amounts = grown
+        entries = table.journal.since(self._position) if self._position is not None else None
+        if entries is None or len(entries) > table.capacity:
+            self._pods.clear()
+            self.amounts[:] = 0
+            for info in table.all_infos():
+                self._read(info.row)
+        elif entries:
+            for row in {entry >> 1 for entry in entries}:
+                self._read(row)
+        self._position = position
+
+    def _read(self, row: int) -> None:
+        column = self.amounts[:, row]
+        column[:] = 0
+        self._pods.pop(row, None)
+        info = self._table.infos[row]
+        if info is None:
+            return
+        priority = self._priority
+        lower = [pod for pod in info.pods.values() if (pod.pod.spec.priority or 0) < priority]
+        if lower:
+            column[:] = requested_by(lower, self._table)
+
+    def pods(self, row: int, ordered: Callable[[list[PodInfo]], list[PodInfo]]) -> list[PodInfo]:
+        """The row's pods below the priority, put in order once by ``ordered``; not to be changed."""
+        found = self._pods.get(row)
+        if found is None:
+            priority = self._priority
+            pods = self._table.info(row).pods.values()
+            found = self._pods[row] = ordered([pod for pod in pods if pod.priority < priority])
+        return found
+
+
+class LowerPriority:
+    """Priority to columns, made when first asked for."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._kept: OrderedDict[int, LowerPriorityColumns] = OrderedDict()
+
+    def of(self, priority: int) -> LowerPriorityColumns:
+        """The columns of the pods below ``priority``, up to date."""
+        columns = self._kept.get(priority)
+        if columns is None:
+            columns = self._kept[priority] = LowerPriorityColumns(self._table, priority)
+            if len(self._kept) > _MOST:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(priority)
+        columns.refresh()
+        return columns

@@ -1,0 +1,309 @@
+"""``kubesched bench --run`` and ``--kubeconfig``: a scheduler in a process of its own, measured from outside.
+
+    --run         kubesched up --no-scheduler ◀─ pods, pending ─ this process; then `kubesched run` starts
+    --kubeconfig  any cluster, whose scheduler runs already    ◀─ pods ─ this process
+
+The bindings are seen by a watch, CPU and memory are read from /proc. Nothing here knows the scheduler that is measured,
+so figures of two schedulers can be compared. Caller: :mod:`.bench_command`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.api.kinds import EVENTS, PODS
+from kubesched.api.tasks import Supervisor, TaskCrashedError
+from kubesched.api.wire import ApiError, Item, Transport, WatchEvent
+from kubesched.client.access import AccessError, load_kubeconfig
+from kubesched.client.http import HttpTransport
+from kubesched.simulate.report import Line, columns
+
+from .bench_processes import child, cluster, cpu_seconds, memory_mib, refuse_others
+from .console import ProgressBar, print_lines, progress_bar, write
+from .errors import CliError
+from .http_bench import PLAIN_POD, create_pods
+
+__all__ = ["LiveRun", "run"]
+
+NODES: Final = 1_000
+PODS_CREATED: Final = 5_000
+_DEFAULT_NAME: Final = "default-scheduler"
+_QPS: Final = 5_000
+_LABEL: Final = "kubesched.io/bench"
+#: When nothing has changed for so long (seconds), what is still pending stays so.
+_PATIENCE_SECONDS: Final = 60.0
+#: Events may still be on their way after the last binding: they have ended when none came for so long.
+_EVENTS_SECONDS: Final = 1.0
+
+_SPEC: Final[Mapping[str, Any]] = PLAIN_POD["spec"]
+
+_CONFIG: Final = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {{kubeconfig: {kubeconfig}, qps: {qps}, burst: {qps}}}
+"""
+
+
+class LiveRun(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One run. Times are in seconds; what the system does not tell is None."""
+
+    pods: int
+    #: How many of the pods have an event that says so: they are part of the work.
+    events: int
+    #: From the start of the scheduler's process to the first binding; None when it ran already.
+    first_binding_seconds: float | None
+    bound_per_second: float
+    #: From the first binding to the last event.
+    cpu_us_per_pod: float | None
+    #: From the start of the process to the first binding.
+    startup_cpu_seconds: float | None
+    memory_mib: float | None
+    peak_memory_mib: float | None
+    #: Processes that wanted to run in the last minute, at the start.
+    load: float
+
+
+def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
+    """Measure and print. ``machine`` is what the figures come from."""
+    mode = "--run" if options.run else "--kubeconfig"
+    refuse_others(options, mode, profile=options.run)
+    others = {"--kubeconfig": options.kubeconfig, "--pid": options.pid, "--scheduler-name": options.scheduler_name}
+    for name, given in others.items():
+        if options.run and given:
+            raise CliError(f"--run starts a scheduler of its own: it does not go with {name}", code=2)
+    if options.kubeconfig and options.nodes:
+        raise CliError("--nodes does not go with --kubeconfig: the nodes are those of that cluster", code=2)
+    nodes, pods = options.nodes or NODES, options.pods or PODS_CREATED
+    runs = []
+    for number in range(1, options.runs + 1):
+        with progress_bar(f"run {number} of {options.runs}: pods", quiet=options.quiet) as bar:
+            runs.append(_started(options, nodes, pods, bar) if options.run else _running(options, pods, bar))
+    title = f"kubesched run: {nodes:,} nodes" if options.run else f"scheduler {options.scheduler_name or _DEFAULT_NAME}"
+    if options.json:
+        write(_as_json(mode, nodes if options.run else None, machine, runs))
+    else:
+        print_lines(_as_table(title, machine, runs))
+    return 0
+
+
+def _started(options: argparse.Namespace, nodes: int, pods: int, bar: ProgressBar) -> LiveRun:
+    """A fresh cluster with pending pods; then the scheduler starts."""
+    with tempfile.TemporaryDirectory(prefix="kubesched-") as scratch:
+        kubeconfig, config = Path(scratch) / "kubeconfig", Path(scratch) / "config.yaml"
+        config.write_text(_CONFIG.format(kubeconfig=msgspec.json.encode(str(kubeconfig)).decode(), qps=_QPS))
+        with cluster(kubeconfig, nodes, options.seed, "--no-scheduler") as (url, _):
+            profiler = ["-m", "cProfile", "-o", options.profile_to] if options.profile_to else []
+            command = [sys.executable, *profiler, "-m", "kubesched.cli", "run"]
+            command += ["--config", str(config), "--secure-port", "0"]
+
+            async def measure() -> LiveRun:
+                async with HttpTransport(url) as transport:
+                    watch = _Bindings(transport, _DEFAULT_NAME, pods)
+                    await watch.create(options.connections, bar)
+                    with child(command, "kubesched run") as (_, process):
+                        return await watch.measure(process, time.perf_counter(), bar)
+
+            return _answered(measure)
+
+
+def _running(options: argparse.Namespace, pods: int, bar: ProgressBar) -> LiveRun:
+    """A cluster with a scheduler; the pods are deleted afterwards."""
+
+    async def measure() -> LiveRun:
+        try:
+            access = await load_kubeconfig(options.kubeconfig)
+        except AccessError as error:
+            raise CliError(str(error)) from None
+        async with HttpTransport.connect(access) as transport:
+            watch = _Bindings(transport, options.scheduler_name or _DEFAULT_NAME, pods)
+            try:
+                # The watch looks on while pods are created: the first are bound before the last exist.
+                async with Supervisor("bench") as tasks:
+                    measuring = tasks.spawn(watch.measure(options.pid, None, bar), "measure", lasting=False)
+                    tasks.spawn(watch.create(options.connections, bar), "create", lasting=False)
+                    await tasks.ended()
+                return measuring.result()
+            finally:
+                await watch.delete()
+
+    return _answered(measure)
+
+
+def _answered(measure: Callable[[], Coroutine[Any, Any, LiveRun]]) -> LiveRun:
+    try:
+        return asyncio.run(measure())
+    except (ApiError, OSError, TaskCrashedError) as error:
+        cause = error.__cause__ if isinstance(error, TaskCrashedError) else error
+        if isinstance(cause, CliError):
+            raise cause from None
+        if not isinstance(cause, ApiError | OSError):
+            raise
+        raise CliError(f"the cluster did not answer as it should: {cause}") from None
+
+
+class _Bindings:
+    """The pods of one run, and when each was bound."""
+
+    def __init__(self, transport: Transport, scheduler_name: str, pods: int) -> None:
+        self._transport = transport
+        self._pods = pods
+        self._label = secrets.token_hex(4)
+        spec = {**_SPEC, "schedulerName": scheduler_name}
+        self._pod = {**PLAIN_POD, "metadata": {"generateName": "bench-", "labels": {_LABEL: self._label}}, "spec": spec}
+        self._load = os.getloadavg()[0]
+
+    async def create(self, connections: int, bar: ProgressBar) -> None:
+        await create_pods(self._transport, self._pod, self._pods, connections, bar)
+
+    async def delete(self) -> None:
+        for item in await self._of_run():
+            with contextlib.suppress(ApiError):
+                await self._transport.delete(PODS, "default", item.name, grace_period_seconds=0)
+
+    async def measure(self, process: int | None, started: float | None, bar: ProgressBar) -> LiveRun:
+        """Wait for all bindings and their events; ``started`` is when the process was, by the performance counter."""
+        before = cpu_seconds(process) if process is not None else None
+        first, last, at_first = await self._bound(process, bar)
+        events = await self._events()
+        after = cpu_seconds(process) if process is not None else None
+        memory = memory_mib(process) if process is not None else None
+        begun = at_first if started is not None else before
+        return LiveRun(
+            pods=self._pods,
+            events=events,
+            first_binding_seconds=None if started is None else round(first - started, 2),
+            bound_per_second=round(self._pods / max(last - first, 1e-3), 1),
+            cpu_us_per_pod=None if begun is None or after is None else round((after - begun) / self._pods * 1e6, 1),
+            startup_cpu_seconds=round(at_first, 2) if started is not None and at_first is not None else None,
+            memory_mib=None if memory is None else round(memory[0], 1),
+            peak_memory_mib=None if memory is None else round(memory[1], 1),
+            load=round(self._load, 1),
+        )
+
+    async def _bound(self, process: int | None, bar: ProgressBar) -> tuple[float, float, float | None]:
+        """When the first and the last pod were seen bound, and the CPU time of the process at the first."""
+        selector = f"{_LABEL}={self._label}"
+        page = await self._transport.list(PODS, label_selector=selector)
+        bound = {item.uid for item in page.items if item.typed.spec.node_name}
+        first, cpu = time.perf_counter(), None
+        stream = self._transport.watch(PODS, resource_version=page.resource_version, label_selector=selector)
+        try:
+            async for batch in _patiently(stream):
+                now = time.perf_counter()
+                new = {item.uid for kind, item in batch if kind != "BOOKMARK" and item.typed.spec.node_name} - bound
+                if not new:
+                    continue
+                if not bound:
+                    first, cpu = now, cpu_seconds(process) if process is not None else None
+                bound |= new
+                bar.update(len(bound), self._pods)
+                if len(bound) >= self._pods:
+                    return first, now, cpu
+        except TimeoutError:
+            raise CliError(
+                f"{self._pods - len(bound)} of {self._pods} pods were not bound, and for {_PATIENCE_SECONDS:.0f} s nothing "
+                "changed: there is no room for them, or no scheduler of that name runs"
+            ) from None
+        raise CliError(f"the watch of the pods ended with {self._pods - len(bound)} pods unbound")
+
+    async def _events(self) -> int:
+        """How many of the pods have a Scheduled event, when no more come."""
+        uids = {item.uid for item in await self._of_run()}
+        found, since = 0, time.perf_counter()
+        while found < self._pods and time.perf_counter() - since < _EVENTS_SECONDS:
+            await asyncio.sleep(_EVENTS_SECONDS / 4)
+            page = await self._transport.list(EVENTS, "default", field_selector="reason=Scheduled")
+            now = sum(1 for item in page.items if item.data().get("regarding", {}).get("uid") in uids)
+            if now > found:
+                found, since = now, time.perf_counter()
+        return found
+
+    async def _of_run(self) -> Sequence[Item]:
+        return (await self._transport.list(PODS, "default", label_selector=f"{_LABEL}={self._label}")).items
+
+
+async def _patiently(stream: AsyncIterator[Sequence[WatchEvent]]) -> AsyncIterator[Sequence[WatchEvent]]:
+    """The batches of a watch; TimeoutError when none comes for a while."""
+    try:
+        while True:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                try:
+                    batch = await anext(stream)
+                except StopAsyncIteration:
+                    return
+            yield batch
+    finally:
+        aclose = getattr(stream, "aclose", None)
+        if aclose is not None:
+            await aclose()
+
+
+# -- showing -----------------------------------------------------------------------------------------------
+
+#: Label, unit and decimals of each figure.
+_FIGURES: Final = {
+    "cpuUsPerPod": ("CPU of the scheduler per pod", "µs", 0),
+    "boundPerSecond": ("pods bound", "/s", 0),
+    "firstBindingSeconds": ("start to first binding", "s", 2),
+    "startupCpuSeconds": ("CPU until then", "s", 2),
+    "memoryMib": ("memory at the end", "MiB", 0),
+    "peakMemoryMib": ("memory at its peak", "MiB", 0),
+    "events": ("pods with an event", "", 0),
+    "load": ("load of the machine before", "", 1),
+}
+_MORE_IS_BETTER: Final = ("boundPerSecond", "events")
+
+
+def _summary(runs: Sequence[LiveRun]) -> dict[str, dict[str, float]]:
+    """The worst, the median and the best of each figure."""
+    summary = {}
+    for name in _FIGURES:
+        each = [value for item in runs if (value := msgspec.to_builtins(item)[name]) is not None]
+        if each:
+            low, high = min(each), max(each)
+            worst, best = (low, high) if name in _MORE_IS_BETTER else (high, low)
+            summary[name] = {"worst": worst, "median": round(median(each), 3), "best": best}
+    return summary
+
+
+def _as_json(mode: str, nodes: int | None, machine: Mapping[str, Any], runs: Sequence[LiveRun]) -> str:
+    data = {
+        "apiVersion": "kubesched.io/v1alpha1",
+        "kind": "LiveBenchmarkResult",
+        "mode": mode.lstrip("-"),
+        "nodes": nodes,
+        "machine": machine,
+        "summary": _summary(runs),
+        "runs": runs,
+    }
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
+
+
+def _as_table(title: str, machine: Mapping[str, Any], runs: Sequence[LiveRun]) -> list[Line]:
+    rows = []
+    for name, figures in _summary(runs).items():
+        label, unit, digits = _FIGURES[name]
+        rows.append((label, *(f"{figures[column]:,.{digits}f}" for column in ("worst", "median", "best")), unit))
+    table = columns(("", "WORST", "MEDIAN", "BEST", ""), rows, right=(1, 2, 3))
+    many = f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
+    return [
+        Line(f"{title}, {runs[0].pods:,} pods, {many}", "title"),
+        Line(f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}", "dim"),
+        Line("the scheduler is a process of its own; events are part of its work", "dim"),
+        Line(""),
+        Line(table[0], "dim"),
+        *(Line(text) for text in table[1:]),
+    ]

@@ -1,0 +1,132 @@
+"""What nominated pods mean for pods that are alike: a filter over rows that a layer remembers.
+
+A node with nominated pods of equal or higher priority is filtered as if those ran there too (spec "Scheduling
+framework" 4.8). For pods of one signature and priority the answer changes only with the node and with its nominations,
+which the node table's journal and the nominator name. So it is kept by row; a layer on top of the signature layer
+chooses among the rows that are left, and a full scan reads why the others are not.
+
+Used by :mod:`.search`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final
+
+import numpy as np
+
+from kubesched.cache import NodeTable, Snapshot
+from kubesched.cache.columns import IntpArray, RowArray
+from kubesched.cache.nominated_rows import NominatedPods
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interface import VerdictArray
+from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.runtime import Framework
+from kubesched.framework.status import Status
+
+from .layers import Layer
+from .plan import Share
+
+__all__ = ["NOMINATED", "NominationFilter", "NominationShare"]
+
+#: Owner of a row that its nominated pods leave no room on.
+NOMINATED: Final = 254
+
+
+class NominationFilter:
+    """A Filter entry whose verdicts are kept by row. Nominated pods are added to a node only to find its verdict.
+
+    Attributes:
+        codes: uint64[capacity]; 0 where nominated pods are no obstacle, else the place of a status, from 1.
+    """
+
+    name = ""
+    index = 0
+    reads_pods = True
+
+    def __init__(
+        self, framework: Framework, snapshot: Snapshot, view: NominatedPods, base: Layer, skip: frozenset[str]
+    ) -> None:
+        """``base``: the layer whose plugins have prepared the pod; ``skip``: the filters that have nothing to do."""
+        self._framework = framework
+        self._snapshot = snapshot
+        self.table: NodeTable = snapshot.table
+        self.view = view
+        self._base = base
+        self._skip = skip
+        self._statuses: list[Status] = []
+        self._places: dict[tuple[Hashable, ...], int] = {}
+        self._position: int | None = None
+        self._log_position: int | None = None
+        self.codes: VerdictArray = np.zeros(0, np.uint64)
+
+    def refresh(self, pod: PodInfo) -> IntpArray | None:
+        """Catch up; the rows whose verdict may have changed, None when all may have.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        table, view = self.table, self.view
+        changed = table.journal.since(self._position) if self._position is not None else None
+        renominated = view.log.since(self._log_position) if self._log_position is not None else None
+        everything = changed is None or renominated is None or len(self.codes) != table.capacity
+        if everything:
+            self.codes = np.zeros(table.capacity, np.uint64)
+            rows = set(view.pods)
+        else:
+            rows = {entry >> 1 for entry in changed or () if entry >> 1 in view.pods}
+            rows.update(renominated or ())
+        self._position = self._log_position = None  # until it is done
+        for row in rows:
+            self.codes[row] = self._code(pod, row)
+        self._position, self._log_position = table.journal.position, view.log.position
+        return None if everything else np.fromiter(rows, np.intp, len(rows))
+
+    def catch_up(self, pod: PodInfo) -> None:
+        """Be up to date; for readers that need not know what changed."""
+        if self._position != self.table.journal.position or self._log_position != self.view.log.position:
+            self.refresh(pod)
+
+    def _code(self, pod: PodInfo, row: int) -> int:
+        others = self.view.pods.get(row)
+        if not others or not self.table.alive[row]:
+            return 0
+        state = self._base.state.clone()
+        state.skip_filter |= self._skip
+        status = self._framework.filter_beside(state, pod, self._snapshot, self.table.info(row), others)
+        if status is None:
+            return 0
+        key = (status.code, status.plugin, *status.reasons())
+        place = self._places.get(key)
+        if place is None:
+            self._statuses.append(status)
+            place = self._places[key] = len(self._statuses)
+        return place
+
+    def status(self, verdict: int) -> Status:
+        """What a code means."""
+        return self._statuses[verdict - 1]
+
+    # -- as a filter of a layer --------------------------------------------------------------------------
+
+    def one(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        return int(self.codes[node.row])
+
+    def many(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
+        self.catch_up(pod)  # while the layer is being built it has not asked for what changed
+        return self.codes[rows]
+
+
+class NominationShare(Share):
+    """What the layer on top of a signature layer evaluates: the nomination filter, and nothing else."""
+
+    def __init__(self, nominations: NominationFilter) -> None:
+        entry: Any = nominations
+        self.filters = (entry,)
+        self.scores = ()
+        self.pre_filters = self.pre_scores = self.names = frozenset()
+        self.plugins = ()
+        self.refresh_filter = [("", lambda state, pod, nodes: nominations.refresh(pod))]
+        self.refresh_scores = []
+        self.nominations = nominations

@@ -1,0 +1,305 @@
+"""A network in memory: real HTTP bytes between aiohttp's client and the embedded API server, in virtual time.
+
+Connections break, hesitate and end in the middle of an answer as seeded rules say. Everything above the sockets is
+what ``kubesched run`` uses: the HTTP transport with its retries, the server with its routes and watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from kubesched.api.wire import WatchEvent
+from kubesched.client.http import FencedConnector
+from kubesched.cluster.http import HttpServer
+from kubesched.cluster.http.connection import Connections
+from kubesched.cluster.http.server import _make_request
+from kubesched.cluster.store import Store
+from kubesched.cluster.store.table import Watch
+
+TOKEN = "campaign-token"
+URL = "http://127.0.0.1:6443"
+
+
+class Network:
+    """Connects clients to one API server. ``storm`` scales every fault, 0 is fair weather."""
+
+    def __init__(self, store: Store, rng: Random) -> None:
+        self.store = store
+        self.rng = rng
+        self.storm = 0.0
+        self.down = False
+        self.counts: dict[str, int] = {}
+        self._dead: set[str] = set()
+        self._ends: set[End] = set()
+        self._watches: set[_Watch] = set()
+        self._partitioned: dict[str, asyncio.Event] = {}
+        self._server = HttpServer(store, token=TOKEN, rng=Random(rng.getrandbits(32)))
+        self._front = Connections(
+            self._answer, request_factory=_make_request, handler_cancellation=True, access_log=None, head_seconds=32.0
+        )
+        self._spoil_watches()
+
+    # -- faults ------------------------------------------------------------------------------------------
+
+    def strikes(self, what: str, chance: float) -> bool:
+        """Whether a fault happens now; counted by name."""
+        struck = self.storm > 0 and self.rng.random() < chance * self.storm
+        if struck:
+            self.counts[what] = self.counts.get(what, 0) + 1
+        return struck
+
+    def delay(self) -> float:
+        if not self.storm:
+            return 0.001
+        return self.rng.choice((0.001, 0.001, 0.001, 0.02, 0.3)) if not self.strikes("slow", 0.02) else 4.0
+
+    def partition(self, client: str) -> None:
+        """Hold back everything to and from a client; TCP delivers it once the partition heals."""
+        self._partitioned.setdefault(client, asyncio.Event())
+
+    def heal(self, client: str) -> None:
+        event = self._partitioned.pop(client, None)
+        if event is not None:
+            event.set()
+            for end in sorted(self._ends, key=lambda end: end.number):
+                end.release()
+                if end.peer is not None and end.peer.is_closing():
+                    end.abort()
+
+    def is_partitioned(self, client: str) -> bool:
+        return client in self._partitioned
+
+    def cut(self, client: str = "") -> None:
+        """Break the connections of a client, or of all."""
+        for end in sorted(self._ends, key=lambda end: end.number):
+            if client in ("", end.client):
+                end.abort()
+
+    def kill(self, client: str) -> None:
+        """End a client's connections for good, as the end of its process does."""
+        self.heal(client)
+        self._dead.add(client)
+        self.cut(client)
+
+    def expire_watches(self) -> None:
+        """Answer 410 on every watch, as after a compaction."""
+        for watch in list(self._watches):
+            watch.expire()
+
+    # -- connections -------------------------------------------------------------------------------------
+
+    async def connect(self, client: str, factory: Callable[[], Any], on_send: Callable[[bytes], None]) -> Any:
+        while client in self._partitioned:
+            await self._partitioned[client].wait()
+        await asyncio.sleep(self.delay())
+        if self.down or client in self._dead or self.strikes("refused", 0.03):
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "connection refused")
+        near, far = factory(), self._front()
+        here, there = End(self, client, near, on_send), End(self, client, far, None)
+        here.peer, there.peer = there, here
+        self._ends |= {here, there}
+        far.connection_made(there)
+        near.connection_made(here)
+        return near
+
+    def forget(self, end: End) -> None:
+        self._ends.discard(end)
+
+    # -- the server --------------------------------------------------------------------------------------
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Some requests are refused before they have an effect; the answers of others are lost after it."""
+        if self.strikes("429", 0.04):
+            return _status(429, "TooManyRequests", retry_after=self.rng.choice((1, 5)))
+        if self.strikes("5xx", 0.04):
+            code, reason = self.rng.choice(((500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout")))
+            return _status(code, reason, retry_after=self.rng.choice((0, 1)))
+        is_watch = "watch=" in request.query_string
+        response = await self._server._handle(request)
+        if not is_watch and self.strikes("answer lost", 0.04):
+            return _status(500, "InternalError")
+        return response
+
+    def _spoil_watches(self) -> None:
+        real = self.store.watch
+
+        def watch(*args: Any, **options: Any) -> Any:
+            spoiled = _Watch(self, real(*args, **options))
+            self._watches.add(spoiled)
+            return spoiled
+
+        self.store.watch = watch  # type: ignore[method-assign]  # the network's own view of watches
+
+    def ended(self, watch: _Watch) -> None:
+        self._watches.discard(watch)
+
+
+class _Watch:
+    """A watch that repeats events, and swaps neighbours."""
+
+    def __init__(self, network: Network, inner: Watch) -> None:
+        self._network = network
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def drain(self) -> list[WatchEvent]:
+        events: list[WatchEvent] = []
+        for event in self._inner.drain():
+            events.append(event)
+            if self._network.strikes("reordered event", 0.05) and len(events) > 1:
+                events[-1], events[-2] = events[-2], events[-1]
+            if self._network.strikes("repeated event", 0.05):
+                events.append(event)
+        return events
+
+    def close(self) -> None:
+        self._network.ended(self)
+        self._inner.close()
+
+
+def _status(code: int, reason: str, *, retry_after: int = 0) -> web.Response:
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code, "message": "x"}
+    headers = {"Retry-After": str(retry_after)} if retry_after else {}
+    return web.Response(status=code, body=msgspec.json.encode(body), content_type="application/json", headers=headers)
+
+
+class End(asyncio.Transport):
+    """One end of a connection."""
+
+    made = 0
+
+    def __init__(self, network: Network, client: str, protocol: Any, on_send: Callable[[bytes], None] | None) -> None:
+        super().__init__()
+        End.made += 1
+        self.number = End.made
+        self.client = client
+        self.peer: End | None = None
+        self._network = network
+        self._protocol = protocol
+        self._on_send = on_send
+        self._loop = asyncio.get_running_loop()
+        self._next = 0.0
+        self._closed = False
+        self._paused = False
+        self._waiting: list[bytes | None] = []
+
+    # -- sending -----------------------------------------------------------------------------------------
+
+    def write(self, data: Any) -> None:
+        raw = bytes(data)
+        if self._closed or not raw:
+            return
+        if self._on_send is not None:
+            self._on_send(raw)
+        network = self._network
+        if network.strikes("cut", 0.01):
+            self._send(raw[: network.rng.randrange(len(raw) + 1)])
+            self._send(None)
+        else:
+            self._send(raw)
+
+    def writelines(self, parts: Any) -> None:
+        self.write(b"".join(bytes(part) for part in parts))
+
+    def _send(self, raw: bytes | None) -> None:
+        """None ends the connection."""
+        self._next = max(self._next, self._loop.time() + self._network.delay())
+        peer = self.peer
+        assert peer is not None
+        self._loop.call_at(self._next, peer.receive, raw)
+
+    # -- receiving ---------------------------------------------------------------------------------------
+
+    def receive(self, raw: bytes | None) -> None:
+        self._waiting.append(raw)
+        self.release()
+
+    def release(self) -> None:
+        """Hand over what has arrived, unless reading is paused or the client is cut off."""
+        while self._waiting and not self._closed and not self._paused:
+            if self._network.is_partitioned(self.client):
+                return
+            raw = self._waiting.pop(0)
+            if raw is None:
+                self.abort()
+            elif raw:
+                self._protocol.data_received(raw)
+
+    def pause_reading(self) -> None:
+        self._paused = True
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        self._loop.call_soon(self.release)
+
+    def is_reading(self) -> bool:
+        return not self._paused
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        if not self._closed:
+            self._send(None)
+            self._lose()
+
+    def abort(self) -> None:
+        """Both ends see the connection break now."""
+        if not self._closed:
+            self._lose()
+            assert self.peer is not None
+            if not self._network.is_partitioned(self.client):
+                self.peer.abort()
+
+    def _lose(self) -> None:
+        self._closed = True
+        self._network.forget(self)
+        self._loop.call_soon(self._protocol.connection_lost, None)
+
+    def is_closing(self) -> bool:
+        return self._closed
+
+    def get_protocol(self) -> Any:
+        return self._protocol
+
+    def set_protocol(self, protocol: Any) -> None:
+        self._protocol = protocol
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def can_write_eof(self) -> bool:
+        return False
+
+
+class MemoryConnector(FencedConnector):
+    """aiohttp's connector for one client of a :class:`Network`. ``on_send`` receives what the client writes."""
+
+    def __init__(self, network: Network, client: str, on_send: Callable[[bytes], None]) -> None:
+        super().__init__(limit=0)
+        self._network = network
+        self._client = client
+        self._on_send = on_send
+
+    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - aiohttp's signature
+        try:
+            async with asyncio.timeout(timeout.sock_connect):
+                return await self._network.connect(self._client, self._factory, self._on_send)
+        except OSError as error:
+            raise aiohttp.ClientConnectorError(req.connection_key, error) from error
+
+
+def session(network: Network, client: str, on_send: Callable[[bytes], None]) -> aiohttp.ClientSession:
+    """A client session whose connections go through the network."""
+    return aiohttp.ClientSession(
+        connector=MemoryConnector(network, client, on_send), cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18
+    )

@@ -1,0 +1,237 @@
+"""What the scenarios share: a client of the control plane, scheduler processes, and waiting for what they do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from planes import PATIENCE, ControlPlane, transport_of
+
+from kubesched.api.kinds import CORE_EVENTS, LEASE_CANDIDATES, LEASES, NODES, PODS
+from kubesched.api.tasks import Supervisor
+from kubesched.api.times import SteadyClock
+from kubesched.api.types import Pod
+from kubesched.api.wire import ApiError
+from kubesched.api.yamltext import to_yaml
+from kubesched.client.http import HttpTransport
+from kubesched.client.informer import Informer
+from kubesched.cluster.kubelets import HollowKubelets
+
+LEASE = ("kube-system", "kube-scheduler")
+#: leaseDuration, renewDeadline and retryPeriod for scenarios in which no lease may be lost by a slow machine.
+CALM = (60, 50, 1)
+#: The same where a lease has to run out.
+BRISK = (12, 10, 1)
+
+
+class SchedulerProcess:
+    """One ``kubesched run``."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
+        self.name = name
+        self.process = process
+        self._log = log
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Its exit code, once it has ended."""
+        async with asyncio.timeout(PATIENCE):
+            return await self.process.wait()
+
+    async def terminate(self) -> int:
+        """Stop it as its supervisor does."""
+        self.signal(signal.SIGTERM)
+        return await self.ended()
+
+
+class World:
+    """A control plane in use. ``pods`` and ``leases`` are followed; :meth:`until` waits for them to change."""
+
+    def __init__(self, plane: ControlPlane, folder: Path, client: HttpTransport) -> None:
+        self.plane = plane
+        self.folder = folder
+        self.client = client
+        self._changed = asyncio.Event()
+        self.pods = self._follow(PODS)
+        self.leases = self._follow(LEASES)
+        self.candidates = self._follow(LEASE_CANDIDATES) if plane.runs_pods else None
+        self._processes: list[SchedulerProcess] = []
+        #: UID to the nodes a pod was seen on: more than one is a pod bound twice.
+        self.seen_on: dict[str, set[str]] = {}
+
+    def _follow(self, kind: Any) -> Informer:
+        informer = Informer(self.client, kind, rng=Random(1))
+        informer.add_handler(self)
+        return informer
+
+    # -- the informers' handler --------------------------------------------------------------------------
+
+    def on_add(self, obj: Any, is_initial: bool) -> None:
+        self._look(obj)
+
+    def on_update(self, old: Any, new: Any) -> None:
+        self._look(new)
+
+    def on_delete(self, obj: Any) -> None:
+        self._changed.set()
+
+    def _look(self, obj: Any) -> None:
+        if isinstance(obj, Pod) and obj.spec.node_name:
+            self.seen_on.setdefault(obj.uid, set()).add(obj.spec.node_name)
+        self._changed.set()
+
+    async def until(self, condition: Callable[[], Any], what: str) -> None:
+        """Wait until a condition on what is followed holds."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            logs = "\n".join(f"-- {process.name}\n{process.log[-3000:]}" for process in self._processes)
+            raise AssertionError(f"{what}: not within {PATIENCE} s\n{logs}") from None
+
+    # -- schedulers --------------------------------------------------------------------------------------
+
+    async def scheduler(
+        self, name: str, timings: tuple[int, int, int] = CALM, *flags: str, elect: bool = True
+    ) -> SchedulerProcess:
+        """Start a scheduler process."""
+        duration, deadline, period = timings
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(self.plane.kubeconfig), "qps": 500, "burst": 1000},
+            "leaderElection": {
+                "leaderElect": elect,
+                "leaseDuration": f"{duration}s",
+                "renewDeadline": f"{deadline}s",
+                "retryPeriod": f"{period}s",
+            },
+        }
+        file, log = self.folder / f"{name}.yaml", self.folder / f"{name}.log"
+        file.write_text(to_yaml(config))
+        command = [sys.executable, "-m", "kubesched.cli", "run", "--config", str(file), "--secure-port", "0", *flags]
+        with log.open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdout=output, stderr=output, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+            )
+        started = SchedulerProcess(name, process, log)
+        self._processes.append(started)
+        return started
+
+    @property
+    def lease(self) -> dict[str, Any]:
+        """The spec of the scheduler's lease; empty without one."""
+        found = self.leases.get(*LEASE)
+        return dict(found.get("spec") or {}) if found is not None else {}
+
+    @property
+    def holder(self) -> str:
+        return str(self.lease.get("holderIdentity") or "")
+
+    async def leader(self, *, but: Iterable[str] = ("",)) -> str:
+        """The identity of a leader that is none of these."""
+        known = set(but)
+        await self.until(lambda: self.holder and self.holder not in known, f"a leader other than {known}")
+        return self.holder
+
+    # -- objects -----------------------------------------------------------------------------------------
+
+    async def nodes(self, count: int, cpu: str = "64") -> None:
+        amounts = {"cpu": cpu, "memory": "256Gi", "pods": "1000"}
+        condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "hollow"}
+        status = {"capacity": amounts, "allocatable": amounts, "conditions": [condition]}
+        for number in range(1, count + 1):
+            labels = {"kubernetes.io/hostname": f"n{number}"}
+            await self.client.create(
+                NODES, "", {"metadata": {"name": f"n{number}", "labels": labels}, "status": status}
+            )
+
+    async def create_pods(self, names: Iterable[str], cpu: str = "10m") -> None:
+        gate = asyncio.Semaphore(16)
+
+        async def create(name: str) -> None:
+            container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": cpu}}}
+            async with gate:
+                await self.client.create(
+                    PODS, "default", {"metadata": {"name": name}, "spec": {"containers": [container]}}
+                )
+
+        await asyncio.gather(*(create(name) for name in names))
+
+    def node_of(self, name: str) -> str:
+        pod = self.pods.get("default", name)
+        return "" if pod is None else str(pod.spec.node_name)
+
+    def bound(self) -> int:
+        return sum(1 for pod in self.pods.values() if pod.spec.node_name)
+
+    async def all_bound(self, names: Iterable[str]) -> None:
+        names = list(names)
+        await self.until(lambda: all(self.node_of(name) for name in names), f"{len(names)} pods are bound")
+        twice = {uid: nodes for uid, nodes in self.seen_on.items() if len(nodes) > 1}
+        assert not twice, f"S1: bound twice: {twice}"
+
+    async def events(self, name: str, reason: str) -> list[dict[str, Any]]:
+        """The events about a pod as ``kubectl get events`` reads them; waits until there is one."""
+        selector = f"involvedObject.name={name},reason={reason}"
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                page = await self.client.list(CORE_EVENTS, "default", field_selector=selector)
+                if page.items:
+                    return [item.data() for item in page.items]
+                async for batch in self.client.watch(
+                    CORE_EVENTS, "default", field_selector=selector, resource_version=page.resource_version
+                ):
+                    if any(event.type == "ADDED" for event in batch):
+                        break
+
+    async def clean(self) -> None:
+        """Remove what the scenario made."""
+        for process in self._processes:
+            if process.process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.process.kill()
+            await process.process.wait()
+        for kind in (PODS, NODES, LEASES, LEASE_CANDIDATES):
+            try:
+                items = (await self.client.list(kind)).items
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+                continue
+            for item in items:
+                with contextlib.suppress(ApiError):
+                    await self.client.delete(kind, item.namespace, item.name, grace_period_seconds=0)
+
+
+@asynccontextmanager
+async def world(plane: ControlPlane, folder: Path) -> AsyncIterator[World]:
+    """A world for one scenario, cleaned up behind it."""
+    async with await transport_of(plane) as client, Supervisor("scenario") as tasks:
+        found = World(plane, folder, client)
+        for informer in (found.pods, found.leases, found.candidates):
+            if informer is not None:
+                tasks.spawn(informer.run(), f"informer-{informer.kind.plural}")
+        if not plane.runs_pods:
+            kubelets = HollowKubelets(client, SteadyClock(), rng=Random(2))
+            tasks.spawn(kubelets.run(), "kubelets")
+        try:
+            yield found
+        finally:
+            await found.clean()

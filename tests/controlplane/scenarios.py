@@ -1,0 +1,207 @@
+"""The scenarios: what a scheduler process has to live through, against any control plane."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+
+from scenario_world import BRISK, LEASE, World
+
+from kubesched.api.kinds import LEASES, PODS
+from kubesched.api.wire import ApiError
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """``only`` names the one control plane it can run against, with ``why``."""
+
+    name: str
+    run: Callable[[World], Awaitable[None]]
+    only: str = ""
+    why: str = ""
+
+
+async def schedules_and_reports(world: World) -> None:
+    """Events and conditions read as kube-scheduler's."""
+    await world.nodes(2, cpu="2")
+    scheduler = await world.scheduler("only")
+    await world.create_pods(["fits"], cpu="500m")
+    await world.create_pods(["huge"], cpu="3")
+    await world.all_bound(["fits"])
+    (event,) = await world.events("fits", "Scheduled")
+    assert event["message"] == f"Successfully assigned default/fits to {world.node_of('fits')}"
+    assert (event["type"], event["reportingComponent"], event["action"]) == ("Normal", "default-scheduler", "Binding")
+    assert event["reportingInstance"].startswith("default-scheduler-")
+    assert event["involvedObject"]["uid"] == world.pods.get("default", "fits").uid
+    failed = (await world.events("huge", "FailedScheduling"))[0]
+    assert (failed["type"], failed["action"]) == ("Warning", "Scheduling")
+    assert re.match(r"0/2 nodes are available: 2 Insufficient cpu\.", failed["message"])
+
+    def condition(name: str) -> tuple[str, str, str]:
+        pod = world.pods.get("default", name)
+        found = [item for item in pod.status.conditions if item.type == "PodScheduled"] if pod is not None else []
+        return (found[0].status, found[0].reason, found[0].message) if found else ("", "", "")
+
+    await world.until(lambda: condition("huge")[0], "a condition on the pending pod")
+    assert condition("huge") == ("False", "Unschedulable", failed["message"])
+    await world.until(lambda: condition("fits")[0] == "True", "a condition on the bound pod")
+    assert await scheduler.terminate() == 0
+    await world.until(lambda: world.lease.get("holderIdentity") == "", "the lease is released")
+
+
+async def restarted_among_a_thousand_pods(world: World) -> None:
+    """Killed in the middle; its successor binds the rest, and nothing twice."""
+    await world.nodes(10)
+    names = [f"p{number}" for number in range(1000)]
+    killed = await world.scheduler("killed", BRISK)
+    await world.leader()
+    creating = asyncio.ensure_future(world.create_pods(names))
+    await world.until(lambda: world.bound() >= 100, "100 pods are bound")
+    killed.signal(signal.SIGKILL)
+    assert await killed.ended() == -signal.SIGKILL
+    await creating
+    await world.scheduler("successor", BRISK)
+    await world.all_bound(names)
+
+
+async def failover_between_two_replicas(world: World) -> None:
+    """The standby takes over when the leader dies, and at once when it stops in good order."""
+    await world.nodes(2)
+    processes = {}
+    for name in ("first", "second"):
+        processes[name] = await world.scheduler(name, BRISK)
+        if name == "first":
+            one = await world.leader()
+    await world.create_pods([f"a{number}" for number in range(20)])
+    await world.all_bound([f"a{number}" for number in range(20)])
+    processes["first"].signal(signal.SIGKILL)
+    await processes["first"].ended()
+    await world.create_pods([f"b{number}" for number in range(20)])
+    two = await world.leader(but=("", one))
+    await world.all_bound([f"b{number}" for number in range(20)])
+    assert world.lease["leaseTransitions"] == 1
+    third = await world.scheduler("third", BRISK)
+    assert await processes["second"].terminate() == 0
+    await world.leader(but=("", one, two))
+    await world.create_pods(["last"])
+    await world.all_bound(["last"])
+    assert await third.terminate() == 0
+
+
+async def the_api_server_restarts(world: World) -> None:
+    """The scheduler stays, and sees what changed while it could not watch: its versions have expired."""
+    await world.nodes(2, cpu="2")
+    scheduler = await world.scheduler("only")
+    await world.create_pods(["before", "filler1", "filler2"], cpu="1")
+    await world.all_bound(["before", "filler1", "filler2"])
+    scheduler.signal(signal.SIGSTOP)
+    await asyncio.to_thread(world.plane.stop)
+    await asyncio.to_thread(world.plane.start)
+    await world.client.delete(PODS, "default", "filler1", grace_period_seconds=0)
+    await world.client.delete(PODS, "default", "filler2", grace_period_seconds=0)
+    await world.create_pods(["after1", "after2", "after3"], cpu="1")
+    scheduler.signal(signal.SIGCONT)
+    await world.all_bound(["after1", "after2", "after3"])
+    await asyncio.to_thread(world.plane.stop)  # and while it runs
+    await asyncio.to_thread(world.plane.start)
+    await world.client.delete(PODS, "default", "after1", grace_period_seconds=0)
+    await world.create_pods(["again"], cpu="1")
+    await world.all_bound(["again"])
+    assert scheduler.process.returncode is None
+    assert await scheduler.terminate() == 0
+
+
+async def another_scheduler_binds_the_same_pods(world: World) -> None:
+    """Conflicts: the other's bindings stand, ours go on."""
+    await world.nodes(3)
+    await world.scheduler("only")
+    await world.leader()
+    rng = Random(5)
+    names = [f"c{number}" for number in range(100)]
+    won = 0
+
+    async def rival(name: str) -> None:
+        nonlocal won
+        pod = await world.client.get(PODS, "default", name)
+        try:
+            await world.client.bind("default", name, pod.uid, "n1")
+            won += 1
+        except ApiError as error:
+            assert error.code == 409
+
+    for start in range(0, len(names), 10):
+        batch = names[start : start + 10]
+        await world.create_pods(batch)
+        await asyncio.gather(*(rival(name) for name in rng.sample(batch, 5)))
+    await world.all_bound(names)
+    pods = [world.pods.get("default", name) for name in names]
+    assert sum(pod.spec.node_name == "n1" for pod in pods) >= won
+
+
+async def the_lease_is_taken(world: World) -> None:
+    """Another program takes the lease: exit 1, and not one pod is bound after that."""
+    await world.nodes(1)
+    scheduler = await world.scheduler("robbed", BRISK)
+    await world.leader()
+    await world.create_pods(["before"])
+    await world.all_bound(["before"])
+    while True:
+        lease = (await world.client.get(LEASES, *LEASE)).data()
+        lease["spec"] |= {"holderIdentity": "thief", "leaseDurationSeconds": 3600}
+        try:
+            await world.client.update(LEASES, *LEASE, lease)
+            break
+        except ApiError as error:
+            assert error.code == 409
+    assert await scheduler.ended() == 1
+    assert "Leaderelection lost" in scheduler.log
+    assert (await world.client.get(LEASES, *LEASE)).data()["spec"]["holderIdentity"] == "thief"
+    await world.create_pods(["after"])
+    standby = await world.scheduler("standby", BRISK)
+    await world.until(lambda: "attempting to acquire" in standby.log or standby.process.returncode, "it stands by")
+    assert not world.node_of("after")
+    assert await standby.terminate() == 0
+
+
+async def the_election_is_coordinated(world: World) -> None:
+    """With the gate on a candidate appears, answers a ping, and leads when the lease names it."""
+    await world.nodes(1)
+    scheduler = await world.scheduler("candidate", BRISK, "--feature-gates", "CoordinatedLeaderElection=true")
+    candidates = world.candidates
+    assert candidates is not None
+    await world.until(lambda: candidates.values(), "a candidate")
+    (candidate,) = candidates.values()
+    spec, name = candidate["spec"], candidate["metadata"]["name"]
+    assert (spec["leaseName"], spec["strategy"]) == ("kube-scheduler", "OldestEmulationVersion")
+    ping = "2999-01-01T00:00:00.000000Z"
+    await world.client.patch(
+        candidates.kind, LEASE[0], name, {"spec": {"pingTime": ping}}, patch_type="application/merge-patch+json"
+    )
+    await world.until(lambda: candidates.get(LEASE[0], name)["spec"]["renewTime"] == ping, "the ping is answered")
+    assert not world.lease
+    await world.create_pods(["waits"])
+    chosen = {"holderIdentity": name, "leaseDurationSeconds": 60, "strategy": "OldestEmulationVersion"}
+    await world.client.create(LEASES, LEASE[0], {"metadata": {"name": LEASE[1]}, "spec": chosen})
+    await world.all_bound(["waits"])
+    assert world.lease["strategy"] == "OldestEmulationVersion"
+    assert await scheduler.terminate() == 0
+
+
+SCENARIOS = (
+    Scenario("events and conditions", schedules_and_reports),
+    Scenario("restart among a thousand pods", restarted_among_a_thousand_pods),
+    Scenario("failover", failover_between_two_replicas),
+    Scenario("API server restart and expired watches", the_api_server_restarts),
+    Scenario("conflicts", another_scheduler_binds_the_same_pods),
+    Scenario("lease taken", the_lease_is_taken),
+    Scenario(
+        "coordinated election",
+        the_election_is_coordinated,
+        only="embedded",
+        why="LeaseCandidate is beta and off there, and its own controller would choose the leader",
+    ),
+)

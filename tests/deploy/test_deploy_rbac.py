@@ -1,0 +1,280 @@
+"""The manifests' permissions are what the scheduler needs: it works with all of them, and with none less."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+from rbac_kit import KUSTOMIZE, Guarded, Permission, documents, permissions
+
+from kubesched.api.kinds import LEASES, NODES, PODS, Kind, kind_by_plural
+from kubesched.api.wire import ApiError
+from kubesched.cli.run.command import _Process
+from kubesched.cli.run.flags import FLAG_SET
+from kubesched.cluster.http import write_kubeconfig
+from kubesched.cluster.store import Store
+
+USER = "system:serviceaccount:kube-system:kubesched"
+GRANTED = permissions(documents(KUSTOMIZE / "base" / "rbac.yaml"), ("kube-system", "kubesched"))
+
+#: A scheduler that is refused nothing needs two seconds; a slow machine gets more.
+_SECONDS = 20.0
+
+#: What the scheduler is seen to do.
+CACHES = "its caches are filled"
+LEASE = "it takes the lease and renews it"
+LEADER_EVENT = "it records that it leads"
+BINDING = "a pod is bound"
+EVENT = "the pod's event is written"
+REPEATED = "an event that occurs again is counted"
+CONDITION = "an unschedulable pod has a condition"
+PREEMPTION = "a pod of lower priority is evicted"
+TOKEN = "the bearer of a token gets metrics"
+ACCESS = "a user who may read metrics gets them"
+AUTHORITIES = "the authorities of client certificates are followed"
+
+SCENARIOS = {
+    **dict.fromkeys((item for item in GRANTED if item.verb in ("list", "watch")), CACHES),
+    Permission("", "pods", "delete"): PREEMPTION,
+    Permission("", "pods/binding", "create"): BINDING,
+    Permission("", "pods/status", "patch"): CONDITION,
+    Permission("events.k8s.io", "events", "create"): EVENT,
+    Permission("events.k8s.io", "events", "patch"): REPEATED,
+    Permission("authentication.k8s.io", "tokenreviews", "create"): TOKEN,
+    Permission("authorization.k8s.io", "subjectaccessreviews", "create"): ACCESS,
+    Permission("coordination.k8s.io", "leases", "create", "", "kube-system"): LEASE,
+    Permission("coordination.k8s.io", "leases", "get", "kubesched", "kube-system"): LEASE,
+    Permission("coordination.k8s.io", "leases", "update", "kubesched", "kube-system"): LEASE,
+    Permission("", "events", "create", "", "kube-system"): LEADER_EVENT,
+    **dict.fromkeys((item for item in GRANTED if item.resource == "configmaps"), AUTHORITIES),
+}
+
+
+def _kind(group: str, plural: str) -> Kind:
+    kind = kind_by_plural(group, plural)
+    assert kind is not None
+    return kind
+
+
+EVENTS, CORE_EVENTS = _kind("events.k8s.io", "events"), _kind("", "events")
+CONFIG_MAPS, PRIORITIES = _kind("", "configmaps"), _kind("scheduling.k8s.io", "priorityclasses")
+
+
+class _Clock:
+    """The event loop's seconds, since some moment."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def now(self) -> float:
+        return 1_780_000_000.0 + self._loop.time()
+
+
+def _node(name: str, cpu: str = "2", **spec: Any) -> dict[str, Any]:
+    amounts = {"cpu": cpu, "memory": "4Gi", "pods": "10"}
+    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, "name": name}}
+    return {"metadata": metadata, "spec": spec, "status": {"capacity": amounts, "allocatable": amounts}}
+
+
+def _pod(name: str, cpu: str, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "app", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "metadata": {"name": name, "namespace": "default", "labels": labels or {}},
+        "spec": {"schedulerName": "kubesched", "containers": [container], **spec},
+    }
+
+
+def _fill(store: Store) -> None:
+    store.create(NODES, "", _node("a"))
+    store.create(NODES, "", _node("c", "500m"))
+    store.create(PRIORITIES, "", {"metadata": {"name": "high"}, "value": 1000})
+    store.create(CONFIG_MAPS, "kube-system", {"metadata": {"name": "extension-apiserver-authentication"}, "data": {}})
+    store.create(PODS, "default", _pod("victim", "1500m", nodeName="a"))
+    store.create(PODS, "default", _pod("plain", "100m", nodeSelector={"name": "c"}))
+    store.create(PODS, "default", _pod("urgent", "1500m", priorityClassName="high"))
+    # A pod that must not be with others; attempts for it are made again when one of them goes.
+    apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"kind": "other"}}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    store.create(PODS, "default", _pod("apart", "10m", nodeSelector={"name": "c"}, affinity=affinity))
+    for name in ("other-1", "other-2", "other-3"):
+        store.create(PODS, "default", _pod(name, "10m", {"kind": "other"}, nodeName="c"))
+
+
+class _Denials(logging.Handler):
+    """The messages of the scheduler's log that say that something is forbidden."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if "cannot" in text or "may not" in text:
+            self.texts.append(text)
+
+
+class World:
+    """The state that scenarios are seen in."""
+
+    def __init__(self, server: Guarded) -> None:
+        self.server = server
+        self.store = server.store
+        self.pages: dict[str, int] = {}
+
+    def pod(self, name: str) -> dict[str, Any]:
+        data: dict[str, Any] = self.store.get(PODS, "default", name).data()
+        return data
+
+    def _lease(self) -> dict[str, Any]:
+        with suppress(ApiError):
+            spec: dict[str, Any] = self.store.get(LEASES, "kube-system", "kubesched").data()["spec"]
+            return spec
+        return {}
+
+    def _events(self, kind: Kind, namespace: str) -> list[dict[str, Any]]:
+        return [item.data() for item in self.store.list(kind, namespace).items]
+
+    def _watched(self, *resources: str) -> bool:
+        seen = {item.resource for item in self.server.allowed if item.verb == "watch"}
+        return seen.issuperset(resources)
+
+    def failures_of(self, name: str) -> int:
+        """How many events say that a pod could not be scheduled."""
+        events = self._events(EVENTS, "default")
+        return sum(1 for item in events if item["reason"] == "FailedScheduling" and item["regarding"]["name"] == name)
+
+    def _conditions(self, name: str) -> list[str]:
+        return [item["reason"] for item in self.pod(name)["status"].get("conditions", ()) if "reason" in item]
+
+    def scenarios(self) -> dict[str, Callable[[], bool]]:
+        read = {item.resource for item in GRANTED if item.verb == "watch" and item.resource != "configmaps"}
+        followed = {item.verb for item in self.server.allowed if item.resource == "configmaps"}
+        return {
+            CACHES: lambda: self._watched(*read),
+            LEASE: lambda: self._lease().get("renewTime", "") > self._lease().get("acquireTime", ""),
+            LEADER_EVENT: lambda: any(
+                item["reason"] == "LeaderElection" for item in self._events(CORE_EVENTS, "kube-system")
+            ),
+            BINDING: lambda: self.pod("plain")["spec"].get("nodeName") == "c",
+            EVENT: lambda: any(item["reason"] == "Scheduled" for item in self._events(EVENTS, "default")),
+            REPEATED: lambda: any((item.get("series") or {}).get("count") for item in self._events(EVENTS, "default")),
+            CONDITION: lambda: "Unschedulable" in self._conditions("apart"),
+            PREEMPTION: lambda: bool(self.pod("victim")["metadata"].get("deletionTimestamp")),
+            TOKEN: lambda: self.pages.get("token") == 200,
+            ACCESS: lambda: self.pages.get("anonymous") == 200,
+            AUTHORITIES: lambda: followed == {"get", "list", "watch"},
+        }
+
+    def missing(self) -> list[str]:
+        """The scenarios that have not been seen."""
+        return [name for name, seen in self.scenarios().items() if not seen()]
+
+
+async def _fetch_pages(world: World, port: int) -> None:
+    """Read metrics as a bearer and as nobody, once the scheduler listens."""
+    async with aiohttp.ClientSession() as session:
+        for name, headers in (("token", {"Authorization": "Bearer abc"}), ("anonymous", {})):
+            while name not in world.pages:
+                try:
+                    url = f"https://127.0.0.1:{port}/metrics"
+                    async with session.get(url, headers=headers, ssl=False) as answer:
+                        await answer.read()
+                        world.pages[name] = answer.status
+                except aiohttp.ClientConnectorError:
+                    await asyncio.sleep(0.02)
+
+
+async def _until_done(world: World, denials: _Denials, running: asyncio.Task[int]) -> None:
+    """Return when nothing is missing, something was refused, or the scheduler ended."""
+    gone = 0
+    while world.missing() and not denials.texts and not running.done():
+        # The first attempt's condition makes a new version of the pod; the events of the next two are alike.
+        if gone < 2 and world.failures_of("apart") == gone + 1:
+            gone += 1
+            world.store.delete(PODS, "default", f"other-{gone}", grace_period_seconds=0)
+        await asyncio.sleep(0.02)
+
+
+async def _play(granted: list[Permission], folder: Path, denials: _Denials) -> tuple[list[str], int]:
+    """Run the scheduler until it has done everything or was refused something: what it has not done, and its exit code."""
+    store = Store(_Clock(), random=Random(1))
+    _fill(store)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    async with Guarded(store, USER, granted) as server:
+        world = World(server)
+        kubeconfig = write_kubeconfig(folder / "kubeconfig", server.url)
+        config = yaml.safe_load((KUSTOMIZE / "second-scheduler" / "config.yaml").read_text())
+        config["podMaxBackoffSeconds"] = 1
+        config["clientConnection"] = {"kubeconfig": str(kubeconfig)}
+        (folder / "config.yaml").write_text(yaml.safe_dump(config))
+        flags = [f"--{name}-kubeconfig={kubeconfig}" for name in ("authentication", "authorization")]
+        flags += [f"--config={folder / 'config.yaml'}", "--bind-address=127.0.0.1", f"--secure-port={port}", "--seed=1"]
+        process = _Process(FLAG_SET.parse(flags))
+        running = asyncio.create_task(process.run())
+        pages = asyncio.create_task(_fetch_pages(world, port))
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(_until_done(world, denials, running), _SECONDS)
+        finally:
+            pages.cancel()
+            await asyncio.gather(pages, return_exceptions=True)
+            missing = world.missing()
+            signal.raise_signal(signal.SIGTERM) if not running.done() else None
+            code = await running
+    return missing, code
+
+
+@pytest.fixture
+def denials() -> Iterator[_Denials]:
+    """What the log says is forbidden; afterwards logging and garbage collection are as before."""
+    root, ours = logging.getLogger(), logging.getLogger("kubesched")
+    before = list(root.handlers), root.level, ours.level, gc.get_threshold()
+    handler = _Denials()
+    ours.addHandler(handler)
+    try:
+        yield handler
+    finally:
+        ours.removeHandler(handler)
+        root.handlers[:] = before[0]
+        root.setLevel(before[1])
+        ours.setLevel(before[2])
+        gc.set_threshold(*before[3])
+        gc.unfreeze()
+
+
+def test_with_all_its_permissions_the_scheduler_does_everything_and_stops_in_order(
+    tmp_path: Path, denials: _Denials
+) -> None:
+    assert asyncio.run(_play(GRANTED, tmp_path, denials)) == ([], 0)
+    assert denials.texts == []
+
+
+def test_every_permission_belongs_to_a_scenario() -> None:
+    assert set(SCENARIOS) == set(GRANTED)
+    assert len(GRANTED) == len(set(GRANTED))
+
+
+@pytest.mark.parametrize("removed", GRANTED, ids=str)
+def test_without_one_permission_a_scenario_fails_and_the_log_names_it(
+    removed: Permission, tmp_path: Path, denials: _Denials
+) -> None:
+    missing, _ = asyncio.run(_play([item for item in GRANTED if item != removed], tmp_path, denials))
+    assert SCENARIOS[removed] in missing
+    named = (
+        f'cannot {removed.verb} resource "{removed.resource}" in API group "{removed.group}"',
+        f"may not {removed.verb} {removed.resource}.{removed.group}",
+    )
+    assert any(name in text for text in denials.texts for name in named), denials.texts

@@ -1,0 +1,100 @@
+"""scheduler_plugin_evaluation_total: what counts as an evaluation of a plugin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from search_kit import House, make_plugin
+
+from builders import a_node, a_pod, info
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.status import Code, Status
+
+NODES = 8
+
+
+def evaluations(house: House) -> dict[tuple[str, str], float]:
+    """(plugin, extension point) to the value of its series."""
+    family = house.framework.metrics.plugin_evaluation_total
+    return {(plugin, point): value.value for (plugin, point, _), value in family.children.items()}
+
+
+def nodes() -> list[Any]:
+    return [a_node(f"n{index}") for index in range(NODES)]
+
+
+def test_every_enabled_plugin_has_its_series_from_the_start() -> None:
+    house = House(nodes(), plugins=["NodeName", "TaintToleration"], without=[("TaintToleration", "score")])
+    assert evaluations(house) == {
+        ("NodeName", "Filter"): 0,
+        ("TaintToleration", "Filter"): 0,
+        ("TaintToleration", "PreScore"): 0,
+    }
+    families = {family.name: family for family in house.framework.metrics.collect()}
+    samples = families["scheduler_plugin_evaluation_total"].samples
+    assert (("NodeName", "Filter", "default-scheduler"), 0) in samples
+
+
+def test_filter_and_score_count_the_nodes_and_later_filters_only_those_left() -> None:
+    plain = make_plugin(
+        "Plain",
+        filter=lambda self, state, pod, node: None if node.name != "n3" else Status.unschedulable("not this one"),
+        score=lambda self, state, pod, node: 1,
+    )
+    columns = make_plugin(
+        "Columns",
+        filter_rows=lambda self, state, pod, table, rows: np.zeros(len(rows), np.uint64),
+        verdict_status=lambda self, state, pod, verdict: Status.unschedulable("no"),
+        score_rows=lambda self, state, pod, table, rows: np.ones(len(rows), np.int64),
+    )
+    house = House(nodes(), plugins=[plain, columns])
+    house.evaluate(a_pod())
+    assert evaluations(house) == {
+        ("Plain", "Filter"): NODES,
+        ("Columns", "Filter"): NODES - 1,
+        ("Plain", "Score"): NODES - 1,
+        ("Columns", "Score"): NODES - 1,
+    }
+
+
+@pytest.mark.parametrize("by_row", [True, False])
+def test_what_a_layer_remembers_is_no_evaluation(by_row: bool) -> None:
+    members: dict[str, Any] = {
+        "sign": lambda self, pod: 0,
+        "filter_rows": lambda self, state, pod, table, rows: np.zeros(len(rows), np.uint64),
+        "verdict_status": lambda self, state, pod, verdict: Status.unschedulable("no"),
+    }
+    if by_row:
+        members["filter_row"] = lambda self, state, pod, table, node: 0
+    house = House(nodes(), plugins=[make_plugin("Signing", **members)])
+    house.find(a_pod("first"))
+    assert evaluations(house) == {("Signing", "Filter"): NODES}
+    house.find(a_pod("second"))
+    assert evaluations(house) == {("Signing", "Filter"): NODES}
+    house.cache.set_node(a_node("n0", cpu="17"))
+    house.find(a_pod("third"))
+    assert evaluations(house) == {("Signing", "Filter"): NODES + 1}
+
+
+@pytest.mark.parametrize(
+    ("answer", "counted"),
+    [(None, 1), (Status(Code.SKIP), 0), (Status.unschedulable("no"), 1), (Status.from_error(ValueError("broken")), 1)],
+)
+def test_pre_filter_and_pre_score_are_counted_unless_they_skip(answer: Status | None, counted: int) -> None:
+    plugin = make_plugin(
+        "Preparing",
+        pre_filter=lambda self, state, pod, nodes: answer,
+        pre_score=lambda self, state, pod, nodes: answer,
+    )
+    house = House(nodes(), plugins=[plugin])
+    framework, pod = house.framework, info(a_pod())
+    try:
+        framework.pre_filter(CycleState(), pod, house.cache.snapshot().nodes())
+    except PluginFailedError:
+        assert answer is not None
+        assert answer.code is Code.ERROR
+    framework.pre_score(CycleState(), pod, house.cache.snapshot().nodes())
+    assert evaluations(house) == {("Preparing", "PreFilter"): counted, ("Preparing", "PreScore"): counted}

@@ -1,0 +1,210 @@
+"""The fast dry run and nominations kept by row, against the plain procedures that remember nothing.
+
+A random cluster changes step by step: pods come and go, nodes too, pods are nominated, budgets change. At every step
+preemptors of several kinds are tried: what the plugin finds at once must be what the specification's procedure finds
+node by node, and what a search remembers of nominations must be what a fresh one finds.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_kit import House, best_names, reasons
+
+from builders import a_node, a_pod, a_taint
+from kubesched.api.times import timestamp
+from kubesched.api.types import Pod, PodStatus
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.nominating import NominatingInfo
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.preemption import Candidate, Victims
+from kubesched.framework.status import Code
+from kubesched.plugins.default_preemption import DefaultPreemption
+from kubesched.plugins.preemption.candidates import find_candidates
+from kubesched.plugins.preemption.choose import choose
+from kubesched.plugins.preemption.outcomes import FastFound, Question
+from kubesched.queue.nominator import Nominator
+from kubesched.scheduler.diagnosis import Rejection
+from kubesched.scheduler.search import Decision
+
+NOW = 1_800_000_000.0
+PLUGINS = (
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "DefaultPreemption",
+    "NodeResourcesBalancedAllocation",
+)
+ZERO = "example.com/gpu"
+
+cpus = st.sampled_from(("500m", "1", "1500m", "2", "3", "4"))
+priorities = st.sampled_from((-5, 0, 5, 5, 10))
+starts = st.sampled_from((None, NOW - 50, NOW - 50, NOW - 7, NOW + 9))
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    what = draw(
+        st.sampled_from(("add", "add", "add", "add", "remove", "nominate", "nominate", "forget", "node", "drop"))
+    )
+    return what, {
+        "node": draw(st.integers(0, 6)),
+        "cpu": draw(cpus),
+        "gpu": draw(st.sampled_from((0, 0, 0, 1))),
+        "priority": draw(priorities),
+        "start": draw(starts),
+        "app": draw(st.sampled_from(("web", "db", ""))),
+        "pick": draw(st.integers(0, 50)),
+    }
+
+
+class Town:
+    """A cluster with a real nominator, and its preemption plugin."""
+
+    def __init__(self) -> None:
+        self.house = House(plugins=PLUGINS, now=NOW)
+        self.waiting: dict[str, PodInfo] = {}
+        self.house.nominated = Nominator(None, self.waiting.get)
+        self.house.search = self.house.fresh_search()
+        self.plugin: DefaultPreemption = self.house.framework.plugins["DefaultPreemption"]
+        self.plugin._absolute, self.plugin._percentage = 3, 0
+        self.count = 0
+        for number in range(5):
+            self.node(number)
+
+    def node(self, number: int) -> None:
+        taints = [a_taint("dedicated=x:NoSchedule")] if number == 4 else []
+        self.house.cache.set_node(a_node(f"n{number}", cpu="4", pods=4, allocatable={ZERO: "1"}, taints=taints))
+
+    def pod(self, wanted: dict[str, Any], **more: Any) -> Pod:
+        self.count += 1
+        start = timestamp(wanted["start"]) if wanted["start"] is not None else None
+        asked = {"cpu": wanted["cpu"], **({ZERO: "1"} if wanted["gpu"] else {})}
+        labels = {"app": wanted["app"]} if wanted["app"] else {}
+        return a_pod(
+            f"p{self.count}",
+            requests=asked,
+            priority=wanted["priority"],
+            labels=labels,
+            status=PodStatus(start_time=start),
+            **more,
+        )
+
+    def do(self, what: str, wanted: dict[str, Any]) -> None:
+        house, names = self.house, [info.name for info in self.house.cache.snapshot().nodes()]
+        name = names[wanted["node"] % len(names)]
+        if what == "add":
+            house.add(self.pod(wanted, on=name))
+        elif what == "remove" and house.cache.pods:
+            victims = sorted(house.cache.pods)
+            house.cache.remove_pod(house.cache.pods[victims[wanted["pick"] % len(victims)]].pod)
+        elif what == "nominate":
+            found = PodInfo(self.pod(wanted))
+            self.waiting[found.key] = found
+            house.nominated.add(found.pod, NominatingInfo.override(name))
+        elif what == "forget" and self.waiting:
+            key = sorted(self.waiting)[wanted["pick"] % len(self.waiting)]
+            house.nominated.delete(self.waiting.pop(key).pod)
+        elif what == "node":
+            self.node(wanted["node"])
+        elif what == "drop" and len(names) > 2:
+            house.cache.remove_node(name)
+
+    def budgets(self, allowed: int | None) -> None:
+        """Budgets for the pods named web (None: no budget at all), and one that matches nothing."""
+        if allowed is None:
+            self.house.objects.pop("poddisruptionbudgets", None)
+            return
+        self.house.objects["poddisruptionbudgets"] = {
+            "ns/web": {
+                "metadata": {"name": "web", "namespace": "ns"},
+                "spec": {"selector": {"matchLabels": {"app": "web"}}},
+                "status": {"disruptionsAllowed": allowed},
+            },
+            "ns/none": {"metadata": {"name": "none", "namespace": "ns"}, "spec": {"selector": {}}, "status": {}},
+        }
+
+    def check(self, pod: PodInfo) -> bool:
+        """Compare for one preemptor; whether the fast way applied."""
+        outcome = self.house.search.find(pod)
+        fresh = self.house.fresh_search().evaluate(CycleState(), pod)
+        if isinstance(outcome, Decision):
+            assert not isinstance(fresh, Rejection)
+            assert outcome.node.name in best_names(self.house, fresh)
+            return False
+        assert isinstance(fresh, Rejection)
+        assert outcome.message() == fresh.message()
+        assert reasons(outcome.diagnosis.statuses) == reasons(fresh.diagnosis.statuses)
+        nodes = outcome.diagnosis.statuses.nodes_for_code(Code.UNSCHEDULABLE)
+        self.plugin.handle.random.seed(self.count)
+        found = self.plugin._find(outcome.state, pod, nodes)
+        if not nodes:
+            return False
+        offset = random.Random(self.count).randrange(len(nodes))
+        listed = list(nodes)
+        plain = self.plugin._dry_run(fresh.state, pod)
+        twin = find_candidates(plain, listed[offset:] + listed[:offset], 3)
+        assert not twin.errors
+        assert [seen(each) for each in found.candidates()] == [seen(each) for each in twin.candidates()]
+        if twin:
+            assert seen(found.best(NOW)) == seen(choose(twin.candidates(), NOW)[0])
+        else:
+            assert found.histogram() == twin.histogram()
+        known = found.rejected()
+        assert {name: known[name] for name in twin.statuses} == twin.statuses
+        for candidate in found.candidates():
+            self.check_victims(pod, candidate.victims)
+        return isinstance(found, FastFound)
+
+    def check_victims(self, pod: PodInfo, victims: Victims) -> None:
+        assert victims.pods
+        assert all(victim.priority < pod.priority for victim in victims.pods)
+        ranks = [self.plugin.importance(victim, NOW) for victim in victims.pods]
+        assert ranks == sorted(ranks)
+
+
+def seen(candidate: Candidate) -> tuple[str, list[str], int]:
+    return candidate.node_name, [pod.key for pod in candidate.victims.pods], candidate.victims.pdb_violations
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(steps(), min_size=12, max_size=30),
+    st.lists(
+        st.tuples(cpus, st.sampled_from((0, 5, 6, 20)), st.sampled_from((None, None, 0, 1))), min_size=1, max_size=4
+    ),
+)
+def test_the_fast_dry_run_and_remembered_nominations_find_what_the_plain_procedures_find(
+    changes: list[tuple[str, dict[str, Any]]], kinds: list[tuple[str, int, int | None]]
+) -> None:
+    town = Town()
+    for number, (what, wanted) in enumerate(changes):
+        town.do(what, wanted)
+        cpu, priority, allowed = kinds[number % len(kinds)]
+        town.budgets(allowed)
+        town.check(PodInfo(a_pod(f"preemptor{number}", cpu=cpu, priority=priority)))
+        # A pod that is nominated itself, tried again.
+        for nominee in list(town.waiting.values())[:1]:
+            town.check(nominee)
+
+
+def test_the_fast_way_is_taken_where_it_applies() -> None:
+    town = Town()
+    wanted = {"cpu": "2", "gpu": 0, "priority": 0, "start": NOW - 5, "app": "web"}
+    for number in range(10):
+        town.do("add", {**wanted, "node": number % 5})
+    assert town.check(PodInfo(a_pod("fast", cpu="3", priority=10)))
+    state = CycleState()
+    ported = PodInfo(a_pod("ported", cpu="3", priority=10, containers=()))
+    town.house.framework.pre_filter(state, ported, town.house.cache.snapshot().nodes())
+    assert Question.of(town.plugin.handle, state, ported) is not None
+    state.skip_filter -= {"PodTopologySpread"}
+    assert Question.of(town.plugin.handle, state, ported) is None
