@@ -157,7 +157,7 @@ class Hints:
             try:
                 if hint(pod_info, old, new) is QueueingHint.SKIP:
                     outcome = "QueueSkip"
-            except Exception:
+            except (Exception, SystemExit):
                 outcome = "Error"
                 _log.exception(
                     "Queueing hint of %s failed for event %s; pod %s is queued", plugin, plan.label, pod_info.key

@@ -19,8 +19,8 @@ from .table import Key, Table, Watch, initial_events
 
 __all__ = ["Reading"]
 
-#: Of a number of 64 bits.
-_MOST_DIGITS: Final = 20
+#: The greatest resource version that can be: 64 bits.
+_MAX_VERSION: Final = (1 << 64) - 1
 _CONTINUE_EXPIRED: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
     "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
@@ -169,7 +169,8 @@ class Reading:
     def _parse_version(self, text: str) -> int:
         if text in ("", "0"):
             return 0
-        if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_VERSION))
+        if not is_number or int(text) > _MAX_VERSION:
             shown = text if len(text) <= 40 else f"{text[:40]}..."
             raise ApiError.bad_request(f'invalid resource version "{shown}": must be a number of 64 bits')
         version = int(text)
