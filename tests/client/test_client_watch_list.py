@@ -50,11 +50,11 @@ async def nothing(server: FakeServer, informer: Informer, view: View) -> None:
 
 def test_the_list_is_streamed_and_the_same_stream_goes_on() -> None:
     async def script(server: FakeServer, informer: Informer, view: View) -> None:
-        assert view.notified == [("initial", "a", 11), ("initial", "b", 12)]
+        assert view.received == [("initial", "a", 11), ("initial", "b", 12)]
         server.put("a")
         server.remove("b")
         await asyncio.sleep(0.1)
-        assert view.notified[2:] == [("update", "a", 13), ("delete", "b", 14)]
+        assert view.received[2:] == [("update", "a", 13), ("delete", "b", 14)]
 
     reads, informer, _ = play(script)
     assert reads == [("stream", "")]
@@ -69,7 +69,7 @@ def test_a_stream_that_ends_later_is_an_ordinary_watch() -> None:
         await asyncio.sleep(0.1)
         server.put("c")
         await asyncio.sleep(0.1)
-        assert view.notified[2:] == [("add", "c", 13)]
+        assert view.received[2:] == [("add", "c", 13)]
 
     assert play(script)[0] == [("stream", ""), ("watch", "12")]
 
@@ -81,7 +81,7 @@ def test_after_410_the_list_is_streamed_not_older_than_what_is_known() -> None:
         server.compact()
         server.cut(GONE)
         await asyncio.sleep(10)
-        assert view.notified[2:] == [("tombstone", "a", 11)]
+        assert view.received[2:] == [("tombstone", "a", 11)]
 
     assert play(script)[0] == [("stream", ""), ("stream", "12")]
 
@@ -109,7 +109,7 @@ def test_a_first_list_that_cannot_be_streamed(
     server.streams_cut += cuts
     made, _, view = play(nothing, server)
     assert [" ".join(read) for read in made] == reads
-    assert view.notified == [("initial", "a", 11), ("initial", "b", 12)]
+    assert view.received == [("initial", "a", 11), ("initial", "b", 12)]
 
 
 @pytest.mark.parametrize("error", [GONE, TOO_LARGE], ids=["expired", "too large"])
@@ -119,7 +119,7 @@ def test_a_version_that_the_server_does_not_have_is_forgotten(error: ApiError) -
         server.stream_failures.append(error)
         server.cut(GONE)
         await asyncio.sleep(10)
-        assert view.notified[2:] == []
+        assert view.received[2:] == []
 
     assert play(script)[0] == [("stream", ""), ("stream", "12"), ("stream", "")]
 
