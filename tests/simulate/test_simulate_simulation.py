@@ -12,6 +12,7 @@ from kubesched.framework.interface import Plugin
 from kubesched.framework.status import Status
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate import Result, run_simulation, simulate
+from kubesched.simulate.report import render_table
 from kubesched.simulate.virtual_time import run_virtual
 
 JSON = dict[str, Any]
@@ -249,3 +250,31 @@ def test_progress_counts_every_binding() -> None:
 
     run_virtual(main())
     assert seen == [(1, 2), (2, 2)]
+
+
+def test_preemptions_are_listed_with_those_that_lost_and_why() -> None:
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
+    result = run(
+        node("a"),
+        node("b"),
+        node("tiny", "1"),
+        high,
+        pod("low1", "3", nodeName="a"),
+        pod("low2", "2", nodeName="b"),
+        pod("low3", "2", nodeName="b"),
+        pod("big", "3", priorityClassName="high"),
+    )
+    (item,) = result.preemptions
+    assert (item.pod, item.priority, item.node, item.candidates) == ("default/big", 9, "a", 2)
+    assert item.victims == ["default/low1"]
+    (lost,) = item.lost
+    assert (lost.node, lost.why) == ("b", "a greater sum of priorities")
+    assert sorted(lost.victims) == ["default/low2", "default/low3"]
+    lines = [line.text for line in render_table(result)]
+    at = lines.index("Preempted")
+    assert lines[at + 1 : at + 4] == [
+        "default/big (priority 9) on a after 0s",
+        "  evicted: default/low1",
+        "  not b: a greater sum of priorities",
+    ]
+    assert where(result)["big"] == "a"
