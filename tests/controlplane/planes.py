@@ -97,7 +97,11 @@ class Embedded:
             command += [option, str(self._folder / name)]
         with log:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, cwd=self._folder, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+                command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=self._folder,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()

@@ -19,7 +19,6 @@ from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
 from kubesched.plugins import in_tree_registry
-from kubesched.queue.nominator import Nominator
 from kubesched.scheduler.diagnosis import NodeStatuses, Rejection
 from kubesched.scheduler.full_scan import Evaluation, Rotation
 from kubesched.scheduler.handle import Backends, ProfileHandle
@@ -86,7 +85,7 @@ class House:
     ) -> None:
         """``without``: (plugin, point) pairs that the profile leaves out."""
         self.cache = Cache()
-        self.nominated: Nominated | Nominator = Nominated()
+        self.nominated: Any = Nominated()
         self.rotation = Rotation()
         self.percentage = percentage
         self.random = random.Random(seed)

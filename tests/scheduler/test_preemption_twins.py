@@ -75,12 +75,13 @@ class Town:
         self.house.nominated = Nominator(None, self.waiting.get)
         self.house.search = self.house.fresh_search()
         self.plugin: DefaultPreemption = self.house.framework.plugins["DefaultPreemption"]
+        self.plugin._absolute, self.plugin._percentage = 3, 0
         self.count = 0
         for number in range(5):
             self.node(number)
 
     def node(self, number: int) -> None:
-        taints = [a_taint("dedicated", "x", "NoSchedule")] if number == 4 else []
+        taints = [a_taint("dedicated=x:NoSchedule")] if number == 4 else []
         self.house.cache.set_node(a_node(f"n{number}", cpu="4", pods=4, allocatable={ZERO: "1"}, taints=taints))
 
     def pod(self, wanted: dict[str, Any], **more: Any) -> Pod:
@@ -108,10 +109,10 @@ class Town:
         elif what == "nominate":
             found = PodInfo(self.pod(wanted))
             self.waiting[found.key] = found
-            house.nominated.add(found.pod, NominatingInfo.override(name))  # type: ignore[union-attr]
+            house.nominated.add(found.pod, NominatingInfo.override(name))
         elif what == "forget" and self.waiting:
             key = sorted(self.waiting)[wanted["pick"] % len(self.waiting)]
-            house.nominated.delete(self.waiting.pop(key).pod)  # type: ignore[union-attr]
+            house.nominated.delete(self.waiting.pop(key).pod)
         elif what == "node":
             self.node(wanted["node"])
         elif what == "drop" and len(names) > 2:
@@ -185,7 +186,6 @@ def test_the_fast_dry_run_and_remembered_nominations_find_what_the_plain_procedu
     changes: list[tuple[str, dict[str, Any]]], kinds: list[tuple[str, int, int | None]]
 ) -> None:
     town = Town()
-    town.plugin._absolute, town.plugin._percentage = 3, 0
     for number, (what, wanted) in enumerate(changes):
         town.do(what, wanted)
         cpu, priority, allowed = kinds[number % len(kinds)]

@@ -193,7 +193,9 @@ def test_the_debugger_listens_for_the_signal(caplog: pytest.LogCaptureFixture) -
     async def build() -> None:
         async with world(config=a_config()) as found:
             built.append(found.scheduler)
-            assert found.scheduler.debugger.install(asyncio.get_running_loop()) is False  # virtual time receives no signals
+            assert (
+                found.scheduler.debugger.install(asyncio.get_running_loop()) is False
+            )  # virtual time receives no signals
 
     run_virtual(build())
 
@@ -245,7 +247,7 @@ def story(seed: int) -> tuple[list[Any], list[Any]]:
     return play(scenario, seed=seed, plugins=[plugin], expect_errors=["?cannot forget", "?cannot patch"])
 
 
-def test_the_same_seed_tells_the_same_story() -> None:
+def test_the_same_seed_gives_the_same_run() -> None:
     first, second = story(5), story(5)
     assert first == second
     assert len(first[0]) >= 40

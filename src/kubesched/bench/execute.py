@@ -20,6 +20,7 @@ from kubesched.api.tasks import TaskCrashedError
 from kubesched.api.times import RealClock, parse_duration
 from kubesched.api.wire import ApiError
 from kubesched.config import KubeSchedulerConfiguration, default_config, load_config_file
+from kubesched.framework.extenders import Extender
 from kubesched.framework.registry import Registry
 from kubesched.simulate.embedded import Embedded
 
@@ -182,6 +183,18 @@ class _Wait:
             self.done.set()
 
 
+def _http_extenders(config: KubeSchedulerConfiguration) -> tuple[Extender, ...]:
+    if not config.extenders:
+        return ()
+    try:
+        from kubesched.extenders.http import http_extenders  # noqa: PLC0415 - needs aiohttp, an optional package
+    except ImportError:
+        raise WorkloadError(
+            "the configuration names extenders, which need aiohttp: install kubesched[server]"
+        ) from None
+    return http_extenders(config.extenders)
+
+
 class _Execution:
     """One run: the cluster, what waits, and what is being measured."""
 
@@ -195,14 +208,16 @@ class _Execution:
         on_progress: Progress,
     ) -> None:
         self._decisions: list[float] = []
+        config = config_of(workload)
         self.embedded = Embedded(
-            config_of(workload),
+            config,
             registry,
             clock=RealClock(),
             seed=seed,
             kubelets=False,
             event_queue_size=1 << 20,
             on_bind=self._bound,
+            extenders=_http_extenders(config),
             believe_priority=True,
             wrap_search=lambda search: StopwatchSearch.around(search, self._decisions),
         )

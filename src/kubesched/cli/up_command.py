@@ -27,6 +27,7 @@ from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
 from kubesched.cluster.files import Manifest, ManifestError, Snapshot, SnapshotError, load_manifests, read
 from kubesched.cluster.http import (
+    KUBECONFIG_NAME,
     CertificateFiles,
     HttpServer,
     Origins,
@@ -34,9 +35,9 @@ from kubesched.cluster.http import (
     make_certificates,
     write_kubeconfig,
 )
-from kubesched.cluster.http.kubeconfig import NAME as KUBECONFIG_NAME
 from kubesched.cluster.kubelets import StageError, load_stages, make_nodes
 from kubesched.cluster.store import Store
+from kubesched.extenders.http import http_extenders
 from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.intake import in_order, unknown_fields
 from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
@@ -199,6 +200,7 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         seed=options.seed,
         controllers=not options.no_controllers,
         kubelet_options=kubelets,
+        extenders=http_extenders(config.extenders),
     )
     _fill(embedded.store, options, snapshot)
     return embedded

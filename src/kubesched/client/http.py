@@ -87,7 +87,7 @@ class FencedConnector(aiohttp.BaseConnector):
 
     may_write: Callable[[], bool] | None = None
 
-    async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:
+    async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - aiohttp's signature
         """A connection for a request.
 
         Raises:

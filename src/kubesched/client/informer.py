@@ -95,6 +95,8 @@ class Informer(Background):
         self._synced = False
         self._sync_or_end = asyncio.Event()
         self._stale = self._undecodable = 0
+        self._documents: dict[str, bytes] | None = None
+        self._wants_document: Callable[[Any], bool] = lambda obj: True
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -131,6 +133,15 @@ class Informer(Background):
             KeyError: when there is no such index.
         """
         return self._store.by_index(name, value)
+
+    def keep_documents(self, wanted: Callable[[Any], bool]) -> None:
+        """Keep the JSON of the objects that ``wanted`` accepts, with the fields that are not decoded. Before :meth:`run`."""
+        self._documents = {}
+        self._wants_document = wanted
+
+    def document(self, key: str) -> bytes | None:
+        """The JSON of an object as the API server wrote it; None when it is not kept."""
+        return self._documents.get(key) if self._documents is not None else None
 
     # -- life ----------------------------------------------------------------------------------------------
 
@@ -209,6 +220,11 @@ class Informer(Background):
                 objects[key] = obj
                 versions[key] = item.resource_version
         store.replace(objects, versions, version)
+        if self._documents is not None:
+            self._documents.clear()
+            for item in items:
+                if (obj := objects.get(item.key)) is not None:
+                    self._keep_document(item, obj)
 
         # A handler added from here on receives the whole new store by itself.
         deliveries = self._deliveries
@@ -253,6 +269,7 @@ class Informer(Background):
             return
         old = store.objects.get(key)
         store.put(key, obj, version)
+        self._keep_document(item, obj)
         if old is None:
             self._deliveries.add(key, obj, False)
         else:
@@ -275,6 +292,7 @@ class Informer(Background):
             self._vanish(key, item.resource_version)
             return
         old = store.pop(key)
+        self._drop_document(key)
         store.forget(key, item.resource_version)
         if uid_of(old) != item.uid:
             # What went is a successor of that name that we never saw; of the one we knew the end was missed.
@@ -284,9 +302,21 @@ class Informer(Background):
     def _vanish(self, key: str, version: int) -> None:
         """From now on the object counts as absent: its current state cannot be read."""
         old = self._store.pop(key)
+        self._drop_document(key)
         self._store.forget(key, version)
         if old is not None:
             self._deliveries.delete(key, DeletedFinalStateUnknown(key, old))
+
+    def _keep_document(self, item: Item, obj: Any) -> None:
+        if self._documents is not None:
+            if self._wants_document(obj):
+                self._documents[item.key] = item.raw
+            else:
+                self._documents.pop(item.key, None)
+
+    def _drop_document(self, key: str) -> None:
+        if self._documents is not None:
+            self._documents.pop(key, None)
 
     def _decode(self, item: Item) -> Any:
         try:

@@ -9,13 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, runtime_checkable
+
+from kubesched.api.types import Node, Pod
 
 from .nodeinfo import NodeInfo
 from .podinfo import PodInfo
 from .preemption import Victims
 
-__all__ = ["EXTENDER_NAME", "Extender", "ExtenderError", "FilterAnswer", "in_run_time_order", "is_involved"]
+__all__ = [
+    "EXTENDER_NAME",
+    "ClusterView",
+    "ConnectedExtender",
+    "Extender",
+    "ExtenderError",
+    "FilterAnswer",
+    "InProcessExtender",
+    "in_run_time_order",
+    "is_involved",
+]
 
 #: The plugin name under which rejections by extenders are counted, and requeued by events.
 EXTENDER_NAME: Final = "Extender"
@@ -84,6 +96,79 @@ class Extender(Protocol):
         ...
 
     async def bind(self, pod: PodInfo, node_name: str) -> None: ...
+
+    async def close(self) -> None:
+        """Called once, when the scheduler has stopped."""
+        ...
+
+
+class InProcessExtender:
+    """Base of extenders that are Python objects in the scheduler's process: define the verbs that it offers.
+
+    Works in virtual time, too. It may wait for whatever it likes; other pods are scheduled meanwhile.
+    """
+
+    name = "in-process extender"
+    ignorable = False
+    weight = 1
+
+    @property
+    def supports_filter(self) -> bool:
+        return self._defines("filter")
+
+    @property
+    def supports_prioritize(self) -> bool:
+        return self._defines("prioritize")
+
+    @property
+    def supports_preemption(self) -> bool:
+        return self._defines("process_preemption")
+
+    @property
+    def is_binder(self) -> bool:
+        return self._defines("bind")
+
+    def _defines(self, verb: str) -> bool:
+        return getattr(type(self), verb) is not getattr(InProcessExtender, verb)
+
+    def is_interested(self, pod: PodInfo) -> bool:
+        return True
+
+    async def filter(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> FilterAnswer:
+        return FilterAnswer([node.name for node in nodes])
+
+    async def prioritize(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> Mapping[str, int]:
+        return {}
+
+    async def process_preemption(self, pod: PodInfo, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
+        return victims
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        raise ExtenderError(f"extender {self.name} does not bind")
+
+    async def close(self) -> None:
+        return
+
+
+class ClusterView(Protocol):
+    """What extenders that send whole objects look up at the scheduler."""
+
+    def node(self, name: str) -> NodeInfo | None:
+        """A node with its pods as they are now; None when there is none of that name."""
+        ...
+
+    def pod_document(self, pod: Pod) -> bytes | None:
+        """A pod without a node as JSON of the API server, with all its fields; None when that is not known."""
+        ...
+
+    def node_document(self, node: Node) -> bytes | None: ...
+
+
+@runtime_checkable
+class ConnectedExtender(Protocol):
+    """An extender that wants a view of the cluster. The scheduler then keeps the JSON of nodes and of waiting pods."""
+
+    def connect(self, view: ClusterView) -> None: ...
 
 
 def in_run_time_order(extenders: Iterable[E]) -> tuple[E, ...]:

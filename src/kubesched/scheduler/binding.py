@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kubesched.api.tasks import Supervisor, TaskCrashedError, child
 from kubesched.api.times import Clock
 from kubesched.framework.events import ASSIGNED_POD_DELETE
+from kubesched.framework.extenders import Extender, ExtenderError
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.status import Code, Status
 from kubesched.framework.waiting import PodInPreBind, PodsInPreBind, WaitingPod, WaitingPods
 from kubesched.queue import SchedulingQueue
 
+from . import extender_calls
 from .attempt import Attempt, AttemptMetrics
 from .diagnosis import Rejection
 from .failure import FailureHandler, is_rejected
@@ -46,8 +48,12 @@ class BindingCycles:
         supervisor: Supervisor,
         *,
         publish_node: bool,
+        extenders: Sequence[Extender] = (),
     ) -> None:
-        """``publish_node``: write the chosen node to the pod's status before PreBind works or Permit waits."""
+        """``publish_node``: write the chosen node to the pod's status before PreBind works or Permit waits.
+
+        The first of ``extenders`` that binds and is interested in a pod does so in place of the Bind plugins.
+        """
         self._queue = queue
         self._failures = failures
         self._statuses = statuses
@@ -59,6 +65,7 @@ class BindingCycles:
         self._permit_waits = metrics.permit_wait_duration_seconds
         self._running = metrics.goroutines.labels("binding")
         self._publish_node = publish_node
+        self._extenders = extenders
         #: The bindings under way, in the order they began, with the UIDs of their pods.
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._closing = False
@@ -181,6 +188,11 @@ class BindingCycles:
                 return status
         # The status of an earlier attempt must not be written over what the binding writes.
         await self._statuses.settle(attempt.assumed.uid)
+        try:
+            if self._extenders and await extender_calls.bind(self._extenders, attempt.assumed, attempt.node_name):
+                return None
+        except ExtenderError as error:
+            return Status.from_error(error)
         status = await framework.binding.bind(state, attempt.assumed, attempt.node_name)
         if status is not None and status.code is Code.SKIP:
             return Status(Code.SKIP, "no Bind plugin took the pod")

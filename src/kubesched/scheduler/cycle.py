@@ -2,7 +2,8 @@
 
 :meth:`Cycle.schedule_one` is synchronous: nothing else runs until the pod is assumed on a node or rejected, so
 queue and cache need no locks. Next: :mod:`.search` (the decision), :mod:`.binding` (one task per pod),
-:mod:`.failure` (back to the queue).
+:mod:`.failure` (back to the queue). Pods that an extender takes part in come by :mod:`.extender_lane`, which uses the
+same beginning and end.
 
 Source: spec "Scheduling cycle" sections 2 to 8.
 """
@@ -16,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from kubesched.api.times import Clock
 from kubesched.cache import Cache, CacheError
 from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.extenders import ExtenderError
 from kubesched.framework.interface import PostFilterResult
 from kubesched.framework.metrics import PLUGIN_METRICS_SAMPLE, SchedulerMetrics
 from kubesched.framework.preemption import Preemption
@@ -67,6 +69,19 @@ class Cycle:
 
         The rest of the attempt, to be awaited before the next pod, when a PostFilter plugin has to wait.
         """
+        attempt = self.begin(queued)
+        if attempt is None:
+            return None
+        try:
+            # 2. Find the node: filter, score, choose.
+            outcome = attempt.profile.search.find(queued.pod_info, record_plugin_metrics=self.sampled())
+        except Exception as error:
+            self.give_up(attempt, error)
+            return None
+        return self.conclude(attempt, outcome)
+
+    def begin(self, queued: QueuedPodInfo) -> Attempt | None:
+        """An attempt for a popped pod; None when it is not worth one any more."""
         profile = self._profiles.get(queued.pod_info.spec.scheduler_name)
         if profile is None:
             self._queue.done(queued.uid)
@@ -77,9 +92,18 @@ class Cycle:
             if self._skip(attempt):
                 self._queue.done(queued.uid)
                 return None
-            # 2. Find the node: filter, score, choose.
-            sampled = self._random.random() < PLUGIN_METRICS_SAMPLE
-            outcome = profile.search.find(queued.pod_info, record_plugin_metrics=sampled)
+        except Exception as error:
+            self.give_up(attempt, error)
+            return None
+        return attempt
+
+    def sampled(self) -> bool:
+        """Whether an attempt records how long each plugin takes."""
+        return self._random.random() < PLUGIN_METRICS_SAMPLE
+
+    def conclude(self, attempt: Attempt, outcome: Decision | Rejection) -> Awaitable[None] | None:
+        """Act on what the search found, which must be true at this moment. What is returned has to be awaited."""
+        try:
             if isinstance(outcome, Rejection):
                 return self._post_filter(attempt, outcome)
             self._search_durations.observe(self._clock.now() - attempt.start)
@@ -96,7 +120,7 @@ class Cycle:
             if pods := attempt.take_pods_to_activate():
                 self._queue.activate(pods)
         except Exception as error:
-            self._give_up(attempt, error)
+            self.give_up(attempt, error)
         return None
 
     def _skip(self, attempt: Attempt) -> bool:
@@ -129,7 +153,7 @@ class Cycle:
         try:
             self._reject(attempt, rejection, *await waiting)
         except Exception as error:
-            self._give_up(attempt, error)
+            self.give_up(attempt, error)
 
     def _reject(
         self, attempt: Attempt, rejection: Rejection, result: PostFilterResult | None, status: Status | None
@@ -156,13 +180,13 @@ class Cycle:
         status, timeouts = framework.permit(state, assumed, node_name)
         return None if status is None or status.code is Code.WAIT else status, timeouts
 
-    def _give_up(self, attempt: Attempt, error: Exception) -> None:
+    def give_up(self, attempt: Attempt, error: Exception) -> None:
         """An attempt ended in an error, a plugin's or a defect of ours: undo what was done, and try the pod again.
 
         A pod whose binding has begun is left to its binding cycle.
         """
         uid, cause = attempt.queued.uid, error.error if isinstance(error, PluginFailedError) else error
-        if not isinstance(error, PluginFailedError | CacheError):
+        if not isinstance(error, PluginFailedError | CacheError | ExtenderError):
             _log.error("scheduling pod %s failed unexpectedly", attempt.queued.key, exc_info=error)
         if uid in self._bindings.uids():
             return

@@ -1,7 +1,7 @@
 """A full scan: every candidate node is filtered and scored for one pod, and why it was rejected is kept.
 
 What a signature layer remembers is read from it; nominated pods, nodes that PreFilter allows, sampling, and plugins
-whose answers are not remembered come on top. Source: spec "Scheduling cycle" sections 5 and 6, "Scheduling framework"
+whose results are not cached come on top. Source: spec "Scheduling cycle" sections 5 and 6, "Scheduling framework"
 4.8.
 
 Used by :mod:`.search`, which chooses.
@@ -9,7 +9,7 @@ Used by :mod:`.search`, which chooses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,7 +37,7 @@ __all__ = ["Attempt", "Evaluation", "FullScan", "Rotation", "nodes_to_find"]
 #: With fewer nodes than this all are evaluated (upstream minFeasibleNodesToFind).
 _LEAST_NODES: Final = 100
 _LEAST_PERCENTAGE: Final = 5
-#: How many nodes a sampled scan filters at a time.
+#: How many nodes a sampled scan filters at a time when a plugin is expensive.
 _CHUNK: Final = 32
 
 
@@ -57,6 +57,9 @@ class Attempt:
     ``layer`` and ``plan`` are those of its signature, None when nothing is remembered. ``nominated`` is row to the pods
     nominated there that count for the pod, perhaps with the pod itself; ``remembered`` gives what is remembered of those
     rows, if anything; ``own_row`` where the pod itself is among them.
+
+    ``only`` are the candidates of a second scan, by name: what is left of a first one. ``sampled``: nodes are expensive
+    for another reason than the plugins. ``try_nominated``: try the node that the pod is nominated to first.
     """
 
     pod: PodInfo
@@ -67,9 +70,12 @@ class Attempt:
     plan: Plan | None = None
     remembered: Callable[[], NominationFilter | None] = lambda: None
     own_row: int | None = None
+    only: Collection[str] | None = None
+    sampled: bool = False
+    try_nominated: bool = True
 
     def others(self, row: int) -> list[PodInfo]:
-        """The pods nominated to a row that the pod must leave room for."""
+        """The pods nominated to a row whose resources the pod must not use."""
         uid = self.pod.uid
         return [other for other in self.nominated.get(row, ()) if other.uid != uid]
 
@@ -80,12 +86,14 @@ class Evaluation:
 
     ``feasible`` is intp[n] rows. ``scores`` are normalised and weighted, int64[n] per plugin that was evaluated, and
     ``totals`` their sum with what a layer remembers; both are None when there was nothing to score.
+    ``by_nomination``: the pod's nominated node fits, and no other was evaluated.
     """
 
     feasible: RowArray
     statuses: NodeStatuses
     scores: dict[str, IntArray] | None = None
     totals: IntArray | None = None
+    by_nomination: bool = False
 
 
 def nodes_to_find(nodes: int, percentage: int) -> int:
@@ -115,11 +123,11 @@ class FullScan:
         """The nominated pods that count for ``pod``, perhaps with the pod itself."""
         return self._nominated.of(pod.priority)
 
-    def scan(self, attempt: Attempt, *, score_one: bool = False) -> Evaluation | Rejection:
+    def scan(self, attempt: Attempt, *, score_one: bool = False, score: bool = True) -> Evaluation | Rejection:
         """Filter the candidate nodes, and score those that fit if there are several.
 
         The node that the pod is nominated to is tried first, and alone. ``score_one``: score a single one, too, if
-        that does not fail.
+        that does not fail. Without ``score`` none is scored.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -133,7 +141,7 @@ class FullScan:
             return Rejection(len(self._table), diagnosis, attempt.state)
         tried, status = self._try_nominated_node(attempt)
         if tried is not None and status is None:
-            evaluation = Evaluation(np.array([tried.row], np.intp), NodeStatuses(self._table))
+            evaluation = Evaluation(np.array([tried.row], np.intp), NodeStatuses(self._table), by_nomination=True)
         else:
             evaluation = self._filter(attempt)
             rejecting = set(outcome.restricting)
@@ -148,6 +156,8 @@ class FullScan:
             statuses = evaluation.statuses
             diagnosis = Diagnosis.of(statuses, statuses.distinct(), outcome.restricting)
             return Rejection(len(self._table), diagnosis, attempt.state)
+        if not score:
+            return evaluation
         if len(feasible) > 1:
             return self._score(attempt, evaluation)
         if score_one:
@@ -162,9 +172,11 @@ class FullScan:
     def _filter(self, attempt: Attempt) -> Evaluation:
         """Filter the candidate nodes, each with the pods nominated there; nothing is scored."""
         table, state = self._table, attempt.state
-        rows = self._candidates(attempt.outcome)
+        rows = self._candidates(attempt)
         active = [entry for entry in self._framework.filters if entry.name not in state.skip_filter]
-        want = nodes_to_find(len(rows), self._percentage) if self._is_sampled(active) else len(rows)
+        expensive = any(entry.expensive for entry in (*active, *self._framework.scores))
+        sampled = attempt.only is None and (attempt.sampled or bool(self._percentage) or expensive)
+        want = nodes_to_find(len(rows), self._percentage) if sampled else len(rows)
         if want < len(rows):
             start = self._rotation.start % len(rows)
             rows = np.concatenate((rows[start:], rows[:start]))
@@ -173,7 +185,8 @@ class FullScan:
         nominated_status: dict[int, Status] = {}
         remembered = attempt.remembered() if attempt.nominated else None
         examined = found = 0
-        step = len(rows) if want >= len(rows) else _CHUNK
+        # Filters in columns are cheapest for many rows at once; those of plain plugins cost the same for each.
+        step = len(rows) if want >= len(rows) else _CHUNK if expensive else want + 1
         while examined < len(rows) and found <= want:
             part = slice(examined, min(examined + step, len(rows)))
             self._filter_part(attempt, active, rows[part], owners[part], verdicts[part])
@@ -192,17 +205,16 @@ class FullScan:
         for row, status in nominated_status.items():
             if row in rows:
                 statuses.set(table.info(row).name, status)
-        self._rotation.start = (self._rotation.start + len(rows)) % max(1, len(table))
+        if attempt.only is None:
+            self._rotation.start = (self._rotation.start + len(rows)) % max(1, len(table))
         return Evaluation(feasible, statuses)
 
-    def _is_sampled(self, active: Sequence[FilterEntry]) -> bool:
-        """Whether enough feasible nodes end the scan: the percentage is set, or some plugin makes nodes expensive."""
-        return bool(self._percentage) or any(entry.expensive for entry in (*active, *self._framework.scores))
-
-    def _candidates(self, outcome: PreFilterOutcome) -> RowArray:
-        if outcome.nodes is None:
+    def _candidates(self, attempt: Attempt) -> RowArray:
+        allowed, only = attempt.outcome.nodes, attempt.only
+        if allowed is None and only is None:
             return self._table.order()
-        found = sorted(row for name in outcome.nodes if (row := self._table.row_of(name)) is not None)
+        names = only if allowed is None else allowed if only is None else allowed.intersection(only)
+        found = sorted(row for name in names or () if (row := self._table.row_of(name)) is not None)
         return np.array(found, np.intp)
 
     def _filter_part(
@@ -285,7 +297,7 @@ class FullScan:
 
     def _try_nominated_node(self, attempt: Attempt) -> tuple[NodeInfo | None, Status | None]:
         """The node the pod is nominated to, and why it does not fit: (None, None) without such a node."""
-        name = attempt.pod.status.nominated_node_name
+        name = attempt.pod.status.nominated_node_name if attempt.try_nominated else ""
         row = self._table.row_of(name) if name else None
         if row is None:
             return None, None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +22,7 @@ from kubesched.cache import Cache
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.framework.enqueue import queueing_hints, watched_actions
 from kubesched.framework.events import ActionType
+from kubesched.framework.extenders import ConnectedExtender, Extender, in_run_time_order, is_involved
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.preemption import Preemption
 from kubesched.framework.registry import Registry
@@ -32,6 +33,8 @@ from .attempt import AttemptMetrics
 from .binding import BindingCycles
 from .cycle import Cycle
 from .debugger import CacheDebugger
+from .extender_lane import ExtenderLane
+from .extender_support import ExtenderRejections, ExtenderView, check_extenders
 from .failure import FailureHandler
 from .full_scan import Rotation
 from .handle import Backends
@@ -68,16 +71,18 @@ class Scheduler:
         gates: FeatureGates = DEFAULT_GATES,
         metrics: SchedulerMetrics | None = None,
         max_in_unschedulable: float = 300.0,
+        extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
         on_preemption: Callable[[Preemption], None] | None = None,
     ) -> None:
         """Build everything; nothing runs yet. Must be called in a running event loop.
 
+        ``extenders`` replace those of the configuration, by name, and may be more; :meth:`stop` closes them.
         ``wrap_search`` puts something around the search of each profile, such as a stopwatch. ``on_preemption`` receives
         every successful preemption.
 
         Raises:
-            ConfigError: when a profile cannot be built.
+            ConfigError: when a profile cannot be built, or a configured extender is missing from ``extenders``.
             PluginError: when a plugin cannot list its events.
         """
         metrics = metrics if metrics is not None else SchedulerMetrics(gates.values)
@@ -88,6 +93,8 @@ class Scheduler:
         #: The parent of informers, queue flushes, bindings and status patches.
         self.tasks = Supervisor("scheduler")
         self._stopping = False
+        check_extenders(config, extenders)
+        self.extenders = in_run_time_order(extenders)
         #: What plugins do alongside the scheduling cycle, such as evicting the victims of a preemption.
         self._plugin_tasks: set[asyncio.Task[None]] = set()
         # What plugins and the cycle share.
@@ -105,6 +112,7 @@ class Scheduler:
             gates=gates,
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self.pods_in_pre_bind,
+            extenders=self.extenders,
             recorder=port.recorder,
             live_pod=self._live_version,
             clear_nomination=self._clear_nomination,
@@ -116,7 +124,11 @@ class Scheduler:
         )
         # Plugins, and what is built from them: the queue and a search per profile.
         self.frameworks = build_frameworks(config, registry, backends, metrics)
-        hints = {name: queueing_hints(framework.event_plugins()) for name, framework in self.frameworks.items()}
+        rejecting = [ExtenderRejections()] if self.extenders else []
+        hints = {
+            name: queueing_hints([*rejecting, *framework.event_plugins()])
+            for name, framework in self.frameworks.items()
+        }
         first = next(iter(self.frameworks.values()))
         self.queue = SchedulingQueue(
             clock=clock,
@@ -130,6 +142,7 @@ class Scheduler:
             max_in_unschedulable=max_in_unschedulable,
             metrics=metrics,
             random=random.Random(rng.getrandbits(64)),
+            is_apart=(lambda record: is_involved(self.extenders, record.pod_info)) if self.extenders else None,
         )
         rotation = Rotation()
         self.searches: dict[str, Search] = {}
@@ -163,6 +176,7 @@ class Scheduler:
             clock,
             self.tasks,
             publish_node=gates.enabled("NominatedNodeNameForExpectation"),
+            extenders=self.extenders,
         )
         self.cycle = Cycle(
             self.queue,
@@ -175,7 +189,10 @@ class Scheduler:
             random.Random(rng.getrandbits(64)),
             on_preemption,
         )
+        self._lane = ExtenderLane(self.extenders, self.queue, self.cycle, self.live_pod, metrics)
+        self._in_lane: asyncio.Task[None] | None = None
         self._watch(hints, profiles)
+        self._connect_extenders()
         #: Compares what is cached with what the informers list, and dumps it, into the log.
         self.debugger = CacheDebugger(
             self.cache, self.queue.views, self.queue.nominator, self.informers["nodes"], self._pods
@@ -226,6 +243,17 @@ class Scheduler:
         for kind in dict.fromkeys(kind for plugin in plugins for kind in kinds_informed(plugin)):
             informers.index_by_namespace(kind)
 
+    def _connect_extenders(self) -> None:
+        """Extenders that send whole objects need more of them than the scheduler decodes."""
+        connected = [extender for extender in self.extenders if isinstance(extender, ConnectedExtender)]
+        if connected:
+            nodes, pods = self.informers["nodes"], self._pods
+            nodes.keep_documents(lambda node: True)
+            pods.keep_documents(lambda pod: not pod.spec.node_name)
+            view = ExtenderView(self.cache.table, pods, nodes)
+            for extender in connected:
+                extender.connect(view)
+
     def live_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod as the API server last showed it, or None."""
         pod: Pod | None = self._pods.get(namespace, name)
@@ -257,6 +285,8 @@ class Scheduler:
             TaskCrashedError: when a task of the scheduler's ended that should not have.
         """
         with self.tasks.guard():
+            if self.extenders and not self._stopping:
+                self._in_lane = self.tasks.spawn(self._lane.run(), "extender-lane")
             await self._schedule()
 
     async def _schedule(self) -> None:
@@ -286,6 +316,9 @@ class Scheduler:
         self.queue.close()
         for informer in self.informers.values():
             informer.stop()
+        if self._in_lane is not None:
+            self._in_lane.cancel()
+            await asyncio.wait((self._in_lane,))
         try:
             await self.bindings.finish()
             if self._plugin_tasks:
@@ -293,14 +326,19 @@ class Scheduler:
             await self.statuses.finish()
             await self.tasks.stop()
         finally:
+            for extender in self.extenders:
+                try:
+                    await extender.close()
+                except Exception:
+                    _log.exception("extender %s failed to close", extender.name)
             for framework in self.frameworks.values():
                 for problem in framework.close():
                     _log.error("%s", problem)
 
     @property
     def busy(self) -> bool:
-        """Bindings, status patches or evictions are under way."""
-        return self.bindings.busy or self.statuses.busy or bool(self._plugin_tasks)
+        """Bindings, status patches, evictions or attempts with extenders are under way."""
+        return self.bindings.busy or self.statuses.busy or bool(self._plugin_tasks) or self._lane.busy
 
     @property
     def is_idle(self) -> bool:

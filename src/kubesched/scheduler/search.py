@@ -12,20 +12,24 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
 
 from kubesched.cache import NodeTable, Snapshot
 from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
+from kubesched.framework.extenders import EXTENDER_NAME
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.nominating import Nominations
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
+from kubesched.framework.status import Status
 
-from .diagnosis import Rejection
+from .diagnosis import Diagnosis, NodeStatuses, Rejection
 from .full_scan import Attempt, Evaluation, FullScan, Rotation
 from .layer_cache import LayerCache
 from .layers import Layer
@@ -33,7 +37,7 @@ from .nominations import NominationFilter, NominationShare
 from .plan import Plan
 from .ranking import pick_uniformly
 
-__all__ = ["Decision", "Path", "Search"]
+__all__ = ["Candidates", "Decision", "Path", "Search"]
 
 #: Signature and interaction key, which is None for a signature layer.
 _Key = tuple[Hashable, Hashable | None]
@@ -57,6 +61,20 @@ class Decision:
     state: CycleState
     evaluated: int
     feasible: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The nodes that fit a pod by the plugins, before extenders are awaited; see :meth:`Search.candidates`.
+
+    ``statuses`` says why others do not, by name; ``restricting`` are the plugins that left nodes out at PreFilter.
+    ``by_nomination``: it is only the node that the pod is nominated to.
+    """
+
+    nodes: tuple[NodeInfo, ...]
+    statuses: NodeStatuses
+    restricting: tuple[str, ...]
+    by_nomination: bool
 
 
 class Path(enum.Enum):
@@ -142,6 +160,72 @@ class Search:
         if self.observer is not None:
             self.observer(path)
         return answer
+
+    # -- in two halves, for extenders ------------------------------------------------------------------
+
+    def candidates(self, pod: PodInfo, *, record_plugin_metrics: bool, try_nominated: bool) -> Candidates | Rejection:
+        """The first half: the nodes that extenders are to be given. They are sampled: each is expensive.
+
+        Nothing is remembered: an extender's answer takes longer than a scan.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        state = self._prepared(CycleState(), record_plugin_metrics)
+        if not len(self._table):
+            return Rejection.without_nodes(state)
+        self.sign(pod)  # a plugin that cannot sign fails an attempt
+        outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
+        nominated = self._scan.nominated(pod).pods
+        attempt = Attempt(pod, state, outcome, nominated, sampled=True, try_nominated=try_nominated)
+        found = self._scan.scan(attempt, score=False)
+        if isinstance(found, Rejection):
+            return found
+        found.statuses.freeze()
+        nodes = tuple([self._table.info(row) for row in found.feasible.tolist()])
+        return Candidates(nodes, found.statuses, tuple(outcome.restricting), found.by_nomination)
+
+    def choose(
+        self,
+        pod: PodInfo,
+        candidates: Candidates,
+        kept: Collection[str],
+        rejections: Mapping[str, Status],
+        contributions: Mapping[str, int],
+        *,
+        record_plugin_metrics: bool,
+    ) -> Decision | Rejection:
+        """The second half: choose among the nodes that extenders ``kept``, as the cluster is now.
+
+        They are filtered again and scored, so the decision is valid whatever happened since the first half.
+        ``rejections`` say why extenders rejected others; ``contributions`` are added to the totals, by node name.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        state = self._prepared(CycleState(), record_plugin_metrics)
+        if not len(self._table):
+            return Rejection.without_nodes(state)
+        outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
+        nominated = self._scan.nominated(pod).pods
+        attempt = Attempt(pod, state, outcome, nominated, only=kept, try_nominated=False)
+        found = self._scan.scan(attempt)
+        if isinstance(found, Evaluation):
+            if found.totals is not None and contributions:
+                names = [self._table.info(row).name for row in found.feasible.tolist()]
+                found.totals[:] += np.array([contributions.get(name, 0) for name in names], np.int64)
+            return self._chosen(found, state)
+        if outcome.status is not None:
+            return found
+        statuses = candidates.statuses
+        for name, status in rejections.items():
+            statuses.set(name, status)
+        for status, rejected in found.diagnosis.statuses.groups():
+            for name in rejected:
+                statuses.set(name, status)
+        shrank = (EXTENDER_NAME,) if len(kept) < len(candidates.nodes) and not candidates.by_nomination else ()
+        restricting = (*candidates.restricting, *outcome.restricting, *shrank)
+        return Rejection(len(self._table), Diagnosis.of(statuses, statuses.distinct(), restricting), state)
 
     @staticmethod
     def _prepared(state: CycleState, record_plugin_metrics: bool) -> CycleState:
@@ -249,7 +333,7 @@ class Search:
         return Decision(self._table.info(int(rows[best])), state, len(rows) + len(found.statuses), len(rows))
 
     def evaluate(self, state: CycleState, pod: PodInfo) -> Evaluation | Rejection:
-        """Scan all nodes, with nothing remembered, and score all that fit, even a single one.
+        """Scan all nodes, with nothing cached, and score all that fit, even a single one.
 
         For conformance, explain and tests; nothing is chosen. When a single node is feasible and scoring it
         fails, which a scheduler would never notice, there are no scores.

@@ -7,7 +7,7 @@ benchmark, the demonstration and the tests. It runs in real time or in virtual t
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,6 +21,8 @@ from kubesched.cluster.controllers import ControllerManager
 from kubesched.cluster.kubelets import HollowKubelets
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from kubesched.framework.extenders import Extender
+from kubesched.framework.preemption import Preemption
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.search import Search
@@ -52,7 +54,9 @@ class Embedded:
         believe_priority: bool = False,
         controllers: bool = False,
         kubelet_options: Mapping[str, Any] | None = None,
+        extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
+        on_preemption: Callable[[Preemption], None] | None = None,
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
@@ -63,10 +67,11 @@ class Embedded:
         ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too; ``kubelet_options`` are
         passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`.
 
-        ``wrap_search`` is passed on to :class:`~kubesched.scheduler.scheduler.Scheduler`.
+        ``extenders``, ``wrap_search`` and ``on_preemption`` are passed on to
+        :class:`~kubesched.scheduler.scheduler.Scheduler`.
 
         Raises:
-            ConfigError: when a profile cannot be built.
+            ConfigError: when a profile cannot be built, or a configured extender is not among ``extenders``.
         """
         rng = random.Random(seed)
         self.clock = clock
@@ -86,7 +91,9 @@ class Embedded:
             clock=clock,
             rng=random.Random(rng.getrandbits(64)),
             gates=gates,
+            extenders=extenders,
             wrap_search=wrap_search,
+            on_preemption=on_preemption,
         )
         self.kubelets = (
             HollowKubelets(self.client, clock, rng=random.Random(rng.getrandbits(64)), **(kubelet_options or {}))

@@ -16,7 +16,8 @@ from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.api.requests import PODS as POD_COUNT
 from kubesched.api.types import Pod
 from kubesched.cluster.files import Manifest
-from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, default_config
+from kubesched.config import DEFAULT_GATES, ConfigError, FeatureGates, KubeSchedulerConfiguration, default_config
+from kubesched.framework.extenders import Extender
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.registry import Registry
 
@@ -48,6 +49,7 @@ async def simulate(
     config: KubeSchedulerConfiguration | None = None,
     gates: FeatureGates = DEFAULT_GATES,
     seed: int = 0,
+    extenders: Sequence[Extender] = (),
     until: float = DEFAULT_UNTIL,
     on_progress: Progress = lambda done, total: None,
 ) -> Result:
@@ -61,21 +63,27 @@ async def simulate(
     ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``until`` bounds the virtual time
     in seconds.
 
+    ``extenders`` are in-process objects. Extenders that ``config`` names are not called over HTTP, as virtual time does
+    not pass while a network answers: objects of the same names must take their places.
+
     Raises:
         ManifestError: when a manifest cannot be used, or an object other than a pod is refused.
-        ConfigError: when a profile cannot be built.
+        ConfigError: when a profile cannot be built, or an extender of ``config`` has no object in its place.
         TaskCrashedError: when a part of the simulated cluster crashed.
     """
     loop = asyncio.get_running_loop()
     intake = gather(manifests, nodes=nodes, node_template=node_template, zones=zones)
     run = _Run(loop, on_progress)
+    config = config if config is not None else default_config(gates=gates)
+    _check_extenders(config, extenders)
     embedded = Embedded(
-        config if config is not None else default_config(gates=gates),
+        config,
         registry,
         clock=VirtualClock(loop),
         seed=seed,
         gates=gates,
         on_bind=run.bound,
+        extenders=extenders,
     )
     # What runs already is there when the scheduler starts; pods to be placed then come in the order of the manifests.
     new = [item for item in intake.objects if _is_new(item)]
@@ -92,6 +100,18 @@ async def simulate(
 def run_simulation(manifests: Source, *, registry: Registry, **options: Any) -> Result:
     """:func:`simulate` in virtual time, to the end. Must not be called inside a running event loop."""
     return run_virtual(simulate(manifests, registry=registry, **options))
+
+
+def _check_extenders(config: KubeSchedulerConfiguration, given: Sequence[Extender]) -> None:
+    names = {extender.name for extender in given}
+    missing = [extender.url_prefix for extender in config.extenders if extender.url_prefix not in names]
+    if missing:
+        text = (
+            f"couldn't build extenders: a simulation does not call HTTP extenders ({', '.join(missing)}): virtual time "
+            "does not pass while a network answers; remove them from the configuration, or pass objects of the same "
+            "names as simulate(extenders=...)"
+        )
+        raise ConfigError("framework", [text])
 
 
 def _is_new(item: Manifest) -> bool:

@@ -45,6 +45,7 @@ from kubesched.config import (
     dump_config,
     dump_yaml,
 )
+from kubesched.extenders.http import http_extenders
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.registry import PluginError, Registry
 from kubesched.plugins import retired
@@ -257,6 +258,7 @@ class _Process:
             gates=gates,
             metrics=scheduler_metrics,
             max_in_unschedulable=flags["pod-max-in-unschedulable-pods-duration"].seconds,
+            extenders=http_extenders(config.extenders),
         )
         text = dump_yaml(config, registered=list(registry))
         _log.log(level_of(2), "Using component config", extra=with_pairs(config=text))

@@ -16,7 +16,7 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -166,7 +166,7 @@ class HttpServer:
             await runner.shutdown()
             await runner.cleanup()
 
-    async def __aenter__(self) -> HttpServer:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 

@@ -61,7 +61,12 @@ class Evictions:
             ApiError, OSError: the first failure; evictions that had not ended are cancelled then.
         """
         self._handle.framework.metrics.preemption_victims.observe(len(victims))
-        await self._all(preemptor, node_name, victims)
+        try:
+            await self._all(preemptor, node_name, victims)
+        except Exception:
+            # Upstream leaves the pod to chance: some event, or minutes. It is tried again after its backoff here.
+            self._handle.activate({preemptor.key: preemptor.pod})
+            raise
         self._clear_lower_nominations(preemptor, node_name)
 
     async def _run(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:

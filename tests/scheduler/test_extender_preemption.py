@@ -1,0 +1,135 @@
+"""Extenders have a say in preemption, and other pods are scheduled while they are awaited. In virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from harness import World, a_node, a_pod, play
+
+from kubesched.config import default_config
+from kubesched.framework.extenders import ExtenderError, InProcessExtender
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.preemption import Victims
+
+Answer = Callable[[Mapping[str, Victims]], Mapping[str, Victims]]
+
+
+class Preempts(InProcessExtender):
+    """Interested in pods labelled ``vip``; answers after two seconds."""
+
+    def __init__(self, answer: Answer, *, ignorable: bool = False) -> None:
+        self.answer, self.ignorable = answer, ignorable
+        self.given: list[dict[str, list[str]]] = []
+
+    def is_interested(self, pod: PodInfo) -> bool:
+        return "vip" in pod.labels
+
+    async def process_preemption(self, pod: PodInfo, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
+        self.given.append({name: [one.name for one in found.pods] for name, found in sorted(victims.items())})
+        await asyncio.sleep(2)
+        return self.answer(victims)
+
+
+def full_nodes(world: World) -> None:
+    """n1 and n2 are full of pods without priority; a pod with priority wants one of them."""
+    world.nodes(2, "1")
+    world.create(*(a_pod(f"on-n{number}", "1", nodeName=f"n{number}", priority=0) for number in (1, 2)))
+    world.create(a_pod("vip", "1", labels={"vip": "yes"}, priority=100))
+
+
+def preempting(extender: Preempts, scenario: Any, **options: Any) -> None:
+    play(
+        scenario,
+        config=default_config(),
+        extenders=[extender],
+        kubelets=True,
+        believe_priority=True,
+        **options,
+    )
+
+
+def only(node: str) -> Answer:
+    return lambda victims: {node: victims[node]}
+
+
+def test_the_candidate_that_an_extender_leaves_is_chosen() -> None:
+    extender = Preempts(only("n2"))
+
+    async def scenario(world: World) -> None:
+        full_nodes(world)
+        await world.until(lambda: world.node_of("vip"), "the preemptor is bound")
+        assert world.node_of("vip") == "n2"
+        assert extender.given[0] == {"n1": ["on-n1"], "n2": ["on-n2"]}
+        assert world.exists("on-n1")
+        assert not world.exists("on-n2")
+
+    preempting(extender, scenario)
+
+
+def test_other_pods_are_scheduled_while_an_extender_considers_victims() -> None:
+    extender = Preempts(only("n1"))
+
+    async def scenario(world: World) -> None:
+        full_nodes(world)
+        await world.until(lambda: extender.given, "the call")
+        start = world.now()
+        world.create(a_node("n3", "1"))
+        world.create(a_pod("small", "100m"))
+        await world.until(lambda: world.node_of("small"), "another pod")
+        assert world.now() - start < 2
+        await world.until(lambda: world.node_of("vip"), "the preemptor is bound")
+
+    preempting(extender, scenario)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda victims: {}, "preemption: no candidate node for preemption"),
+        (lambda victims: {"n1": Victims(())}, 'preemption: expected at least one victim pod on node "n1"'),
+        (None, "preemption: out of order"),
+    ],
+    ids=["vetoed", "no victims", "error"],
+)
+def test_nobody_is_evicted_when_an_extender_leaves_no_candidate(answer: Answer | None, message: str) -> None:
+    def refuse(victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
+        raise ExtenderError("out of order")
+
+    extender = Preempts(answer or refuse)
+
+    async def scenario(world: World) -> None:
+        full_nodes(world)
+        await world.settle()
+        assert world.condition("vip").message == f"0/2 nodes are available: 2 Insufficient cpu. {message}"
+        assert world.exists("on-n1")
+        assert world.exists("on-n2")
+
+    preempting(extender, scenario)
+
+
+def test_an_ignorable_extender_that_fails_changes_nothing() -> None:
+    def refuse(victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
+        raise ExtenderError("out of order")
+
+    async def scenario(world: World) -> None:
+        full_nodes(world)
+        await world.until(lambda: world.node_of("vip"), "the preemptor is bound")
+
+    preempting(Preempts(refuse, ignorable=True), scenario)
+
+
+def test_nobody_is_evicted_for_a_pod_deleted_while_an_extender_is_awaited() -> None:
+    extender = Preempts(only("n1"))
+
+    async def scenario(world: World) -> None:
+        full_nodes(world)
+        await world.until(lambda: extender.given, "the call")
+        world.delete("vip", grace_period_seconds=0)
+        await world.settle()
+        assert world.exists("on-n1")
+        assert world.exists("on-n2")
+
+    preempting(extender, scenario)
