@@ -31,7 +31,14 @@ def test_its_metrics_exist() -> None:
 
 
 def test_every_part_of_deploy_is_described() -> None:
-    parts = ["Containerfile", "kustomize/second-scheduler", "kustomize/replacement", "helm/kubesched", "static-pod", "monitoring"]
+    parts = [
+        "Containerfile",
+        "kustomize/second-scheduler",
+        "kustomize/replacement",
+        "helm/kubesched",
+        "static-pod",
+        "monitoring",
+    ]
     for part in parts:
         assert (DEPLOY / part).exists()
         assert f"`deploy/{part}" in PAGE

@@ -64,7 +64,7 @@ class Question:
 
     @classmethod
     def of(cls, handle: Handle, state: CycleState, pod: PodInfo) -> Question | None:
-        """None when only the plain procedure can tell."""
+        """None when it takes the plain procedure."""
         framework, table = handle.framework, handle.snapshot.table
         if framework.has_active_extensions(state):
             return None
@@ -261,7 +261,7 @@ class FastDryRuns:
         budgets: Sequence[Budget],
         now: float,
     ) -> None:
-        """Let pods come back to a row, the most important first, while there is room; the rest are the victims."""
+        """Return pods to a row, the most important first, while they fit; the rest are the victims."""
         ordered = lower.pods(row, _ordered)
         if latest_start(ordered) > now and any(not pod.status.start_time for pod in ordered):
             ordered = sorted(ordered, key=lambda each: importance(each, now))
@@ -275,8 +275,8 @@ class FastDryRuns:
         for group in (violating, others) if violating else (others,):
             for pod in group:
                 amounts = _amounts(pod, indexes, resources)
-                if all(need <= room for need, room in zip(amounts, left, strict=True)):
-                    left = [room - need for need, room in zip(amounts, left, strict=True)]
+                if all(need <= free for need, free in zip(amounts, left, strict=True)):
+                    left = [free - need for need, free in zip(amounts, left, strict=True)]
                 else:
                     victims.append(pod)
                     violations += group is violating
