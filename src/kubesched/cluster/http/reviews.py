@@ -1,4 +1,4 @@
-"""Access and token reviews: every authenticated client has all permissions here, and these endpoints return that.
+"""Access and token reviews: every client has all permissions here, and these endpoints return that.
 
 Caller: :mod:`.dispatch`, for POSTs on authorization.k8s.io and authentication.k8s.io.
 """
@@ -14,7 +14,7 @@ __all__ = ["answer_review"]
 USER: Final[dict[str, Any]] = {"username": "kubesched:admin", "groups": ["system:masters", "system:authenticated"]}
 _ALLOWED: Final = "the embedded cluster allows everything"
 _ANONYMOUS: Final = "system:anonymous"
-_DENIED: Final = "the embedded cluster requires its token"
+_DENIED: Final = "the embedded cluster was started with a token, and lets nobody in without it"
 
 
 def answer_review(kind: str, api_version: str, body: Any, token: str | None) -> dict[str, Any]:
