@@ -109,6 +109,28 @@ def test_the_first_candidate_creates_the_lease_and_says_so_in_an_event() -> None
     run(work())
 
 
+def test_nothing_may_be_written_from_when_another_holder_is_seen() -> None:
+    """Its lease may be shorter than ours: waiting for the renew deadline would let a third process lead alongside."""
+
+    async def script() -> None:
+        world = World()
+        elector = world.elector("a")
+        await elector.acquire()
+        task = asyncio.create_task(elector.hold())
+        await asyncio.sleep(1)
+        assert elector.may_write
+        lease = world.store.get(LEASES, NAMESPACE, "kube-scheduler").data()
+        lease["spec"] |= {"holderIdentity": "b", "leaseDurationSeconds": 5}
+        world.store.update(LEASES, NAMESPACE, "kube-scheduler", lease)
+        await asyncio.sleep(3)
+        assert elector.leading
+        assert not elector.may_write
+        task.cancel()
+        await asyncio.wait((task,))
+
+    run(script())
+
+
 def test_renewals_keep_the_lease_and_its_acquire_time() -> None:
     async def work() -> None:
         world = World()

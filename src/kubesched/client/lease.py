@@ -127,8 +127,10 @@ class LeaderElector:
         """Whether this process leads and its last renewal is recent enough that no other process can lead.
 
         False as soon as the lease duration has passed since the last renewal *began*, even when the process was
-        stopped meanwhile and has not noticed yet.
+        stopped meanwhile and has not noticed yet; and as soon as another holder was seen, whose lease may be shorter.
         """
+        if self._observed is None or self._observed.holder != self._config.identity:
+            return False
         now = asyncio.get_running_loop().time()
         return self.leading and now < self._renewed + self._config.lease_duration
 
