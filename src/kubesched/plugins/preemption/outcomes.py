@@ -64,7 +64,7 @@ class Question:
 
     @classmethod
     def of(cls, handle: Handle, state: CycleState, pod: PodInfo) -> Question | None:
-        """None when only the plain procedure can tell."""
+        """None when it takes the plain procedure."""
         framework, table = handle.framework, handle.snapshot.table
         if framework.has_active_extensions(state):
             return None
@@ -260,9 +260,9 @@ class FastDryRuns:
         budgets: Sequence[Budget],
         now: float,
     ) -> None:
-        """On each row let pods come back, the most important first, while there is room; the rest are the victims.
+        """On each row return pods, the most important first, while they fit; the rest are the victims.
 
-        ``spare``: per row, the room left for each amount.
+        ``spare``: per row, what is left of each amount.
         """
         needs = _needs(question, list(self._table.resource_index))
         criteria: list[tuple[float, ...]] = []
