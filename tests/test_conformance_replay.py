@@ -415,6 +415,7 @@ def test_bodies_are_not_compared_here() -> None:
 BAD: list[tuple[list[str | int], Any, str]] = [
     (["extra"], 1, "vector: unknown member 'extra'; known members: area, expected, mode, name, scenario"),
     (["mode"], "guess", "mode: 'guess' is unknown; known modes: independent, sequential, hints, config, body"),
+    (["mode"], ["guess"], "mode: ['guess'] is unknown; known modes: independent, sequential, hints, config, body"),
     (["scenario", "extra"], 1, "scenario: unknown member 'extra'"),
     (["scenario", "nodes"], None, "scenario: member 'nodes' is missing"),
     (["expected", "extra"], 1, "expected: unknown member 'extra'; known members: pods"),

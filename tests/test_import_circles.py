@@ -1,4 +1,7 @@
-"""Modules of one package do not import one another in a circle, not even for type checking only."""
+"""Modules of one package do not import one another in a circle, not even for type checking only.
+
+The sub-packages of the embedded cluster are imported through their one public module.
+"""
 
 from __future__ import annotations
 
@@ -41,3 +44,35 @@ def test_a_circle_is_found_and_named() -> None:
     circle = circle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})
     assert set(circle) == {"a", "b", "c"}
     assert circle[0] == circle[-1]
+
+
+def past_the_public_module(imports: Mapping[str, Set[str]], package: str) -> list[str]:
+    """Imports of a private module of a sub-package of ``package`` by a module outside that sub-package."""
+    found = []
+    for importer, imported in imports.items():
+        for module in imported:
+            public = ".".join(module.split(".")[: package.count(".") + 2])
+            inside = importer == public or importer.startswith(f"{public}.")
+            if module.startswith(f"{package}.") and module != public and not inside:
+                found.append(f"{importer} -> {module}")
+    return sorted(found)
+
+
+def test_sub_packages_of_the_cluster_are_imported_through_their_public_module(graph: grimp.ImportGraph) -> None:
+    # What kubesched.cluster.http exports is loaded lazily: importers name the package, its modules stay private.
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert past_the_public_module(imports, "kubesched.cluster") == []
+
+
+def test_an_import_past_the_public_module_is_found_and_named() -> None:
+    imports = {
+        "k.cluster": {"k.cluster.store"},
+        "k.cluster.store.a": {"k.cluster.store.b", "k.cluster.http"},
+        "k.cluster.http": {"k.cluster.http.server"},
+        "k.cluster.http.server": {"k.cluster.store.a"},
+        "k.cli": {"k.cluster.store", "k.cluster.storehouse", "k.cluster.http.server", "k.queue.moves"},
+    }
+    assert past_the_public_module(imports, "k.cluster") == [
+        "k.cli -> k.cluster.http.server",
+        "k.cluster.http.server -> k.cluster.store.a",
+    ]

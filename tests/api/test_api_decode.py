@@ -34,7 +34,7 @@ MANIFEST: dict[str, Any] = {
 }
 
 
-def test_nulls_are_absent_and_unknown_fields_are_passed_over() -> None:
+def test_nulls_are_absent_and_unknown_fields_are_skipped() -> None:
     for pod in (decode_object(msgspec.json.encode(MANIFEST), Pod), from_builtins(MANIFEST, Pod)):
         assert (pod.key, pod.uid, pod.metadata.labels) == ("ns/p", "u", {})
         assert pod.spec.node_selector is None
@@ -46,7 +46,7 @@ def test_nulls_are_absent_and_unknown_fields_are_passed_over() -> None:
         assert pod.status == Pod().status
 
 
-def test_absent_is_told_from_empty_where_it_matters() -> None:
+def test_absent_differs_from_empty_where_it_matters() -> None:
     assert from_builtins({"spec": {"nodeSelector": {}}}, Pod).spec.node_selector == {}
     assert from_builtins({"spec": {}}, Pod).spec.node_selector is None
 

@@ -172,7 +172,7 @@ def test_pods_that_fit_nowhere_end_the_workload_with_the_reason(
         ({"opcode": "stopCollectingMetrics"}, "without a start"),
     ],
 )
-def test_what_goes_wrong_while_running_is_told(tmp_path: Path, operation: dict[str, Any], message: str) -> None:
+def test_what_goes_wrong_while_running_is_reported(tmp_path: Path, operation: dict[str, Any], message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
         go(workload_file(tmp_path, NODES, operation, MEASURED))
 

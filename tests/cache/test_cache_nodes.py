@@ -75,7 +75,7 @@ def test_an_empty_tree_has_an_empty_order() -> None:
     assert len(Cache().snapshot().nodes()) == 0
 
 
-def test_the_list_of_nodes_is_made_anew_when_nodes_come_or_go_not_when_a_zone_changes() -> None:
+def test_the_list_of_nodes_is_made_again_for_added_and_removed_nodes_not_when_a_zone_changes() -> None:
     cache = Cache()
     for name, zone in zip("abcd", ("1", "1", "2", "2"), strict=True):
         cache.set_node(a_node(name, zone=zone))

@@ -83,7 +83,7 @@ def test_a_victim_that_is_not_there_changes_nothing() -> None:
     assert picture(cache.table) == before
 
 
-def test_without_shows_the_room_that_would_be_there() -> None:
+def test_without_shows_the_resources_that_would_be_free() -> None:
     cache = Cache()
     cache.set_node(a_node("a", cpu="4"))
     add(cache, a_pod("p", on="a", cpu="3", ports=[a_port(80)], claims=["c"]))

@@ -128,7 +128,7 @@ def test_a_pod_assumed_on_one_node_and_confirmed_on_another_can_be_updated_there
     assert list(cache.snapshot().get("a").pods) == []
 
 
-def test_confirming_what_was_assumed_tells_nobody_when_nothing_counts_differently() -> None:
+def test_confirming_what_was_assumed_notifies_no_reader_when_nothing_counts_differently() -> None:
     cache = in_state(ASSUMED)
     before = cache.table.journal.position
     CALLS["add"](cache)

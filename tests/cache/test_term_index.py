@@ -103,7 +103,7 @@ def test_carried_terms_are_found_by_the_pods_they_mean() -> None:
     assert len(index.carried()) == 1
 
 
-def test_a_namespace_that_changes_its_labels_is_selected_anew() -> None:
+def test_a_namespace_that_changes_its_labels_is_selected_again() -> None:
     cache = a_cache()
     selector = {"matchLabels": {"env": "test"}}
     term = {"topologyKey": ZONE, "labelSelector": {}, "namespaceSelector": selector}
@@ -122,7 +122,7 @@ def test_a_namespace_that_changes_its_labels_is_selected_anew() -> None:
     assert index.resolve(compiled) == frozenset()
 
 
-def test_a_reader_that_fell_far_behind_adds_up_anew() -> None:
+def test_a_reader_that_fell_far_behind_sums_up_again() -> None:
     cache = a_cache()
     web = pods_of("web")
     assert per_zone(cache, web) == {"a": 0, "b": 0}
@@ -147,7 +147,7 @@ def test_a_table_that_grows_keeps_its_counts() -> None:
     assert check_cache(cache) == []
 
 
-def test_rules_nobody_asks_about_age_out_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_rules_age_out_and_are_registered_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubesched.cache.term_index._AGE", 10)
     monkeypatch.setattr("kubesched.cache.term_index._SWEEP_EVERY", 8)
     cache = a_cache()

@@ -89,7 +89,7 @@ def test_what_the_last_carrier_leaves_behind_goes_with_it() -> None:
         gc.enable()
 
 
-def test_a_check_forgets_sums_that_nobody_holds() -> None:
+def test_a_check_forgets_sums_without_a_holder() -> None:
     cache, held = an_observed_cache()
     assert len(cache.table.readers) == len(held)
     del held[2:]

@@ -281,7 +281,7 @@ def test_a_setting_needs_a_name_and_a_value(capsys: pytest.CaptureFixture[str]) 
 # -- demo ------------------------------------------------------------------------------------------------------
 
 
-def test_the_demo_tells_its_story_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_runs_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     ran = run(capsys, "demo", "--nodes", "60", "--fast")
     assert (ran.code, ran.err) == (0, "")
     for text in (

@@ -150,3 +150,16 @@ def test_a_dead_scheduler_loop_ends_every_command(
     assert ran.code == CRASHED, ran
     assert "in broken\n" in ran.err
     assert "kubesched: internal error: task scheduler failed: ZeroDivisionError: a defect\n" in ran.err
+
+
+def test_a_task_that_wants_to_end_the_process_does_not_choose_the_exit_code(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leaving(self: Scheduler) -> NoReturn:
+        raise SystemExit(0)
+
+    monkeypatch.setattr(Scheduler, "_schedule", leaving)
+    ran = run(capsys, "simulate", "-f", EXAMPLES / "web-shop", "--nodes", 3)
+    assert ran.code == CRASHED, ran
+    assert "in leaving\n" in ran.err
+    assert "kubesched: internal error: SystemExit: 0\n" in ran.err

@@ -143,7 +143,7 @@ def test_time_ends_where_until_says(capsys: pytest.CaptureFixture[str], manifest
     assert result["totals"]["succeeded"] == 0
 
 
-def test_many_pods_are_told_by_workload_and_wide_lists_them_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_pods_are_reported_by_workload_and_wide_lists_them_all(capsys: pytest.CaptureFixture[str]) -> None:
     argv = ("simulate", "-f", EXAMPLES / "web-shop", "--nodes", "40")
     brief = run(capsys, *argv).out
     rows = [line.split() for line in brief.splitlines()]
@@ -305,7 +305,7 @@ def test_a_plugin_that_fails_is_named_and_the_simulation_ends(
     assert "pods are tried again and again without success" in ran.out
 
 
-def test_pods_of_a_refused_template_are_told_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_pods_of_a_refused_template_are_reported_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(
         "apiVersion: batch/v1\nkind: Job\nmetadata: {name: w}\n"
         "spec: {parallelism: 3, template: {spec: {priorityClassName: gone, restartPolicy: Never, "

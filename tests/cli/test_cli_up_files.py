@@ -124,7 +124,7 @@ def object_line(**metadata: Any) -> str:
             "a number from 1 to the header's 1, got 'x'",
         ),
         ("late version", [HEADER % (1, 1), object_line(resourceVersion="9")], "header's 1, got '9'"),
-        ("twice", [HEADER % (1, 2), object_line(), object_line()], "line 3 is damaged: Pod default/a comes twice"),
+        ("twice", [HEADER % (1, 2), object_line(), object_line()], "line 3 is damaged: Pod default/a occurs twice"),
         ("bad time", [HEADER % (1, 1), object_line(creationTimestamp="soon")], "line 2 is damaged: Invalid isoformat"),
         ("bad type", [HEADER % (1, 1), object_line().replace('"spec":{}', '"spec":7')], "`$.spec`"),
         ("bad clock", [(HEADER % (1, 0)).replace("}", ',"time":"noon"}')], "header: time: Invalid isoformat"),
@@ -267,7 +267,7 @@ def test_two_runs_do_not_share_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     assert link.is_symlink()
 
 
-def test_a_lock_of_a_dead_process_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_lock_of_a_killed_process_has_no_effect(tmp_path: Path) -> None:
     (tmp_path / ".c.jsonl.lock").write_text("1\n")
     with claimed(str(tmp_path / "c.jsonl"), "--snapshot"):
         assert (tmp_path / ".c.jsonl.lock").read_text() == f"{os.getpid()}\n"

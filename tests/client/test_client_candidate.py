@@ -93,7 +93,7 @@ def test_a_ping_is_answered_at_once_and_only_once_whatever_the_controllers_clock
     run_virtual(main())
 
 
-def test_a_candidate_that_somebody_deletes_is_created_again() -> None:
+def test_a_candidate_that_is_deleted_is_created_again() -> None:
     async def main() -> None:
         world = World()
         async with world.running():

@@ -139,7 +139,7 @@ def test_three_failures_with_one_text_are_a_post_a_patch_and_silence() -> None:
     assert server.calls[1] == ("patch", "ns", name, series, "")
 
 
-def test_another_version_of_the_pod_starts_anew() -> None:
+def test_another_version_of_the_pod_starts_again() -> None:
     newer = msgspec.structs.replace(POD, metadata=msgspec.structs.replace(POD.metadata, resource_version="8"))
 
     async def script(server: FakeServer, broadcaster: EventBroadcaster, recorder: EventRecorder) -> None:
@@ -150,7 +150,7 @@ def test_another_version_of_the_pod_starts_anew() -> None:
     assert kinds(play(script)) == ["create", "create", "patch"]
 
 
-def test_a_rested_series_is_told_its_final_count_and_forgotten() -> None:
+def test_the_final_count_of_a_rested_series_is_sent_and_the_series_dropped() -> None:
     async def script(server: FakeServer, broadcaster: EventBroadcaster, recorder: EventRecorder) -> None:
         recorder.record(named("single"), "Normal", "R", "A", "x")
         for _ in range(4):
@@ -284,7 +284,7 @@ def test_a_series_the_server_has_lost_is_created_whole() -> None:
     assert again[2] == {**first[2], "series": {"count": 2, "lastObservedTime": "2023-11-14T22:13:20.000000Z"}}
 
 
-def test_memory_of_past_events_is_bounded_and_a_series_pushed_out_is_told() -> None:
+def test_memory_of_past_events_is_bounded_and_a_series_pushed_out_is_sent() -> None:
     async def script(server: FakeServer, broadcaster: EventBroadcaster, recorder: EventRecorder) -> None:
         for _ in range(3):
             fail(recorder)
@@ -298,7 +298,7 @@ def test_memory_of_past_events_is_bounded_and_a_series_pushed_out_is_told() -> N
     assert server.calls[4][3]["series"]["count"] == 3
 
 
-def test_recording_never_waits_and_stop_lets_everybody_go() -> None:
+def test_recording_never_waits_and_stop_releases_all_waiters() -> None:
     async def script(server: FakeServer, broadcaster: EventBroadcaster, recorder: EventRecorder) -> None:
         hang = asyncio.Event()
 

@@ -134,7 +134,7 @@ def test_bookmarks_move_the_version_on() -> None:
     assert informer.statistics().bookmarks == 1
 
 
-def test_old_news_do_not_move_the_version_back() -> None:
+def test_old_events_do_not_move_the_version_back() -> None:
     async def script(server: FakeServer, informer: Informer, view: View) -> None:
         server.put("a")
         server.put("a")
@@ -193,7 +193,7 @@ def test_a_server_fault_that_repeats_leads_to_a_new_list() -> None:
     assert len(requests(server, "list")) == 2
 
 
-def test_server_faults_with_news_between_them_need_no_new_list() -> None:
+def test_server_faults_with_events_between_them_need_no_new_list() -> None:
     async def script(server: FakeServer, informer: Informer, view: View) -> None:
         for name in "abc":
             server.put(name)
@@ -555,7 +555,7 @@ def test_a_handler_that_was_removed_or_whose_informer_stopped_receives_nothing_a
     assert len(removed.called) == len(stopped.called) == 1
 
 
-def test_a_late_handler_hears_of_what_is_known() -> None:
+def test_a_late_handler_receives_what_is_known() -> None:
     late = View()
 
     async def script(server: FakeServer, informer: Informer, view: View) -> None:
@@ -637,7 +637,7 @@ def test_a_cancellation_from_outside_is_not_swallowed() -> None:
     run_virtual(main())
 
 
-def test_after_a_handler_stopped_the_informer_nobody_hears_anything() -> None:
+def test_after_a_handler_stopped_the_informer_no_handler_receives_anything() -> None:
     received: list[str] = []
 
     async def main() -> None:
@@ -676,3 +676,35 @@ def test_backoff_doubles_to_thirty_seconds_and_starts_over_after_quiet() -> None
 
 def test_tombstones_carry_the_key() -> None:
     assert DeletedFinalStateUnknown("ns/a", None).key == "ns/a"
+
+
+def test_documents_are_kept_for_the_objects_that_are_wanted() -> None:
+    """The JSON as it came, with fields that are not decoded; none for others, and none when an object has gone."""
+    seen: list[bytes | None] = []
+
+    async def main() -> None:
+        server = FakeServer()
+        for name in ("kept", "other"):
+            server.put(name)
+        informer = Informer(server, NODES, rng=Random(1))
+        assert informer.document("kept") is None
+        informer.keep_documents(lambda node: node.name != "other")
+        task = asyncio.create_task(informer.run())
+        assert await informer.wait_synced()
+        seen.extend((informer.document("kept"), informer.document("other")))
+        server.put("kept")
+        await soon()
+        seen.append(informer.document("kept"))
+        server.remove("kept")
+        await soon()
+        seen.append(informer.document("kept"))
+        informer.stop()
+        await task
+
+    run_virtual(main())
+    first, other, second, gone = seen
+    assert first is not None
+    assert second is not None
+    assert msgspec.json.decode(first)["metadata"]["name"] == "kept"
+    assert first != second
+    assert (other, gone) == (None, None)

@@ -250,7 +250,7 @@ CHANGES = st.one_of(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(CHANGES, max_size=40), st.booleans())
-def test_without_a_new_list_no_change_is_lost_or_told_twice(steps: list[tuple[str, Any]], shuffle: bool) -> None:
+def test_without_a_new_list_no_change_is_lost_or_delivered_twice(steps: list[tuple[str, Any]], shuffle: bool) -> None:
     server = FakeServer()
     server.shuffle = shuffle
     view = View()

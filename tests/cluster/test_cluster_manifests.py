@@ -130,7 +130,7 @@ def test_bad_json_is_refused() -> None:
         parse_manifests('{"a":' * 200_000, "x.json")
 
 
-def test_an_alias_stands_for_what_it_names() -> None:
+def test_an_alias_expands_to_what_it_names() -> None:
     found = parse("{apiVersion: v1, kind: Node, metadata: {name: node, labels: &l {a: b}, annotations: *l}}")
     assert found.objects[0].data["metadata"]["annotations"] == {"a": "b"}
 

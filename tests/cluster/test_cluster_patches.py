@@ -262,7 +262,7 @@ EXACT: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("before", "patch", "after"), [case[1:] for case in EXACT], ids=[case[0] for case in EXACT])
-def test_booleans_and_numbers_are_told_apart_in_sets(
+def test_booleans_and_numbers_are_distinguished_in_sets(
     before: dict[str, Any], patch: dict[str, Any], after: dict[str, Any]
 ) -> None:
     found = apply_strategic_patch(before, patch)

@@ -220,3 +220,66 @@ def test_a_restored_store_forgets_the_work_of_the_old_one(tmp_path: Path) -> Non
         assert [item.name for item in store.list(CONFIG_MAPS).items] == ["c00000"]
 
     in_loop(main)
+
+
+def test_the_initial_state_of_a_filtered_watch_takes_turns_and_shows_one_moment() -> None:
+    async def main(store: Store) -> None:
+        fill(store, "default", 4 * BATCH)
+        wanted = [("ADDED", item.name) for item in store.list(CONFIG_MAPS, label_selector="odd=1").items]
+
+        def meddle() -> None:
+            store.create(CONFIG_MAPS, "default", {"metadata": {"name": "zzz", "labels": {"odd": "1"}}})
+            store.delete(CONFIG_MAPS, "default", f"c{4 * BATCH - 1:05}")
+
+        turns = Turns(meddle)
+        turns.start()
+        watch = await in_turns(store.watching(CONFIG_MAPS, label_selector="odd=1", send_initial_events=True))
+        assert turns.stop() >= 3
+        events = [(type_, item.name) for type_, item in watch.drain()]
+        assert events == [*wanted, ("BOOKMARK", ""), ("ADDED", "zzz"), ("DELETED", f"c{4 * BATCH - 1:05}")]
+        watch.close()
+
+    in_loop(main)
+
+
+def test_orphaning_many_dependents_takes_turns_and_keeps_the_owner_until_they_are_free() -> None:
+    async def main(store: Store) -> None:
+        owner = store.create(CONFIG_MAPS, "default", {"metadata": {"name": "zz-owner"}})
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner.name, "uid": owner.uid}
+        for number in range(COUNT):
+            store.create(
+                CONFIG_MAPS, "default", {"metadata": {"name": f"d{number:05}", "ownerReferences": [reference]}}
+            )
+        seen: list[tuple[int, Any]] = []
+
+        def look() -> None:
+            bound = sum(1 for item in store.table(CONFIG_MAPS).items("default") if item.owners)
+            seen.append((bound, store.get(CONFIG_MAPS, "default", "zz-owner").data()["metadata"].get("finalizers")))
+
+        turns = Turns(look)
+        turns.start()
+        store.delete(CONFIG_MAPS, "default", "zz-owner", propagation_policy="Orphan")
+        await pass_turns()
+        assert turns.stop() >= COUNT // STEPS_PER_TURN
+        assert 0 < seen[0][0] < COUNT
+        assert seen[0][1] == ["orphan"]
+        left = store.table(CONFIG_MAPS).items("default")
+        assert len(left) == COUNT
+        assert not any(item.owners for item in left)
+
+    in_loop(main)
+
+
+def test_orphaning_goes_on_in_a_restored_store(tmp_path: Path) -> None:
+    async def main(store: Store) -> None:
+        owner = store.create(CONFIG_MAPS, "default", {"metadata": {"name": "owner"}})
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner.name, "uid": owner.uid}
+        store.create(CONFIG_MAPS, "default", {"metadata": {"name": "child", "ownerReferences": [reference]}})
+        store.delete(CONFIG_MAPS, "default", "owner", propagation_policy="Orphan")
+        save(store, tmp_path / "saved.jsonl")
+        restored = Store(VirtualClock(asyncio.get_running_loop()), random=Random(1))
+        read(tmp_path / "saved.jsonl").load_into(restored)
+        await pass_turns()
+        assert [(item.name, item.owners) for item in restored.table(CONFIG_MAPS).items()] == [("child", ())]
+
+    in_loop(main)

@@ -23,7 +23,7 @@ def watching(store: Store, **options: Any) -> Watch:
     return store.watch(PODS, resource_version=str(store.resource_version), **options)
 
 
-def test_a_watch_is_told_every_change_once_and_in_order() -> None:
+def test_a_watch_receives_every_change_once_and_in_order() -> None:
     store = a_store()
     watch = watching(store)
     pod = store.create(PODS, "default", a_pod("a"))

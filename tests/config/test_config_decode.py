@@ -473,7 +473,7 @@ extenders:
     assert extender.managed_resources[0].ignored_by_scheduler
 
 
-def test_an_extender_has_five_seconds_unless_told_otherwise() -> None:
+def test_an_extender_has_five_seconds_by_default() -> None:
     assert load_config(HEAD + "extenders: [{urlPrefix: 'http://a'}]").extenders[0].timeout_seconds == 5.0
 
 

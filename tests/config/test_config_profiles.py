@@ -298,7 +298,7 @@ LACKING = {name: points for name, points in IN_TREE_CAPABILITIES.items() if name
 UNAVAILABLE = 'plugin "DynamicResources" is part of Kubernetes but not available in this version of kubesched'
 
 
-def test_a_default_that_we_lack_is_passed_over() -> None:
+def test_a_default_that_we_lack_is_skipped() -> None:
     expanded = expand_profile(default_config().profiles[0], LACKING, known_missing={"DynamicResources"})
     full = expand_profile(default_config().profiles[0], IN_TREE_CAPABILITIES)
     assert expanded == {
@@ -306,7 +306,7 @@ def test_a_default_that_we_lack_is_passed_over() -> None:
     }
 
 
-def test_without_being_told_a_lacking_default_is_an_error() -> None:
+def test_an_undeclared_missing_default_is_an_error() -> None:
     with pytest.raises(ConfigError, match='PreFilterPlugin "DynamicResources" does not exist'):
         expand_profile(default_config().profiles[0], LACKING)
 

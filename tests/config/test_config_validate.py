@@ -561,7 +561,7 @@ def test_fit_arguments_pass_validation_and_fail_when_the_plugin_is_built(
         ("a\n", ["name part must consist of"]),
     ],
 )
-def test_a_bad_name_is_told_what_is_wrong_with_it(name: str, texts: list[str]) -> None:
+def test_a_bad_name_is_explained(name: str, texts: list[str]) -> None:
     args = NodeResourcesFitArgs(ignored_resources=(name,))
     (error,) = validate_args("NodeResourcesFit", args, FeatureGates())
     assert error.startswith("ignoredResources[0]: Invalid value: ")

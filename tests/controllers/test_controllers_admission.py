@@ -212,7 +212,7 @@ def test_use_is_what_the_pods_that_are_there_ask_for(steps: list[tuple[str, int,
         assert (len(live) <= 5, total <= 20) == (True, True)
 
 
-def test_a_replica_set_that_meets_a_quota_says_so_and_goes_on_when_there_is_room() -> None:
+def test_a_replica_set_that_meets_a_quota_reports_it_and_continues_when_the_quota_allows() -> None:
     async def scenario(world: World) -> None:
         quota(world.store, hard={"pods": "2"})
         world.create(REPLICA_SETS, workload("web", 4))

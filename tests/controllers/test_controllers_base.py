@@ -35,7 +35,7 @@ def now() -> float:
 # -- work queue --------------------------------------------------------------------------------------------
 
 
-def test_keys_come_once_in_order_and_again_when_added_while_looked_at() -> None:
+def test_keys_come_once_in_order_and_again_when_added_while_reconciled() -> None:
     async def main() -> None:
         queue = WorkQueue()
         for key in ("a", "b", "a", "c", "b"):
@@ -68,7 +68,7 @@ def test_the_earliest_date_counts_and_failures_double() -> None:
     in_loop(main)
 
 
-def test_quiet_timers_fire_but_nobody_waits_for_them() -> None:
+def test_quiet_timers_fire_without_being_waited_for() -> None:
     async def main() -> None:
         queue = WorkQueue()
         queue.add_after("a", 3, quiet=True)
@@ -124,7 +124,7 @@ def test_own_writes_show_at_once_and_never_come_back_from_the_dead() -> None:
         await client.delete(PODS, "default", "p")
         await asyncio.sleep(1)
         cache.note(second)  # an answer that took longer than the pod lived
-        assert (len(cache), cache.index_values("app")) == (0, [])
+        assert (len(cache), cache.indexed("app", "y")) == (0, [])
         assert seen[2:] == [("delete", "p")]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -37,7 +37,7 @@ def said(world: World, about: str, source: str = "") -> list[tuple[str, str, str
     return [(one["type"], one["reason"], one["message"]) for one in events(world, about, source)]
 
 
-def test_a_deployment_tells_how_its_sets_are_scaled() -> None:
+def test_a_deployment_records_how_its_sets_are_scaled() -> None:
     async def scenario(world: World) -> None:
         made = world.create(DEPLOYMENTS, workload("web", 3))
         await world.settle()
@@ -67,7 +67,7 @@ def test_many_pods_of_one_set_are_combined_and_few_events_are_written() -> None:
     play(scenario)
 
 
-def test_a_quota_that_is_used_up_is_told() -> None:
+def test_a_quota_that_is_used_up_is_reported() -> None:
     async def scenario(world: World) -> None:
         world.create(QUOTAS, {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}})
         await asyncio.sleep(1)
@@ -82,7 +82,7 @@ def test_a_quota_that_is_used_up_is_told() -> None:
     play(scenario)
 
 
-def test_jobs_tell_how_they_end_and_indexed_pods_know_their_index() -> None:
+def test_jobs_record_their_end_and_indexed_pods_have_their_index() -> None:
     async def scenario(world: World) -> None:
         world.create(JOBS, job("good", completions=2, parallelism=2, completionMode="Indexed"))
         world.create(JOBS, job("bad", result="Failed", backoffLimit=0))
@@ -125,7 +125,7 @@ def test_claims_nodes_and_evicted_pods_have_their_events() -> None:
     play(scenario)
 
 
-def test_annotations_that_cannot_be_read_are_told_on_the_pod() -> None:
+def test_annotations_that_cannot_be_read_are_reported_on_the_pod() -> None:
     async def scenario(world: World) -> None:
         world.create(JOBS, job("odd", seconds="1s", result="1"))
         world.create(JOBS, job("endless", seconds="1"))

@@ -14,7 +14,7 @@ from kubesched.cluster.kubelets import FAILED
 EXAMPLE = Path(__file__).parents[2] / "examples" / "node-failure"
 
 
-def test_pods_of_a_silent_node_are_made_anew_elsewhere_and_the_node_comes_back() -> None:
+def test_pods_of_an_unresponsive_node_are_created_elsewhere_and_the_node_recovers() -> None:
     async def scenario(world: World) -> None:
         for item in load_manifests([EXAMPLE]).objects:
             world.create(item.kind, item.data)

@@ -211,7 +211,7 @@ def test_how_long_a_pod_may_stay(case: str, tolerations: tuple[Toleration, ...],
     assert toleration_seconds(pod, [Taint(key="x", effect="NoExecute")]) == want, case
 
 
-def test_a_taint_taken_back_in_time_evicts_nobody() -> None:
+def test_a_taint_removed_in_time_evicts_no_pod() -> None:
     async def scenario(world: World) -> None:
         toleration = {"key": "x", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 50}
         world.create(REPLICA_SETS, workload("web", 2, pod_template("web", tolerations=[toleration])))

@@ -154,7 +154,7 @@ def test_a_file_that_does_not_say_its_time_is_as_old_as_the_newest_thing_in_it(t
     assert said - 12 < saved_time(path) <= said + 1
 
 
-def test_only_fields_that_name_the_past_tell_the_time(tmp_path: Path) -> None:
+def test_only_fields_with_past_times_give_the_time(tmp_path: Path) -> None:
     store = Store(VirtualEpoch(START), random=Random(1))
     far = timestamp(START + YEAR)
     annotations = {"until": far, "note": f'{{"creationTimestamp":"{far}"}}'}
@@ -200,7 +200,7 @@ def test_a_node_that_was_taken_for_dead_is_back_unless_it_failed(tmp_path: Path)
     live(again, start=saved_time(path), restore_from=path)
 
 
-def test_a_node_that_was_silent_in_a_real_cluster_is_a_failed_one_here(tmp_path: Path) -> None:
+def test_an_unresponsive_node_of_a_real_cluster_is_a_failed_one_here(tmp_path: Path) -> None:
     def node(name: str, status: str) -> Data:
         condition_ = {"type": "Ready", "status": status, "reason": "R", "lastHeartbeatTime": "2024-01-01T00:00:00Z"}
         return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"conditions": [condition_]}}

@@ -104,7 +104,7 @@ def test_a_rolling_update_goes_backwards_and_stops_at_the_partition() -> None:
     play(scenario)
 
 
-def test_on_delete_leaves_old_pods_until_somebody_deletes_them() -> None:
+def test_on_delete_leaves_old_pods_until_they_are_deleted() -> None:
     async def scenario(world: World) -> None:
         world.create(STATEFUL_SETS, workload("db", 2, updateStrategy={"type": "OnDelete"}))
         await world.settle()
@@ -296,7 +296,7 @@ def test_jobs_end_on_time(case: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan", "namespace"])
-def test_the_pods_of_a_deleted_job_are_let_go(policy: str) -> None:
+def test_the_pods_of_a_deleted_job_are_released(policy: str) -> None:
     """No job is left to count them: their finalizer must not keep them."""
 
     async def scenario(world: World) -> None:

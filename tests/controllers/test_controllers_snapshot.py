@@ -284,7 +284,7 @@ def test_a_dump_brings_what_scheduling_needs_and_no_secrets(tmp_path: Path) -> N
     assert store.get(NODES, "", "n1").uid == "uid-n"
 
 
-def test_what_drivers_are_told_and_foreign_annotations_stay_behind(tmp_path: Path) -> None:
+def test_driver_parameters_and_foreign_annotations_are_left_out(tmp_path: Path) -> None:
     foreign = {"a": "hunter2", "example.io/b": "hunter2", "evilkubernetes.io/c": "hunter2"}
     notes = {**foreign, "scheduler.alpha.kubernetes.io/kept": "yes"}
     csi = {"driver": "d", "volumeAttributes": {"password": "hunter2"}, "nodePublishSecretRef": {"name": "named"}}

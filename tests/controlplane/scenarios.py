@@ -131,7 +131,8 @@ async def another_scheduler_binds_the_same_pods(world: World) -> None:
             await world.client.bind("default", name, pod.uid, "n1")
             won += 1
         except ApiError as error:
-            assert error.code == 409
+            if error.code != 409:
+                raise
 
     for start in range(0, len(names), 10):
         batch = names[start : start + 10]
@@ -156,7 +157,8 @@ async def the_lease_is_taken(world: World) -> None:
             await world.client.update(LEASES, *LEASE, lease)
             break
         except ApiError as error:
-            assert error.code == 409
+            if error.code != 409:
+                raise
     assert await scheduler.ended() == 1
     assert "Leaderelection lost" in scheduler.log
     assert (await world.client.get(LEASES, *LEASE)).data()["spec"]["holderIdentity"] == "thief"
@@ -173,7 +175,7 @@ async def the_election_is_coordinated(world: World) -> None:
     scheduler = await world.scheduler("candidate", BRISK, "--feature-gates", "CoordinatedLeaderElection=true")
     candidates = world.candidates
     assert candidates is not None
-    await world.until(lambda: candidates.values(), "a candidate")
+    await world.until(candidates.values, "a candidate")
     (candidate,) = candidates.values()
     spec, name = candidate["spec"], candidate["metadata"]["name"]
     assert (spec["leaseName"], spec["strategy"]) == ("kube-scheduler", "OldestEmulationVersion")

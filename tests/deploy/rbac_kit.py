@@ -67,14 +67,17 @@ def _of_rules(rules: Iterable[dict[str, Any]], namespace: str) -> list[Permissio
     ]
 
 
-def permissions(objects: Sequence[dict[str, Any]], account: tuple[str, str]) -> list[Permission]:
-    """What the bindings among ``objects`` give to a service account, as (namespace, name)."""
+def permissions(objects: Sequence[dict[str, Any]], who: tuple[str, str] | str) -> list[Permission]:
+    """What the bindings among ``objects`` give to a service account, as (namespace, name), or to a user."""
     roles = {
         (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item["rules"]
         for item in [*objects, AUTHENTICATION_READER]
         if item["kind"] in ("Role", "ClusterRole")
     }
-    subject = {"kind": "ServiceAccount", "name": account[1], "namespace": account[0]}
+    if isinstance(who, str):
+        subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": who}
+    else:
+        subject = {"kind": "ServiceAccount", "name": who[1], "namespace": who[0]}
     found: list[Permission] = []
     for item in objects:
         if item["kind"] in ("RoleBinding", "ClusterRoleBinding") and subject in item["subjects"]:
@@ -86,11 +89,15 @@ def permissions(objects: Sequence[dict[str, Any]], account: tuple[str, str]) -> 
 
 
 class Guarded(HttpServer):
-    """An embedded cluster whose only HTTP client is ``user``, with these permissions."""
+    """An embedded cluster whose only HTTP client is ``user``, with these permissions.
 
-    def __init__(self, store: Store, user: str, granted: Iterable[Permission]) -> None:
+    Without ``streams_lists`` it is like a server of a release that lists only in pages.
+    """
+
+    def __init__(self, store: Store, user: str, granted: Iterable[Permission], *, streams_lists: bool = True) -> None:
         super().__init__(store)
         self.user = user
+        self._streams_lists = streams_lists
         self._granted = frozenset(granted)
         #: What was requested and allowed.
         self.allowed: set[Permission] = set()
@@ -101,6 +108,9 @@ class Guarded(HttpServer):
         if target is None or not target.plural:
             return  # health, version and discovery are open to every user
         query = parse_qs(request.rel_url.raw_query_string)
+        if "sendInitialEvents" in query and not self._streams_lists:
+            text = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+            raise ApiError(422, "Invalid", text)
         name = target.name
         verb = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(request.method, "get")
         if verb == "get" and (target.watch or query.get("watch", ["0"])[0] in ("1", "true")):

@@ -176,7 +176,7 @@ IMPLICIT: list[tuple[str, list[ClusterEvent], list[str]]] = [
 
 
 @pytest.mark.parametrize(("name", "events", "want"), IMPLICIT)
-def test_taint_updates_are_heard_of_where_added_nodes_are(
+def test_taint_updates_are_received_where_added_nodes_are(
     name: str, events: list[ClusterEvent], want: list[str]
 ) -> None:
     assert registered(listing(*events)) == want, name
@@ -187,7 +187,7 @@ def test_the_implied_registration_has_no_hint() -> None:
     assert [item.hint is None for item in items] == [False, True]
 
 
-def test_a_plugin_that_does_not_say_hears_of_nearly_everything() -> None:
+def test_a_plugin_without_registrations_receives_nearly_everything() -> None:
     items = registrations(make_plugin("NoEvents", filter=say(None))(None, None))
     assert [str(item.event.resource) for item in items] == [
         "Pod", "Node", "PersistentVolume", "PersistentVolumeClaim", "storage.k8s.io/CSINode", "storage.k8s.io/CSIDriver",

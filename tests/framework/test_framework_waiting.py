@@ -141,7 +141,7 @@ def test_work_that_is_called_off_fails_with_the_cause() -> None:
     run(main)
 
 
-def test_a_cancellation_nobody_asked_for_is_passed_on() -> None:
+def test_an_unrequested_cancellation_is_passed_on() -> None:
     async def main() -> None:
         async def work() -> Status | None:
             await asyncio.sleep(1000)

@@ -67,7 +67,7 @@ def test_what_another_manager_set_is_a_conflict_unless_forced() -> None:
     run(main())
 
 
-def test_fields_no_longer_applied_go_unless_somebody_else_has_them() -> None:
+def test_fields_no_longer_applied_are_removed_unless_another_manager_owns_them() -> None:
     async def main() -> None:
         async with served() as api:
             body = a_deployment()

@@ -174,7 +174,7 @@ def test_an_informer_cut_off_until_its_version_is_forgotten_lists_again() -> Non
     run(main())
 
 
-def test_a_watch_that_is_not_read_is_told_410_and_holds_nobody_up() -> None:
+def test_a_watch_that_is_not_read_gets_410_and_blocks_no_other() -> None:
     async def main() -> None:
         store = a_store(history=HISTORY, backlog=100)
         async with _wired(store) as (wire, client):

@@ -87,7 +87,7 @@ REQUESTS: list[Request] = [
 ]  # fmt: skip
 
 
-def test_nothing_is_stored_told_or_done() -> None:
+def test_nothing_is_stored_delivered_or_done() -> None:
     async def main() -> None:
         async with living(0.05, 0.05, heartbeats=None) as cluster, aiohttp.ClientSession() as session:
             api = Api(cluster.server, session)

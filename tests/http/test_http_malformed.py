@@ -82,7 +82,7 @@ def test_what_cannot_be_read_is_refused_by_a_status(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING or record.exc_info] == []
 
 
-def test_https_on_a_port_of_http_is_told() -> None:
+def test_https_on_a_port_of_http_is_reported() -> None:
     async def main() -> None:
         async with served() as api:
             _, _, data = await ask(api, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03rest\r\n\r\n")

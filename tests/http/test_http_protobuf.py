@@ -179,7 +179,7 @@ def test_zeros_count_where_go_has_a_pointer(raw: bytes, path: tuple[str, ...], w
 
 
 @pytest.mark.parametrize(("raw", "want"), [case[1:] for case in MESSAGES], ids=[case[0] for case in MESSAGES])
-def test_protobuf_reads_as_the_json_it_stands_for(raw: bytes, want: dict[str, Any]) -> None:
+def test_protobuf_reads_as_the_json_it_represents(raw: bytes, want: dict[str, Any]) -> None:
     assert decode_protobuf(raw) == want
 
 

@@ -156,6 +156,8 @@ WRONG: list[tuple[str, dict[str, Any], int]] = [
     ("a field that cannot be selected", {"fieldSelector": "spec.frog=1"}, 400),
     ("a limit that is no number", {"limit": "many"}, 400),
     ("a version that is no number", {"resourceVersion": "frog"}, 400),
+    ("a version beyond 64 bits", {"resourceVersion": 1 << 64}, 400),
+    ("the greatest version there can be", {"resourceVersion": (1 << 64) - 1}, 504),
     ("a match without a version", {"resourceVersionMatch": "Exact"}, 422),
     ("an unknown match", {"resourceVersionMatch": "Frog", "resourceVersion": 1}, 422),
     ("exactly version 0", {"resourceVersionMatch": "Exact", "resourceVersion": 0}, 422),

@@ -23,7 +23,7 @@ def test_a_watch_without_a_version_begins_with_what_is_there() -> None:
     run(main())
 
 
-def test_a_watch_from_a_version_tells_only_what_came_after() -> None:
+def test_a_watch_from_a_version_delivers_only_later_changes() -> None:
     async def main() -> None:
         async with served() as api:
             await api.post(PODS, a_pod("a"))
@@ -110,7 +110,7 @@ def test_quiet_watches_get_bookmarks_with_the_version_of_other_kinds() -> None:
     run(main())
 
 
-def test_an_old_version_is_told_in_the_stream_and_a_lagging_watch_too() -> None:
+def test_an_old_version_is_reported_in_the_stream_and_a_lagging_watch_too() -> None:
     async def main() -> None:
         async with served() as api:
             await api.post(PODS, a_pod("a"))
@@ -143,7 +143,7 @@ def test_a_future_version_is_refused_before_the_stream() -> None:
     run(main())
 
 
-def test_tables_tell_their_columns_once() -> None:
+def test_tables_send_their_columns_once() -> None:
     async def main() -> None:
         async with served() as api:
             await api.post(PODS, a_pod("a"))
@@ -192,7 +192,7 @@ def test_a_watch_of_another_version_of_a_custom_resource_shows_that_version() ->
     run(main())
 
 
-def test_too_many_watches_are_told_to_come_back() -> None:
+def test_too_many_watches_get_429() -> None:
     async def main() -> None:
         async with served(max_watches=1) as api, api.watch(PODS):
             answer = await api.get(PODS, watch="true")

@@ -121,7 +121,7 @@ def test_dry_runs_change_nothing() -> None:
     run(main())
 
 
-def test_two_clients_race_for_one_object_and_one_is_told() -> None:
+def test_two_clients_race_for_one_object_and_one_gets_a_conflict() -> None:
     async def main() -> None:
         async with served() as api:
             body = (await api.post(DEPLOYMENTS, a_deployment())).data
@@ -468,7 +468,7 @@ def test_apply_needs_a_manager_and_the_object_it_names() -> None:
     run(main())
 
 
-def test_defaults_that_clients_look_at() -> None:
+def test_defaults_that_clients_read() -> None:
     async def main() -> None:
         async with served() as api:
             secret = {"metadata": {"name": "s"}, "stringData": {"a": "b"}, "data": {"c": "ZA=="}}

@@ -120,7 +120,7 @@ def test_when_the_last_pod_of_its_kind_leaves_the_next_is_the_first() -> None:
 # -- filter ------------------------------------------------------------------------------------------------
 
 
-def test_affinity_terms_have_to_mean_the_same_pod_but_anti_affinity_terms_do_not() -> None:
+def test_affinity_terms_have_to_match_the_same_pod_but_anti_affinity_terms_do_not() -> None:
     rules = (term(ZONE, app="web"), term(ZONE, tier="x"))
     one_each = [pod("e1", WEB, "n1"), pod("e2", {"tier": "x"}, "n1")]
     together = [pod("e3", {**WEB, "tier": "x"}, "n3")]

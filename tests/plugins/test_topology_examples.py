@@ -229,7 +229,7 @@ def test_nodes_that_help_wake_a_waiting_pod() -> None:
         assert hint(plugin, waiting, label, old, new) is wakes
 
 
-def test_a_running_scheduler_spreads_the_pods_of_a_service_and_hears_of_namespaces() -> None:
+def test_a_running_scheduler_spreads_the_pods_of_a_service_and_receives_namespaces() -> None:
     async def run() -> None:
         cluster = Embedded(default_config(), in_tree_registry(), clock=RealClock(), seed=1, kubelets=False)
         create_nodes(cluster.store, 6, zones=["a", "b", "c"])

@@ -328,7 +328,7 @@ def _counts_everything(obj: JSON) -> bool:
 
 
 @given(data=st.data())
-def test_the_layers_decide_like_a_fresh_look_at_every_node(data: st.DataObject) -> None:
+def test_the_layers_decide_like_a_fresh_evaluation_of_every_node(data: st.DataObject) -> None:
     pair = Pair(data)
     search = pair.world.searches["default-scheduler"]
     kinds = [data.draw(pods(f"kind{number}")) for number in range(2)]

@@ -201,7 +201,7 @@ def test_a_retried_pod_queues_behind_those_that_waited_longer() -> None:
         (["stranger"], ["a-uid", "NodeAdd", "b-uid", "NodeUpdateNodeLabel", "c-uid"]),
     ],
 )
-def test_events_are_pruned_when_nobody_older_is_in_flight(finished: list[str], left: list[str]) -> None:
+def test_events_are_pruned_when_no_older_pod_is_in_flight(finished: list[str], left: list[str]) -> None:
     bench = Bench()
     bench.event(NODE_ADD)  # nothing in flight: not recorded
     for name, event in (("a", NODE_ADD), ("b", NODE_LABEL), ("c", CLASS_ADD)):
@@ -242,7 +242,7 @@ def test_an_event_before_pop_does_not_count() -> None:
     assert bench.queue.views.where(a_pod()) == "Unschedulable"
 
 
-def test_an_event_nobody_waits_for_costs_no_pre_check_and_no_record() -> None:
+def test_an_event_without_waiting_pods_costs_no_pre_check_and_no_record() -> None:
     bench = Bench()
     bench.rejected(a_pod(), "Fit")
     bench.queue.add(a_pod("flying"))
@@ -428,7 +428,7 @@ def test_a_malformed_request_changes_nothing(put: Action | None) -> None:
     assert bench.queue.views.check() == []
 
 
-def test_an_update_reorders_and_signs_anew() -> None:
+def test_an_update_reorders_and_signs_again() -> None:
     bench = Bench(signers={SCHEDULER: lambda info: info.priority, "failing": lambda info: 1 // 0})
     first, second = a_pod("first"), a_pod("second")
     bench.queue.add(first)

@@ -23,7 +23,7 @@ def offering(amount: Any, resource: str = "cpu") -> Any:
 
 
 @pytest.mark.parametrize("amount", ["lots", "1Q", "", "0x10", "1e", "--1", "\uff11"], ids=repr)
-def test_a_pod_with_a_malformed_request_is_told_and_left_out(amount: str) -> None:
+def test_a_pod_with_a_malformed_request_is_reported_and_left_out(amount: str) -> None:
     async def scenario(world: World) -> None:
         world.nodes(1)
         await world.step()
@@ -58,7 +58,7 @@ def test_absurd_requests_are_only_numbers(amount: str) -> None:
 
 
 @pytest.mark.parametrize("resource", ["cpu", "memory", "pods", "example.com/device"])
-def test_a_node_with_a_malformed_capacity_is_left_out_until_it_is_mended(resource: str) -> None:
+def test_a_node_with_a_malformed_capacity_is_left_out_until_it_is_fixed(resource: str) -> None:
     async def scenario(world: World) -> None:
         world.smuggle(NODES, a_node("bad", "8"), offering("lots", resource))
         world.nodes(1, "1")

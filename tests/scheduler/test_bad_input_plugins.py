@@ -232,7 +232,7 @@ def test_a_bad_pre_enqueue_holds_its_pod_back(answer: Any) -> None:
     play(scenario, plugins=[holder(diary, "Bad", "pre_enqueue")], expect_errors=errors)
 
 
-@pytest.mark.parametrize("answer", [BOOM, 5, [1]], ids=repr)
+@pytest.mark.parametrize("answer", [BOOM, SystemExit(3), 5, [1]], ids=repr)
 def test_a_plugin_that_cannot_list_its_events_is_refused_at_start(answer: Any) -> None:
     diary = Answers(events_to_register=answer)
 
@@ -272,9 +272,10 @@ def test_a_plugin_that_looks_up_an_unknown_kind_is_refused_at_start() -> None:
         run_virtual(main())
 
 
-def test_a_hint_that_raises_counts_as_queue() -> None:
+@pytest.mark.parametrize("problem", [BOOM, SystemExit(3)], ids=repr)
+def test_a_hint_that_raises_counts_as_queue(problem: BaseException) -> None:
     def hint(pod: Any, old: Any, new: Any) -> Any:
-        raise BOOM
+        raise problem
 
     events = [ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_LABEL), hint)]
     diary = Answers(filter=Status.unschedulable("no"), events_to_register=events)

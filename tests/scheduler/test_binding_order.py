@@ -307,7 +307,7 @@ def test_the_chosen_node_is_published_before_work_on_it_begins(
     play(scenario, plugins=[holder(diary, "A", "permit", "pre_bind", "pre_bind_pre_flight")])
 
 
-def test_binding_failure_wakes_pods_that_want_the_room_and_a_rejection_not_the_pod_itself() -> None:
+def test_binding_failure_requeues_pods_that_need_the_resources_and_a_rejection_not_the_pod_itself() -> None:
     """Section 9.1: freed capacity is reported as a deleted pod."""
     diary = Answers()
 

@@ -86,7 +86,7 @@ def test_ways_out_of_waiting(name: str, leave: Callable[[World], Any], reason: s
     play(scenario, plugins=[holder(diary, "A", *METHODS, "events_to_register")])
 
 
-def test_the_shortest_wish_decides_and_all_must_allow() -> None:
+def test_the_shortest_timeout_decides_and_all_must_allow() -> None:
     one, two = Answers(permit=(Status.wait(), 30.0)), Answers(permit=(Status.wait(), 20.0))
 
     async def scenario(world: World) -> None:
@@ -107,7 +107,7 @@ def test_the_shortest_wish_decides_and_all_must_allow() -> None:
     play(scenario, plugins=[holder(one, "A", "permit"), holder(two, "B", "permit")])
 
 
-def test_a_rejection_discards_earlier_wishes_to_wait() -> None:
+def test_a_rejection_discards_earlier_timeouts() -> None:
     one, two = Answers(permit=(Status.wait(), 30.0)), Answers(permit=Status.unschedulable("no"), events_to_register=[])
 
     async def scenario(world: World) -> None:
@@ -136,7 +136,7 @@ def test_nobody_waits_longer_than_a_quarter_of_an_hour() -> None:
     play(scenario, plugins=[holder(diary, "A", "permit", "events_to_register")])
 
 
-def test_a_deleted_pod_stops_waiting_and_its_room_is_free_at_once() -> None:
+def test_a_deleted_pod_stops_waiting_and_its_resources_are_free_at_once() -> None:
     diary = Answers()
 
     async def scenario(world: World) -> None:
@@ -176,7 +176,7 @@ def test_a_pod_deleted_during_a_relist_stops_waiting_too() -> None:
     play(scenario, plugins=[holder(diary, "A", "permit")])
 
 
-def test_a_pod_made_anew_under_its_name_is_not_confused_with_the_waiting_one() -> None:
+def test_a_pod_created_again_under_its_name_is_not_confused_with_the_waiting_one() -> None:
     diary = Answers(permit=(Status.wait(), 600.0))
 
     async def scenario(world: World) -> None:

@@ -252,7 +252,7 @@ def test_a_late_status_is_not_written_to_another_pod_of_that_name() -> None:
     play(scenario)
 
 
-def test_failing_status_patches_and_events_hold_nobody_up() -> None:
+def test_failing_status_patches_and_events_block_no_pod() -> None:
     async def scenario(world: World) -> None:
         world.faults.fail("patch")
         world.faults.fail("create")

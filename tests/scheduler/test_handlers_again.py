@@ -183,7 +183,7 @@ def test_nodes_are_as_the_cluster_has_them_after_a_failure(
     play(scenario, expect_errors=errors(NodeHandler, "?cannot remove node"))
 
 
-def test_a_handler_that_fails_for_ever_costs_only_its_object(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_always_fails_costs_only_its_object(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: World) -> None:
         world.nodes(2)
         await world.settle()

@@ -206,7 +206,7 @@ NODE_CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("name", "before", "after", "want"), NODE_CASES, ids=[case[0] for case in NODE_CASES])
-def test_node_news(name: str, before: dict[str, Any], after: dict[str, Any], want: list[str]) -> None:
+def test_node_events(name: str, before: dict[str, Any], after: dict[str, Any], want: list[str]) -> None:
     async def main() -> None:
         async with world(config=a_config(), settled=False, start=False) as found:
             handler = NodeHandler(

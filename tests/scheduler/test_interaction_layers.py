@@ -480,7 +480,7 @@ def test_a_topology_that_shrinks_by_a_label_alone_weighs_less() -> None:
         assert look(world, a_pod("soft-host", f"after-{host}")) is not None
 
 
-def test_a_greatest_score_that_leaves_makes_all_totals_anew() -> None:
+def test_a_greatest_score_that_leaves_makes_all_totals_again() -> None:
     world = new_world()
     for number in range(6):
         labels = {
@@ -498,7 +498,7 @@ def test_a_greatest_score_that_leaves_makes_all_totals_anew() -> None:
 @pytest.mark.parametrize(
     "kind", ["soft-host", "soft-both", "hard-zone", "hard-host", "default", "near-zone", "likes-zone"]
 )
-def test_a_rule_that_aged_out_meanwhile_is_counted_anew(kind: str) -> None:
+def test_a_rule_that_aged_out_meanwhile_is_counted_again(kind: str) -> None:
     world = world_of_zones(2, 20)
     with patch("kubesched.cache.term_index._AGE", 4), patch("kubesched.cache.term_index._SWEEP_EVERY", 1):
         place(world, kind, 4)
@@ -514,7 +514,7 @@ def test_a_rule_that_aged_out_meanwhile_is_counted_anew(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["soft-host", "soft-both", "default", "likes-zone"])
-def test_arrays_that_were_given_back_meanwhile_are_made_anew(kind: str) -> None:
+def test_arrays_that_were_given_back_meanwhile_are_made_again(kind: str) -> None:
     world = world_of_zones(2, 20)
     place(world, kind, 4)
     for counter in (*world.cache.table.terms.sets().values(), *world.cache.table.terms.carried().values()):

@@ -240,7 +240,10 @@ def test_a_victim_that_waits_on_permit_is_given_back_without_a_call() -> None:
     plugin = holder(diary, "A", "permit")
 
     async def main() -> None:
-        async with world(config=preempting("A"), plugins=[plugin], believe_priority=True) as there:
+        errors = ["?waiting on permit for pod: preempted"]
+        async with world(
+            config=preempting("A"), plugins=[plugin], believe_priority=True, expect_errors=errors
+        ) as there:
             there.nodes(1)
             there.create(low("low0", "3"))
             await there.until(lambda: len(there.scheduler.waiting_pods), "waiting")

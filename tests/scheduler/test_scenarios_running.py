@@ -247,7 +247,7 @@ def story(seed: int) -> tuple[list[Any], list[Any]]:
     return play(scenario, seed=seed, plugins=[plugin], expect_errors=["?cannot forget", "?cannot patch"])
 
 
-def test_the_same_seed_tells_the_same_story() -> None:
+def test_the_same_seed_gives_the_same_run() -> None:
     first, second = story(5), story(5)
     assert first == second
     assert len(first[0]) >= 40

@@ -277,7 +277,7 @@ def nominate(house: House, node: str, *pods: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("warm", [False, True])
-def test_nominated_pods_take_room(name: str, nominee: Any, fits: bool, warm: bool) -> None:
+def test_nominated_pods_use_resources(name: str, nominee: Any, fits: bool, warm: bool) -> None:
     house = House([a_node("n1", cpu="4"), a_node("n2", cpu="1")])
     pod = a_pod("p", cpu="2", priority=5)
     if warm:
@@ -309,7 +309,7 @@ def test_a_node_must_pass_without_its_nominees_too() -> None:
     assert seen[-2:] == [1, 0]
 
 
-def test_plugins_are_told_of_nominated_pods_on_a_copy_of_their_state() -> None:
+def test_plugins_receive_nominated_pods_on_a_copy_of_their_state() -> None:
     calls: list[str] = []
 
     class Count:
@@ -366,7 +366,7 @@ def test_a_plugin_that_rejected_the_nominated_node_is_named_for_the_nodes_pre_fi
     )
 
 
-def test_only_the_nodes_pre_filter_allows_are_looked_at() -> None:
+def test_only_the_nodes_pre_filter_allows_are_evaluated() -> None:
     house = House([a_node(f"n{index}", cpu="1") for index in range(4)])
     pod = a_pod(affinity=node_affinity(required=[field_term("n1"), field_term("n2"), field_term("gone")]))
     decision = house.find(pod)

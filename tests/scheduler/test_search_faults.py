@@ -25,6 +25,20 @@ def raising_without_message(*args: Any) -> Any:
     raise ValueError
 
 
+def leaving(*args: Any) -> Any:
+    raise SystemExit(3)
+
+
+def writing(self: Any, state: Any, pod: Any, nodes: Any, rows: Any) -> Any:
+    rows[:] = 0
+    return np.zeros(len(rows), np.int64)
+
+
+def halving(self: Any, scores: Any, low: int, high: int) -> Any:
+    scores //= 2
+    return scores
+
+
 def answer(value: Any) -> Callable[..., Any]:
     return lambda *args: value
 
@@ -57,6 +71,16 @@ FAULTS: list[Row] = [
     ("filter_rows answers too few", {"filter_rows": answer(np.zeros(2, np.uint64)), "verdict_status": verdict_status}, f"{FILTER}filter_rows returned uint64[2]; expected uint64[3]"),
     ("filter_rows answers a table", {"filter_rows": answer(np.zeros((3, 1), np.uint64)), "verdict_status": verdict_status}, f"{FILTER}filter_rows returned uint64[3, 1]; expected uint64[3]"),
     ("filter_rows answers floats", {"filter_rows": rows_like(0, np.float64), "verdict_status": verdict_status}, f"{FILTER}filter_rows returned float64[3]; expected uint64[3]"),
+    # verdict_status
+    ("verdict_status raises", {"filter_rows": rows_like(1), "verdict_status": raising}, f"{FILTER}boom"),
+    ("verdict_status leaves", {"filter_rows": rows_like(1), "verdict_status": leaving}, f"{FILTER}3"),
+    ("verdict_status answers None", {"filter_rows": rows_like(1), "verdict_status": answer(None)}, f"{FILTER}verdict_status returned None; expected a Status"),
+    ("verdict_status answers Error", {"filter_rows": rows_like(1), "verdict_status": answer(Status.from_error("broken"))}, f"{FILTER}broken"),
+    ("verdict_status answers Skip", {"filter_rows": rows_like(1), "verdict_status": answer(Status.skip())}, f"{FILTER}unexpected status Skip"),
+    # arguments are not for writing
+    ("filter_rows writes to the rows", {"filter_rows": writing, "verdict_status": verdict_status}, f"{FILTER}assignment destination is read-only"),
+    ("score_rows writes to the rows", {"score_rows": writing}, f"{SCORE}assignment destination is read-only"),
+    ("normalize_within writes to the scores", {"score_rows": fine, "normalize_within": halving}, f"{NORMALIZE}output array is read-only"),
     # score
     ("score raises", {"score": raising}, f"{SCORE}boom"),
     ("score answers None", {"score": answer(None)}, f"{SCORE}score returned None; expected an int"),
@@ -298,3 +322,51 @@ def test_a_failure_on_a_node_that_an_earlier_filter_rejects_does_not_count() -> 
     there = House([a_node("n0"), a_node("n1")], plugins=[nowhere, *SIGNING], without=[("NodePorts", "preFilter")])
     for _ in range(3):
         assert there.failure(a_pod(cpu="1")).message() == "0/2 nodes are available: 2 nowhere."
+
+
+def remembering(**members: Any) -> House:
+    """A profile whose plugin Bad takes part in interaction layers; the second attempt makes one, the third refreshes it."""
+    fits: dict[str, Any] = {
+        "interaction_key": answer(()),
+        "filter_rows": fine,
+        "verdict_status": verdict_status,
+        "score_rows": fine,
+        "refresh_filter": answer(np.zeros(0, np.intp)),
+        "refresh_scores": answer(np.zeros(0, np.intp)),
+    }
+    return house({**fits, **members})
+
+
+NAMED: list[tuple[Any, str]] = [
+    ([1], "returned [1]; expected an array of row numbers or None"),
+    (5, "returned 5; expected an array of row numbers or None"),
+    (np.array([1.0]), "returned float64[1]; expected an array of row numbers or None"),
+    (np.array([[1]]), "returned int64[1, 1]; expected an array of row numbers or None"),
+    (np.array([True, False, True]), "returned bool[3]; expected an array of row numbers or None"),
+    (np.array([0, 3]), "returned row 3; there are 3 rows"),
+    (np.array([2, -1], np.int8), "returned row -1; there are 3 rows"),
+    (np.full(20, 1 << 63, np.uint64), f"returned row {1 << 63}; there are 3 rows"),
+]
+
+
+@pytest.mark.parametrize(("method", "point"), [("refresh_filter", "PreFilter"), ("refresh_scores", "PreScore")])
+@pytest.mark.parametrize(("value", "text"), NAMED, ids=[repr(value) for value, _ in NAMED])
+def test_rows_that_a_plugin_names_are_checked(method: str, point: str, value: Any, text: str) -> None:
+    there = remembering(**{method: answer(value)})
+    there.find(a_pod())
+    there.find(a_pod())
+    with pytest.raises(PluginFailedError) as caught:
+        there.find(a_pod())
+    assert (caught.value.plugin, str(caught.value)) == ("Bad", f'running {point} plugin "Bad": {method} {text}')
+    assert there.find(a_pod()).feasible == 3  # the layer was dropped
+
+
+@pytest.mark.parametrize(
+    ("method", "before"), [("skips", 0), ("interaction_key", 0), ("refresh_filter", 2), ("refresh_scores", 2)]
+)
+def test_a_plugin_that_wants_to_end_the_process_fails_only_the_attempt(method: str, before: int) -> None:
+    there = remembering(**{method: leaving})
+    for _ in range(before):
+        there.find(a_pod())
+    with pytest.raises(PluginFailedError, match='plugin "Bad": 3'):
+        there.find(a_pod())

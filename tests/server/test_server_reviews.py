@@ -14,7 +14,7 @@ from kubesched.api.kinds import Kind
 from kubesched.api.wire import ApiError, Item, Transport
 from kubesched.config import DEFAULT_GATES
 from kubesched.server.process_metrics import ProcessMetrics
-from kubesched.server.reviews import TOKEN_REVIEWS, Remembered, ReviewError, Reviews
+from kubesched.server.reviews import TOKEN_REVIEWS, ExpiringCache, ReviewError, Reviews
 from kubesched.simulate.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
 
 SPEC = {"token": "secret"}
@@ -111,7 +111,7 @@ def test_after_five_tries_it_is_given_up() -> None:
     run_virtual(main())
 
 
-def test_a_silent_server_is_waited_for_ten_seconds_a_try() -> None:
+def test_an_unresponsive_server_is_waited_for_ten_seconds_a_try() -> None:
     async def main() -> None:
         server = Scripted(*([60.0] * 5))
         with pytest.raises(ReviewError, match="did not answer the TokenReview within 10 s"):
@@ -148,7 +148,7 @@ def counted(answers: list[str], seconds: float = 0.0) -> Callable[[], Awaitable[
 
 def test_answers_are_kept_for_their_time() -> None:
     async def main() -> None:
-        kept: Remembered[str, str] = Remembered(a_clock())
+        kept: ExpiringCache[str, str] = ExpiringCache(a_clock())
         made: list[str] = []
         assert kept.get("a") is None
         assert await kept.fetch("a", counted(made), lambda _: 10) == "answer 0"
@@ -164,7 +164,7 @@ def test_answers_are_kept_for_their_time() -> None:
 
 def test_the_least_recently_used_answer_is_dropped_first() -> None:
     async def main() -> None:
-        kept: Remembered[int, str] = Remembered(a_clock(), limit=2)
+        kept: ExpiringCache[int, str] = ExpiringCache(a_clock(), limit=2)
         for key in (1, 2):
             await kept.fetch(key, counted([]), lambda _: 60)
         assert kept.get(1) is not None
@@ -176,7 +176,7 @@ def test_the_least_recently_used_answer_is_dropped_first() -> None:
 
 def test_a_client_that_hangs_up_does_not_end_the_fetch_of_others() -> None:
     async def main() -> None:
-        kept: Remembered[str, str] = Remembered(a_clock())
+        kept: ExpiringCache[str, str] = ExpiringCache(a_clock())
         made: list[str] = []
         load = counted(made, seconds=5)
         first = asyncio.create_task(kept.fetch("a", load, lambda _: 60))
@@ -193,7 +193,7 @@ def test_a_client_that_hangs_up_does_not_end_the_fetch_of_others() -> None:
 
 def test_closing_ends_fetches() -> None:
     async def main() -> None:
-        kept: Remembered[str, str] = Remembered(a_clock())
+        kept: ExpiringCache[str, str] = ExpiringCache(a_clock())
         waiting = asyncio.create_task(kept.fetch("a", counted([], seconds=1000), lambda _: 60))
         await asyncio.sleep(1)
         await kept.close()

@@ -143,7 +143,7 @@ def test_changed_files_are_used_without_a_restart(tmp_path: Path, caplog: pytest
     assert f"{tmp_path / 'ca.crt'}: there is no PEM certificate in it" in caplog.text
 
 
-def test_files_are_looked_at_from_time_to_time(tmp_path: Path) -> None:
+def test_files_are_checked_from_time_to_time(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(serving(tmp_path, reload_seconds=0.01)) as client:
             Authority().write(tmp_path, "server", "renewed", hosts=("localhost",))

@@ -82,7 +82,7 @@ def test_the_names_come_from_the_running_program() -> None:
     assert set(SIMULATION) < set(EVERYTHING)
 
 
-def test_a_simulation_that_nobody_disturbs_ends_well() -> None:
+def test_an_undisturbed_simulation_ends_without_an_error() -> None:
     result = run(lambda main: None)
     assert result.stopped == "settled"
     assert result.totals.succeeded == 1

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from kubesched.cluster.files import ManifestError, parse_manifests
+from kubesched.config import API_VERSION, KIND, ConfigError, load_config_data
+from kubesched.framework.extenders import FilterAnswer, InProcessExtender
 from kubesched.framework.interface import Plugin
+from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate import Result, run_simulation, simulate
@@ -180,7 +185,7 @@ class HoldForEver(Plugin):
         return Status.wait(), 600.0
 
 
-def test_pods_held_by_permit_are_waited_for_and_told() -> None:
+def test_pods_held_by_permit_are_waited_for_and_reported() -> None:
     from kubesched.cli.loading import with_plugins
 
     registry = in_tree_registry()
@@ -198,7 +203,7 @@ class _TalksNonsense(Plugin):
         return 5
 
 
-def test_a_pod_held_by_a_plugin_that_talks_nonsense_is_told_as_an_error() -> None:
+def test_a_pod_held_by_a_plugin_with_invalid_results_is_reported_as_an_error() -> None:
     from kubesched.cli.loading import with_plugins
 
     registry = in_tree_registry()
@@ -278,3 +283,30 @@ def test_preemptions_are_listed_with_those_that_lost_and_why() -> None:
         "  not b: a greater sum of priorities",
     ]
     assert where(result)["big"] == "a"
+
+
+def extended(**fields: Any) -> Any:
+    extender = {"urlPrefix": "http://gpu.example", "filterVerb": "filter", **fields}
+    return load_config_data({"apiVersion": API_VERSION, "kind": KIND, "extenders": [extender]})
+
+
+def test_http_extenders_are_refused_and_not_left_out() -> None:
+    with pytest.raises(ConfigError, match=r"a simulation does not call HTTP extenders \(http://gpu.example\)"):
+        run_simulation([node("n1"), pod("p")], registry=in_tree_registry(), config=extended())
+
+
+def test_an_object_takes_the_place_of_an_http_extender() -> None:
+    class Gpu(InProcessExtender):
+        name = "http://gpu.example"
+
+        async def filter(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> FilterAnswer:
+            await asyncio.sleep(3600)
+            return FilterAnswer(["n2"])
+
+    result = run_simulation(
+        [node("n1"), node("n2"), pod("p")], registry=in_tree_registry(), config=extended(), extenders=[Gpu()]
+    )
+    (placed,) = result.placements
+    assert placed.node == "n2"
+    assert placed.bound_at is not None
+    assert placed.bound_at >= 3600

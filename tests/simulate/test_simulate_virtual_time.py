@@ -258,7 +258,7 @@ def test_calls_from_other_threads_are_refused_and_own_ones_are_not() -> None:
     run_virtual(main())
 
 
-def test_waiting_for_ever_is_an_error_that_names_the_waiters() -> None:
+def test_waiting_without_end_is_an_error_that_names_the_waiters() -> None:
     async def main() -> None:
         stuck = asyncio.create_task(asyncio.Event().wait(), name="stuck one")
         await asyncio.sleep(3)
@@ -351,7 +351,7 @@ def test_next_timer_skips_cancelled_ones() -> None:
     run_virtual(main())
 
 
-def test_idle_waits_for_everybody_else_but_not_for_time() -> None:
+def test_idle_waits_for_all_other_tasks_but_not_for_time() -> None:
     steps: list[str] = []
 
     async def busy(name: str) -> None:

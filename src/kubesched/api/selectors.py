@@ -354,7 +354,7 @@ class NodeSelectorMatcher:
 
     @classmethod
     def compile(cls, selector: NodeSelector, path: str = "nodeSelectorTerms") -> NodeSelectorMatcher:
-        """Compile leniently: unparsable terms are left out and remembered in ``error``."""
+        """Compile leniently: unparsable terms are left out and kept in ``error``."""
         terms, errors = [], []
         for index, term in enumerate(selector.node_selector_terms):
             try:

@@ -61,7 +61,7 @@ class ApiError(Exception):
         self.reason = reason
         self.message = message
         self.details = dict(details or {})
-        self._tells_details = details is not None
+        self._has_details = details is not None
         self.continue_token = continue_token
 
     @classmethod
@@ -113,7 +113,7 @@ class ApiError(Exception):
             "reason": self.reason,
             "code": self.code,
         }
-        if self.details or self._tells_details:
+        if self.details or self._has_details:
             status["details"] = self.details
         return status
 

@@ -119,7 +119,7 @@ class Cache:
         self._replace(uid, known, new)
 
     def remove_pod(self, pod: Pod) -> None:
-        """A pod is gone; what was accounted for it is taken off, whatever the given object shows.
+        """A pod was removed; what was accounted for it is subtracted, whatever the given object contains.
 
         Raises:
             CacheError: when the pod is not here.

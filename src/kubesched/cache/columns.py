@@ -95,7 +95,7 @@ class LabelColumn:
         self.codes[row] = ABSENT if value is None else self._acquire(value)
 
     def at(self, rows: RowArray) -> IntpArray:
-        """intp[len(rows)]: the codes of these rows. Remembered for read-only arrays, which must stay as they are."""
+        """intp[len(rows)]: the codes of these rows. ExpiringCache for read-only arrays, which must stay as they are."""
         for kept, version, codes in self._gathered:
             if kept is rows and version == self.version:
                 return codes

@@ -25,7 +25,7 @@ from .journal import Log
 
 __all__ = ["Counter", "DomainCounts", "NodeRows", "RowMask"]
 
-#: Steps of a counter, and changed domains, that are remembered: at least this many, at most twice as many.
+#: Steps of a counter, and changed domains, that are cached: at least this many, at most twice as many.
 _KEEP: Final = 1024
 
 
@@ -112,7 +112,7 @@ class Counter:
         return self._log.position
 
     def since(self, position: int) -> list[int] | None:
-        """The steps after ``position``, or None when they are no longer all remembered."""
+        """The steps after ``position``, or None when they are no longer all cached."""
         return self._log.since(position)
 
     def rows_since(self, position: int) -> list[int] | None:

@@ -1,7 +1,7 @@
 """What the pods below a priority request on each node, as columns kept up to date by the change journal.
 
-For preemption: one pass over these columns tells which nodes could hold a pod if everything below its priority left.
-Rows are read again when their pods changed; the pods of a row are only put in order when somebody asks for them.
+For preemption: one pass over these columns finds which nodes could hold a pod if everything below its priority left.
+Rows are read again when their pods changed; the pods of a row are sorted only when they are read.
 """
 
 from __future__ import annotations

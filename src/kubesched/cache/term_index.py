@@ -219,7 +219,7 @@ class TermIndex:
         """The counter of a rule, registered now if it is new. Keep it, and :meth:`touch` it when you use it."""
         counter = self._sets.get(pod_set)
         if counter is None:
-            self._make_room()
+            self._drop_unused()
             counter = self._sets[pod_set] = SetCounter(pod_set)
             namespaces, selector = pod_set.terms[0]
             self._set_lookup.add(counter, namespaces, selector)
@@ -269,7 +269,7 @@ class TermIndex:
         """How many counters may have arrays: at 4 to 16 bytes a row each."""
         return max(_LEAST_SETS, _BUDGET // (12 * self._nodes.capacity))
 
-    def _make_room(self) -> None:
+    def _drop_unused(self) -> None:
         if len(self._sets) >= self._most():
             oldest = sorted(self._sets.values(), key=lambda counter: counter.used)
             for counter in oldest[: 1 + len(oldest) // 4]:
@@ -379,7 +379,7 @@ class TermIndex:
             self.namespace_version += 1
 
     def remove_namespace(self, name: str) -> None:
-        """A namespace is gone."""
+        """A namespace was deleted."""
         if self.namespaces.pop(name, None) is not None:
             self.namespace_version += 1
 

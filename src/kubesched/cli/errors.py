@@ -17,7 +17,7 @@ class CliError(Exception):
         self.code = code
 
 
-def describe(error: Exception) -> str | None:
+def describe(error: BaseException) -> str | None:
     """The message for a mistake of the user's, None for a defect of ours."""
     from kubesched.api.wire import ApiError  # noqa: PLC0415 - see above
     from kubesched.cluster.files import ManifestError  # noqa: PLC0415

@@ -58,7 +58,7 @@ clientConnection: {{kubeconfig: {kubeconfig}, qps: {qps}, burst: {qps}}}
 
 
 class LiveRun(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One run. Times are in seconds; what the system does not tell is None."""
+    """One run. Times are in seconds; what the system does not report is None."""
 
     pods: int
     #: How many of the pods have an event that says so: they are part of the work.
@@ -215,7 +215,7 @@ class _Bindings:
         except TimeoutError:
             raise CliError(
                 f"{self._pods - len(bound)} of {self._pods} pods were not bound, and for {_PATIENCE_SECONDS:.0f} s nothing "
-                "changed: there is no room for them, or no scheduler of that name runs"
+                "changed: no node has enough free resources, or no scheduler of that name runs"
             ) from None
         raise CliError(f"the watch of the pods ended with {self._pods - len(bound)} pods unbound")
 

@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except CliError as error:
         return _fail(str(error), error.code)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a plugin that wants to end the process does not choose the exit code
         message = describe(error)
         if message is None:
             return _crash(error)
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _crash(error: Exception) -> int:
+def _crash(error: BaseException) -> int:
     """A defect of kubesched: the traceback for a bug report, then what happened in one line."""
     from kubesched.api.tasks import TaskCrashedError  # noqa: PLC0415 - not needed without a failure
 

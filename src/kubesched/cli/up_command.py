@@ -27,6 +27,7 @@ from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
 from kubesched.cluster.files import Manifest, ManifestError, Snapshot, SnapshotError, load_manifests, read
 from kubesched.cluster.http import (
+    KUBECONFIG_NAME,
     CertificateFiles,
     HttpServer,
     Origins,
@@ -34,7 +35,6 @@ from kubesched.cluster.http import (
     make_certificates,
     write_kubeconfig,
 )
-from kubesched.cluster.http.kubeconfig import NAME as KUBECONFIG_NAME
 from kubesched.cluster.kubelets import StageError, load_stages, make_nodes
 from kubesched.cluster.store import Store
 from kubesched.extenders.http import http_extenders

@@ -138,7 +138,7 @@ class LeaseCandidate:
         self._look(new)
 
     def on_delete(self, obj: Any) -> None:
-        """Somebody removed the candidate: it is created again at once."""
+        """Another client removed the candidate: it is created again at once."""
         self._pinged.set()
 
     def _look(self, candidate: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ _COMBINE_FROM: Final = 10
 _COMBINE_SECONDS: Final = 600.0
 _BURST: Final = 25.0
 _REFILL_SECONDS: Final = 300.0
-#: Objects remembered, the least recently used is forgotten first; and events remembered of each.
+#: Objects cached, the least recently used is forgotten first; and events cached of each.
 _SUBJECTS: Final = 4096
 _WRITTEN: Final = 64
 _COMBINED: Final = "(combined from similar events): "
@@ -105,7 +105,7 @@ class CountingRecorder:
                         raise  # otherwise it has expired: created again
             await self._create(about, component, type_, reason, message, host, written, now)
         except (ApiError, OSError) as error:
-            # Nothing can be said in a namespace that is going or gone; that is ordinary life.
+            # No event can be written to a namespace that is being or was deleted; this is normal.
             if not (isinstance(error, ApiError) and error.code in (403, 404)):
                 self._note(f"event {reason} about {about.kind} {about.key}: {error}")
 

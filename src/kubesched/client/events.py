@@ -36,7 +36,7 @@ RETRY_JITTER = 0.25
 FINISH_SECONDS = 360.0
 #: How often running series are reported to the server, so that they do not expire.
 REFRESH_SECONDS = 1800.0
-#: Events remembered for repetition. Upstream has no bound; an event storm must not fill our memory.
+#: Events kept for repetition. Upstream has no bound; an event storm must not fill our memory.
 CACHE_SIZE = 20_000
 #: Events sent before other tasks run, for transports that never wait.
 YIELD_INTERVAL = 32
@@ -191,7 +191,7 @@ class EventBroadcaster(Background):
                 await asyncio.sleep(0)
 
     def _call_for_help(self, tasks: Supervisor) -> None:
-        """Another sender, when more is queued than this one takes now and nobody is free."""
+        """Another sender, when more is queued than this one takes now and no other sender is free."""
         if len(self._queue) > 1 and not self._idle and self._helpers < self._helpers_at_most:
             self._helpers += 1
             tasks.spawn(self._help(tasks), f"events-{self._helpers}")
@@ -220,7 +220,7 @@ class EventBroadcaster(Background):
             self._release()
 
     async def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Until something is recorded or due. With nothing remembered there is no timer: a simulation may end."""
+        """Until something is recorded or due. With no events kept there is no timer: a simulation may end."""
         due = [time for time in (self._next_finish, self._next_refresh) if time is not None]
         if self._retries:
             due.append(self._retries[0][0])

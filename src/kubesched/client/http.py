@@ -14,7 +14,6 @@ batches. Needs the ``server`` extra (aiohttp). Callers: :class:`.port.ApiPort` a
 from __future__ import annotations
 
 import asyncio
-import builtins
 import errno
 import io
 import logging
@@ -41,6 +40,7 @@ from kubesched.api.wire import (
 )
 
 from .access import AccessError, ClusterAccess, Credentials
+from .http_reading import read_events, read_item, read_list, status_error
 from .metered import NO_RESPONSE, NotLeaderError
 from .proxies import environment_proxy
 
@@ -57,40 +57,8 @@ REQUESTS_AT_A_TIME: Final = 128
 #: Seconds before a read whose connection broke is tried again.
 RESET_DELAY: Final = 1.0
 _LARGE: Final = 2**20  # beyond this aiohttp wants a file, to send it piece by piece
-_LINE_LIMIT: Final = 64 * 1024 * 1024
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str | None = ""
-    namespace: str | None = ""
-    uid: str | None = ""
-    resource_version: str | None = ""
-
-
-class _Object(msgspec.Struct):
-    kind: str | None = None
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-
-
-class _ListMetadata(msgspec.Struct, rename="camel"):
-    resource_version: str | None = ""
-    continue_: str | None = msgspec.field(default="", name="continue")
-    remaining_item_count: int | None = None
-
-
-class _List(msgspec.Struct):
-    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
-    items: list[msgspec.Raw] | None = None
-
-
-class _Event(msgspec.Struct):
-    type: str = ""
-    object: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-_object = msgspec.json.Decoder(_Object).decode
-_list = msgspec.json.Decoder(_List).decode
-_event = msgspec.json.Decoder(_Event).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -321,13 +289,7 @@ class HttpTransport:
     async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
         query = _query(options)
         raw = await self._request("GET", _path(kind, namespace), query=query)
-        try:
-            found = _list(raw)
-            items = [_item(kind, bytes(item)) for item in found.items or ()]
-        except msgspec.DecodeError as error:
-            raise _unreadable(f"list of {kind}", error) from None
-        metadata = found.metadata
-        return ListPage(items, metadata.resource_version or "", metadata.continue_ or "", metadata.remaining_item_count)
+        return read_list(kind, raw)
 
     async def watch(
         self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
@@ -355,7 +317,7 @@ class HttpTransport:
                     if response.status == 401 and self._credentials is not None:
                         self._credentials.rejected()
                     raise _refusal(response, await response.read())
-                async for batch in _events(kind, response.content):
+                async for batch in read_events(kind, response.content.iter_any()):
                     yield batch
         except aiohttp.ClientError as error:
             raise _network_error(error) from error
@@ -364,25 +326,25 @@ class HttpTransport:
                 self._finished("GET", NO_RESPONSE, started)
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Item:
-        return self._read(kind, await self._request("GET", _path(kind, namespace, name)))
+        return read_item(kind, await self._request("GET", _path(kind, namespace, name)))
 
     async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> Item:
         if kind.namespaced and not namespace:
             namespace = (obj.get("metadata") or {}).get("namespace") or "default"
         body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
         query = {"dryRun": "All"} if dry_run else None
-        return self._read(kind, await self._request("POST", _path(kind, namespace), query=query, body=body))
+        return read_item(kind, await self._request("POST", _path(kind, namespace), query=query, body=body))
 
     async def update(
         self, kind: Kind, namespace: str, name: str, obj: Mapping[str, Any], *, subresource: str = ""
     ) -> Item:
         body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
-        return self._read(kind, await self._request("PUT", _path(kind, namespace, name, subresource), body=body))
+        return read_item(kind, await self._request("PUT", _path(kind, namespace, name, subresource), body=body))
 
     async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> Item:
         path = _path(kind, namespace, name, options.get("subresource", ""))
         patch_type = options.get("patch_type", STRATEGIC_PATCH)
-        return self._read(kind, await self._request("PATCH", path, body=patch, content_type=patch_type))
+        return read_item(kind, await self._request("PATCH", path, body=patch, content_type=patch_type))
 
     async def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> None:
         body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
@@ -406,110 +368,12 @@ class HttpTransport:
             body["deleteOptions"] = {"gracePeriodSeconds": grace_period_seconds}
         await self._request("POST", _path(PODS, namespace, name, "eviction"), body=body, retry=False)
 
-    @staticmethod
-    def _read(kind: Kind, raw: bytes) -> Item:
-        try:
-            return _item(kind, raw)
-        except msgspec.DecodeError as error:
-            raise _unreadable(str(kind), error) from None
 
-
-# -- reading ---------------------------------------------------------------------------------------------
-
-
-def _item(kind: Kind, raw: bytes) -> Item:
-    """An item from its bytes; a list's items lack kind and version on a real server and get them here."""
-    found = _object(raw)
-    if found.kind is None and len(raw) > 2:
-        raw = b'{"kind":"' + kind.kind.encode() + b'","apiVersion":"' + kind.api_version.encode() + b'",' + raw[1:]
-    metadata = found.metadata
-    version = metadata.resource_version or ""
-    return Item(
-        kind,
-        raw,
-        metadata.namespace or "",
-        metadata.name or "",
-        metadata.uid or "",
-        int(version) if version.isdigit() else 0,
-    )
-
-
-async def _events(kind: Kind, content: aiohttp.StreamReader) -> AsyncIterator[builtins.list[WatchEvent]]:
-    """The lines of a stream, in batches as they arrive. A last line cut short is dropped."""
-    rest: builtins.list[bytes] = []
-    held = 0
-    async for chunk in content.iter_any():
-        end = chunk.rfind(b"\n")
-        if end < 0:
-            rest.append(chunk)
-            held += len(chunk)
-            if held > _LINE_LIMIT:
-                raise ConnectionError(f"watch of {kind}: an event is longer than {_LINE_LIMIT} bytes")
-            continue
-        lines = b"".join((*rest, chunk[:end])).split(b"\n")
-        rest, held = [chunk[end + 1 :]], len(chunk) - end - 1
-        batch = []
-        for line in lines:
-            if not line:
-                continue
-            try:
-                event = _event(line)
-                if event.type == "ERROR":
-                    refusal = _status_error(bytes(event.object), 500)
-                    break
-                batch.append(WatchEvent(event.type, _item(kind, bytes(event.object))))
-            except msgspec.DecodeError as error:
-                raise _unreadable(f"watch of {kind}", error) from None
-        else:
-            if batch:
-                yield batch
-            continue
-        if batch:
-            yield batch
-        raise refusal
-
-
-def _unreadable(what: str, error: Exception) -> ApiError:
-    return ApiError(500, "InternalError", f"{what}: the server's answer cannot be read: {error}")
-
-
-def _status_error(raw: bytes, code: int) -> ApiError:
-    """The error in a Status; a body that is none is quoted."""
-    try:
-        status = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
-        status = None
-    if not isinstance(status, dict) or status.get("kind") != "Status":
-        text = raw[:256].decode("utf-8", "replace").strip() or "no message"
-        return ApiError(code, _REASONS.get(code, "Unknown"), f"the server answered {code}: {text}")
-    details = status.get("details")
-    return ApiError(
-        int(status.get("code") or code),
-        str(status.get("reason") or _REASONS.get(code, "Unknown")),
-        str(status.get("message") or f"the server answered {code}"),
-        details if isinstance(details, dict) else None,
-    )
-
-
-_REASONS: Final = {
-    400: "BadRequest",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "NotFound",
-    405: "MethodNotAllowed",
-    409: "Conflict",
-    410: "Expired",
-    413: "RequestEntityTooLarge",
-    415: "UnsupportedMediaType",
-    429: "TooManyRequests",
-    500: "InternalError",
-    503: "ServiceUnavailable",
-    504: "Timeout",
-}
+# -- errors -------------------------------------------------------------------------------------------
 
 
 def _refusal(response: aiohttp.ClientResponse, raw: bytes) -> ApiError:
-    error = _status_error(raw, response.status)
+    error = status_error(raw, response.status)
     error.code = response.status
     after = response.headers.get("Retry-After", "")
     if after.isascii() and after.isdigit():

@@ -224,7 +224,7 @@ class LeaderElector:
         return True
 
     async def _follow(self) -> bool:
-        """Coordinated election: lead when the controller says so (section 8)."""
+        """Coordinated election: lead when the controller selects this one (section 8)."""
         try:
             observed = self._observe(await self._get())
         except ApiError as error:

@@ -106,7 +106,7 @@ class ApiPort:
         """Bind exactly this pod, by UID. Not retried.
 
         Raises:
-            ApiError: 404 when the pod is gone, 409 when it is bound already or has been re-created.
+            ApiError: 404 when the pod was deleted, 409 when it is bound already or has been re-created.
             OSError: when the server cannot be reached; the pod may or may not be bound.
         """
         meta = pod.metadata
@@ -122,7 +122,7 @@ class ApiPort:
         times on conflict, internal error, unavailability and refused connections.
 
         Raises:
-            ApiError: when the server refuses; 404 when the pod is gone, also when another one has its name now.
+            ApiError: when the server refuses; 404 when the pod was deleted, also when another one has its name now.
             OSError: when the server cannot be reached.
         """
         meta = pod.metadata

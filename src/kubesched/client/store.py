@@ -1,6 +1,6 @@
 """What an informer knows: the decoded objects by key, their versions, and indexes over them.
 
-Pure bookkeeping, no I/O and no handlers; :class:`Informer` decides, this remembers.
+Pure bookkeeping, no I/O and no handlers; :class:`Informer` decides, this stores.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ logger = logging.getLogger("kubesched.client")
 
 IndexFunction = Callable[[Any], Iterable[str]]
 
-#: Deleted keys remembered: at least one generation of this many, at most two.
+#: Deleted keys cached: at least one generation of this many, at most two.
 FORGOTTEN_GENERATION = 4096
 
 

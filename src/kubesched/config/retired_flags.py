@@ -124,7 +124,7 @@ RETIRED_FLAGS: Final[tuple[RetiredFlag, ...]] = (
 #: Retired feature gate to the warning about it. Their settings go to ``LoadOptions.retired_gates``.
 RETIRED_GATES: Final[Mapping[str, str]] = {
     SPREAD_GATE: (
-        f"feature gate {SPREAD_GATE} is gone; off, older configurations spread with SelectorSpread instead of "
+        f"feature gate {SPREAD_GATE} was removed; off, older configurations spread with SelectorSpread instead of "
         "PodTopologySpread's default constraints"
     ),
 }
@@ -146,7 +146,7 @@ def document_from_flags(given: Mapping[str, Any]) -> dict[str, Any] | None:
     """The configuration document that retired flags amount to; None when they ask for nothing.
 
     Hand it to ``legacy.load_any`` (or ``load_any_with_api`` for a ConfigMap). With a provider or a Policy it is a
-    v1alpha1 document, hence with the default plugins of those days; without one it is a v1 document.
+    v1alpha1 document, with the default plugins of that version; without one it is a v1 document.
     With ``--config`` all of these flags are ignored, as they were.
 
     Raises:

@@ -22,7 +22,7 @@ from .status import Code, Status, is_success
 if TYPE_CHECKING:
     from kubesched.cache import NodeList, NodeTable
 
-__all__ = ["FilterEntry", "PluginFailedError", "ScoreEntry", "failed"]
+__all__ = ["FilterEntry", "PluginFailedError", "ScoreEntry", "failed", "shape_of"]
 
 
 class PluginFailedError(Exception):
@@ -154,12 +154,13 @@ class _Entry:
             if len(rows):
                 self._check(answer)
             return answer
+        rows.flags.writeable = False  # whoever called goes on with them
         try:
             answer = getattr(self.plugin, self._rows_method)(state, pod, nodes, rows)
         except (Exception, SystemExit) as error:
             raise self._failed(error) from error
         if not isinstance(answer, np.ndarray) or answer.shape != (len(rows),) or answer.dtype.kind not in "uib":
-            problem = f"{self._rows_method} returned {_shape(answer)}; expected {self._dtype}[{len(rows)}]"
+            problem = f"{self._rows_method} returned {shape_of(answer)}; expected {self._dtype}[{len(rows)}]"
             raise self._failed(TypeError(problem))
         if len(rows):
             self._check(answer)
@@ -194,11 +195,22 @@ class FilterEntry(_Entry):
     _most = (1 << 64) - 1
 
     def status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        """What a non-zero verdict means."""
+        """What a non-zero verdict means.
+
+        Raises:
+            PluginFailedError: when the plugin fails, or the status is not a rejection.
+        """
         if self.is_plain:
             interned: Sequence[Status] = state.read(("statuses", self.name))
             return interned[verdict - 1]
-        status: Status = self.plugin.verdict_status(state, pod, verdict)
+        try:
+            status = self.plugin.verdict_status(state, pod, verdict)
+        except (Exception, SystemExit) as error:
+            raise self._failed(error) from error
+        if not isinstance(status, Status):
+            raise self._failed(TypeError(f"verdict_status returned {status!r}; expected a Status"))
+        if not status.is_rejected:
+            raise self._failed(_as_error(status))
         return status.with_plugin(self.name)
 
     def _plain(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
@@ -267,6 +279,8 @@ class ScoreEntry(_Entry):
             return raw * self.weight  # checked when the plugin answered
         if self.normalize is not None:
             return self._weighted(scaled(self.normalize, raw, high))
+        raw = raw.view()
+        raw.flags.writeable = False  # they may be the remembered ones
         try:
             scores = self.plugin.normalize_within(raw, low, high)
         except (Exception, SystemExit) as error:
@@ -302,7 +316,7 @@ class ScoreEntry(_Entry):
 
     def _checked(self, method: str, answer: Any, size: int) -> IntArray:
         if not isinstance(answer, np.ndarray) or answer.shape != (size,) or answer.dtype.kind not in "ui":
-            problem = TypeError(f"{method} returned {_shape(answer)}; expected int64[{size}]")
+            problem = TypeError(f"{method} returned {shape_of(answer)}; expected int64[{size}]")
             raise self._normalizing_failed(problem)
         return answer
 
@@ -343,7 +357,8 @@ class ScoreEntry(_Entry):
         return int(score)
 
 
-def _shape(answer: Any) -> str:
+def shape_of(answer: Any) -> str:
+    """What a plugin returned, for a message: type and shape of an array, anything else as it is."""
     if isinstance(answer, np.ndarray):
         return f"{answer.dtype}{list(answer.shape)}"
     return repr(answer)

@@ -5,7 +5,7 @@ needed. There are two styles, and a plugin may mix them:
 
 * **plain**: ``filter`` and ``score`` see one node at a time. Readable, right for most plugins.
 * **columns**: ``filter_rows`` and ``score_rows`` answer for many rows at once from the node table's columns.
-  With ``sign`` their answers are remembered for pods that are alike, and only changed rows are asked again.
+  With ``sign`` their results are cached for identical pods, and only changed rows are evaluated again.
 
 :class:`Contract` is the reference: each method says when it is called, what it may change, and what each
 answer leads to. Its signatures are what plugins are checked against at registration.
@@ -234,7 +234,7 @@ class Contract:
     with code Error naming the plugin; nothing else is disturbed. ``state`` belongs to one attempt.
     """
 
-    #: Column plugins: which changes make remembered answers stale.
+    #: Column plugins: which changes make cached answers stale.
     reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
     #: Kinds (plural, as in ``api.kinds``) that the plugin looks up through its handle and wants watched.
     informs: ClassVar[tuple[str, ...]] = ()
@@ -274,7 +274,7 @@ class Contract:
         """
         raise AssertionError("documentation only")
 
-    # -- answers that depend on other nodes, remembered (optional, column plugins) ----------------------
+    # -- answers that depend on other nodes, cached (optional, column plugins) ----------------------
     #
     # A plugin that cannot sign because its answer about a node changes with pods elsewhere may define these. Its
     # answers are then kept by row for pods that are alike, together with the ``state`` it wrote at PreFilter
@@ -339,7 +339,7 @@ class Contract:
         raise AssertionError("documentation only")
 
     def fit_amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
-        """Optional beside ``filter_rows``: that nothing but these amounts decides, as (resource index, amount).
+        """Optional in addition to ``filter_rows``: that nothing but these amounts decides, as (resource index, amount).
 
         The pod may run where ``requested + amount <= allocatable`` for each of them, by the table's columns. None when
         there is more to it. Preemption is then computed for all nodes at once.
@@ -378,7 +378,7 @@ class Contract:
     def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray | Status:
         """Turn the raw scores of all feasible nodes (int64[len(nodes)], same order) into 0…100.
 
-        ``normalize_within`` does the same for scores that can be remembered.
+        ``normalize_within`` does the same for scores that can be cached.
         """
         raise AssertionError("documentation only")
 

@@ -69,6 +69,6 @@ class NoNominations:
 
 
 def nominations_that_count(nominated: Iterable[PodInfo], pod: PodInfo) -> list[PodInfo]:
-    """Those of the pods nominated to a node that ``pod`` must leave room for: others, of equal or higher priority."""
+    """Those of the pods nominated to a node whose resources ``pod`` must not use: others, of equal or higher priority."""
     priority, uid = pod.priority, pod.uid
     return [other for other in nominated if other.priority >= priority and other.uid != uid]

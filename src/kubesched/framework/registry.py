@@ -126,7 +126,7 @@ class Registry(Mapping[str, PluginFactory]):
         for entry in entry_points(group=ENTRY_POINT_GROUP):
             try:
                 plugin = entry.load()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise PluginError(f"entry point {entry.name} = {entry.value} cannot be loaded: {error}") from error
             self.register(plugin)
 

@@ -279,12 +279,12 @@ class Framework:
             PluginFailedError: when a plugin fails.
         """
         if nominated:
-            status = self.filter_beside(state.clone(), pod, snapshot, node, nominated)
+            status = self.filter_with_pods(state.clone(), pod, snapshot, node, nominated)
             if status is not None:
                 return status
         return self.filter_node(state, pod, snapshot.table, node)
 
-    def filter_beside(
+    def filter_with_pods(
         self, trial: CycleState, pod: PodInfo, snapshot: Snapshot, node: NodeInfo, others: Sequence[PodInfo]
     ) -> Status | None:
         """Filter one node as if ``others`` ran there. ``trial`` is a clone of the attempt's state, to be thrown away.

@@ -175,7 +175,7 @@ class DefaultPreemption(Plugin):
             if extenders:
                 candidates = await ask_extenders(extenders, pod, candidates)
                 if self.handle.live_pod(pod.pod) is None:
-                    # Nobody is evicted for a pod that went while extenders were awaited.
+                    # No pod is evicted for a pod that was deleted while extenders were awaited.
                     return None, Status.from_error(f'preemption: pod "{pod.name}" not found', self.name)
             if not candidates:
                 return None, _prefixed(Status.unschedulable("no candidate node for preemption"))

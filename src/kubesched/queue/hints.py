@@ -28,7 +28,7 @@ _log = logging.getLogger("kubesched.queue")
 #: Scheduler name -> registered event -> (plugin, hint function) in order. No function: always Queue.
 Registrations = Mapping[str, Mapping[ClusterEvent, Sequence[tuple[str, HintFn | None]]]]
 
-#: Distinct events remembered; custom resources could otherwise make the table grow.
+#: Distinct events cached; custom resources could otherwise make the table grow.
 _MAX_PLANS: Final = 4096
 
 
@@ -157,7 +157,7 @@ class Hints:
             try:
                 if hint(pod_info, old, new) is QueueingHint.SKIP:
                     outcome = "QueueSkip"
-            except Exception:
+            except (Exception, SystemExit):
                 outcome = "Error"
                 _log.exception(
                     "Queueing hint of %s failed for event %s; pod %s is queued", plugin, plan.label, pod_info.key

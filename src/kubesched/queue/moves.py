@@ -62,7 +62,7 @@ class Moves:
         return entered
 
     def leave(self, key: str) -> None:
-        """A pod is gone; nothing happens when it is not queued."""
+        """A pod was deleted; no effect when it is not queued."""
         record = self._queues.remove(key)
         if record is not None:
             # Upstream forgets this for active and backoff pods, and its gauge leaks.

@@ -21,7 +21,7 @@ __all__ = ["PreEnqueue", "PreEnqueuePlugins"]
 
 _log = logging.getLogger("kubesched.queue")
 
-#: Scheduler name -> plugin name -> the plugin's function, in order. None means the pod may pass.
+#: Scheduler name -> plugin name -> the plugin's function, in order. None: the pod may pass.
 PreEnqueuePlugins = Mapping[str, Mapping[str, Callable[[PodInfo], Status | None]]]
 
 _POINT: Final = "PreEnqueue"
@@ -99,7 +99,7 @@ class PreEnqueue:
             code = Code.SUCCESS if status is None else status.code
             if status is not None and code is Code.ERROR:
                 _log.error("PreEnqueue plugin %s: pod %s is held back: %s", name, record.key, status.message())
-        except Exception:
+        except (Exception, SystemExit):
             _log.exception("PreEnqueue plugin %s failed; pod %s is held back", name, record.key)
             code = Code.ERROR
         if sampled:

@@ -50,6 +50,6 @@ class Records:
             return None
         try:
             return signer(info)
-        except Exception:
+        except (Exception, SystemExit):
             _log.exception("Signing pod %s failed; it has no signature", info.key)
             return None

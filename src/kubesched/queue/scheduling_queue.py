@@ -175,7 +175,7 @@ class SchedulingQueue:
             self._enter(self._records.new(new), POD_UPDATE)
 
     def delete(self, pod: Pod) -> None:
-        """A pod is gone, or bound. What is in flight stays until :meth:`done`."""
+        """A pod was deleted, or bound. What is in flight stays until :meth:`done`."""
         self.nominator.delete(pod)
         self._moves.leave(pod.key)
 

@@ -67,7 +67,5 @@ class SplitHeap:
         for heap, expected in ((self.usual, False), (self.apart, True)):
             for record in heap.items():
                 if (is_apart is not None and is_apart(record)) is not expected:
-                    problems.append(
-                        f"{name}: {record.key} should be {'among' if not expected else 'outside'} those apart"
-                    )
+                    problems.append(f"{name}: {record.key} should be {'outside' if expected else 'among'} those apart")
         return problems

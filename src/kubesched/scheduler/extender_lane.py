@@ -58,6 +58,8 @@ class ExtenderLane:
         self._queue = queue
         self._cycle = cycle
         self._live_pod = live_pod
+        #: An attempt is under way.
+        self.busy = False
         self._prioritizing = metrics.goroutines.labels("prioritizing_extender")
 
     async def run(self) -> None:
@@ -68,7 +70,11 @@ class ExtenderLane:
                 return
             attempt = self._cycle.begin(queued)
             if attempt is not None:
-                await self._schedule(attempt)
+                self.busy = True
+                try:
+                    await self._schedule(attempt)
+                finally:
+                    self.busy = False
             await asyncio.sleep(0)
 
     async def _schedule(self, attempt: Attempt) -> None:
@@ -122,7 +128,7 @@ class ExtenderLane:
         )
 
     def _current(self, attempt: Attempt) -> PodInfo | None:
-        """The pod as it is after an await; None when it is gone, is going, or got a node from somebody else."""
+        """The pod as it is after an await; None when it was or is being deleted, or got a node from another scheduler."""
         known = attempt.queued.pod_info
         live = self._live_pod(known.pod.namespace, known.pod.name)
         if live is None or live.uid != known.uid or live.spec.node_name or live.metadata.deletion_timestamp is not None:

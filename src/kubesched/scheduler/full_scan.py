@@ -1,7 +1,7 @@
 """A full scan: every candidate node is filtered and scored for one pod, and why it was rejected is kept.
 
 What a signature layer remembers is read from it; nominated pods, nodes that PreFilter allows, sampling, and plugins
-whose answers are not remembered come on top. Source: spec "Scheduling cycle" sections 5 and 6, "Scheduling framework"
+whose results are not cached come on top. Source: spec "Scheduling cycle" sections 5 and 6, "Scheduling framework"
 4.8.
 
 Used by :mod:`.search`, which chooses.
@@ -37,7 +37,7 @@ __all__ = ["Attempt", "Evaluation", "FullScan", "Rotation", "nodes_to_find"]
 #: With fewer nodes than this all are evaluated (upstream minFeasibleNodesToFind).
 _LEAST_NODES: Final = 100
 _LEAST_PERCENTAGE: Final = 5
-#: How many nodes a sampled scan filters at a time.
+#: How many nodes a sampled scan filters at a time when a plugin is expensive.
 _CHUNK: Final = 32
 
 
@@ -75,7 +75,7 @@ class Attempt:
     try_nominated: bool = True
 
     def others(self, row: int) -> list[PodInfo]:
-        """The pods nominated to a row that the pod must leave room for."""
+        """The pods nominated to a row whose resources the pod must not use."""
         uid = self.pod.uid
         return [other for other in self.nominated.get(row, ()) if other.uid != uid]
 
@@ -174,7 +174,9 @@ class FullScan:
         table, state = self._table, attempt.state
         rows = self._candidates(attempt)
         active = [entry for entry in self._framework.filters if entry.name not in state.skip_filter]
-        want = nodes_to_find(len(rows), self._percentage) if self._is_sampled(attempt, active) else len(rows)
+        expensive = any(entry.expensive for entry in (*active, *self._framework.scores))
+        sampled = attempt.only is None and (attempt.sampled or bool(self._percentage) or expensive)
+        want = nodes_to_find(len(rows), self._percentage) if sampled else len(rows)
         if want < len(rows):
             start = self._rotation.start % len(rows)
             rows = np.concatenate((rows[start:], rows[:start]))
@@ -183,7 +185,8 @@ class FullScan:
         nominated_status: dict[int, Status] = {}
         remembered = attempt.remembered() if attempt.nominated else None
         examined = found = 0
-        step = len(rows) if want >= len(rows) else _CHUNK
+        # Filters in columns are cheapest for many rows at once; those of plain plugins cost the same for each.
+        step = len(rows) if want >= len(rows) else _CHUNK if expensive else want + 1
         while examined < len(rows) and found <= want:
             part = slice(examined, min(examined + step, len(rows)))
             self._filter_part(attempt, active, rows[part], owners[part], verdicts[part])
@@ -205,16 +208,6 @@ class FullScan:
         if attempt.only is None:
             self._rotation.start = (self._rotation.start + len(rows)) % max(1, len(table))
         return Evaluation(feasible, statuses)
-
-    def _is_sampled(self, attempt: Attempt, active: Sequence[FilterEntry]) -> bool:
-        """Whether enough feasible nodes end the scan: the percentage is set, or something makes nodes expensive."""
-        if attempt.only is not None:
-            return False
-        return (
-            attempt.sampled
-            or bool(self._percentage)
-            or any(entry.expensive for entry in (*active, *self._framework.scores))
-        )
 
     def _candidates(self, attempt: Attempt) -> RowArray:
         allowed, only = attempt.outcome.nodes, attempt.only

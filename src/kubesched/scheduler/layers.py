@@ -13,14 +13,14 @@ Up to eight rows are evaluated one by one in plain integers, more of them in one
 all rows it is quicker to evaluate all. Totals of other rows are made again only when the bounds of a score move that
 normalisation depends on (:mod:`.score_column`). The best total is found by :mod:`.ranking`.
 
-Called by :mod:`.search`, and by :mod:`.full_scan` for what cannot be remembered. See ``docs/decision-core.md``.
+Called by :mod:`.search`, and by :mod:`.full_scan` for what cannot be cached. See ``docs/decision-core.md``.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.cache.journal import NODE_CHANGED
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError, failed
+from kubesched.framework.entries import FilterEntry, PluginFailedError, failed, shape_of
 from kubesched.framework.interface import NOT_SCORED, IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
@@ -51,6 +51,8 @@ _ALL: Final = 4
 #: Rows to evaluate again. Few of them, with whether more than the node's pods may have changed; many, which may repeat;
 #: or None for all.
 _Rows = dict[int, bool] | IntpArray | None
+#: Extension point to the method that keeps up what the point prepared.
+_REFRESH: Final = {"PreFilter": "refresh_filter", "PreScore": "refresh_scores"}
 _Refresh = Sequence[tuple[str, Callable[..., RowArray | None]]]
 
 
@@ -149,7 +151,7 @@ class Layer:
     # -- keeping up ------------------------------------------------------------------------------------
 
     def refresh(self, pod: PodInfo) -> bool:
-        """Catch up with what changed; False when the pod's answers cannot be remembered by row.
+        """Catch up with what changed; False when the pod's results cannot be cached by row.
 
         ``pod`` is always the current one: objects that an earlier one refers to may be gone.
 
@@ -227,13 +229,27 @@ class Layer:
         for name, method in refresh:
             try:
                 rows = method(self.state, self._pod, self._table, *more)
-            except Exception as error:
+                if rows is None:
+                    return None
+                problem = self._problem_with(rows)
+                if problem:
+                    raise TypeError(f"{_REFRESH[point]} returned {problem}")
+            except (Exception, SystemExit) as error:
                 raise PluginFailedError(name, failed(f"running {point} plugin", name, error)) from error
-            if rows is None:
-                return None
             if len(rows):
                 found.append(rows)
         return found
+
+    def _problem_with(self, rows: Any) -> str:
+        """Why an answer does not name rows of the table, empty when it does."""
+        if not isinstance(rows, np.ndarray) or rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "ui"):
+            return f"{shape_of(rows)}; expected an array of row numbers or None"
+        size = len(self.owner)
+        # Seen as unsigned numbers, negative ones are beyond every table.
+        if len(rows) and int(rows.astype(np.intp, copy=False).view(np.uintp).max()) >= size:
+            row = next(row for row in rows.tolist() if not 0 <= row < size)
+            return f"row {row}; there are {size} rows"
+        return ""
 
     def _merged(self, rows: _Rows, named: list[RowArray]) -> _Rows:
         """These rows and those that plugins name."""

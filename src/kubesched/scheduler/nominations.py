@@ -30,7 +30,7 @@ from .plan import Share
 
 __all__ = ["NOMINATED", "NominationFilter", "NominationShare"]
 
-#: Owner of a row that its nominated pods leave no room on.
+#: Owner of a row where the pod does not fit with its nominated pods.
 NOMINATED: Final = 254
 
 
@@ -94,7 +94,7 @@ class NominationFilter:
             return 0
         state = self._base.state.clone()
         state.skip_filter |= self._skip
-        status = self._framework.filter_beside(state, pod, self._snapshot, self.table.info(row), others)
+        status = self._framework.filter_with_pods(state, pod, self._snapshot, self.table.info(row), others)
         if status is None:
             return 0
         key = (status.code, status.plugin, *status.reasons())

@@ -89,7 +89,7 @@ class Plan:
             try:
                 key = plugin.interaction_key(pod)
                 hash(key)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise _failed(plugin.name, error) from error
             if key is None:
                 return None
@@ -108,7 +108,7 @@ class Plan:
             try:
                 if not skips(pod):
                     return False
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise _failed(name, error) from error
         return True
 
@@ -122,5 +122,5 @@ def _lacks_preparation(framework: Framework, plugin: Any) -> bool:
     )
 
 
-def _failed(plugin: str, error: Exception) -> PluginFailedError:
+def _failed(plugin: str, error: BaseException) -> PluginFailedError:
     return PluginFailedError(plugin, failed("running PreFilter plugin", plugin, error))

@@ -77,7 +77,7 @@ class Scheduler:
     ) -> None:
         """Build everything; nothing runs yet. Must be called in a running event loop.
 
-        ``extenders`` stand for those of the configuration, by name, and may be more; :meth:`stop` closes them.
+        ``extenders`` replace those of the configuration, by name, and may be more; :meth:`stop` closes them.
         ``wrap_search`` puts something around the search of each profile, such as a stopwatch. ``on_preemption`` receives
         every successful preemption.
 
@@ -337,8 +337,8 @@ class Scheduler:
 
     @property
     def busy(self) -> bool:
-        """Bindings, status patches or evictions are under way."""
-        return self.bindings.busy or self.statuses.busy or bool(self._plugin_tasks)
+        """Bindings, status patches, evictions or attempts with extenders are under way."""
+        return self.bindings.busy or self.statuses.busy or bool(self._plugin_tasks) or self._lane.busy
 
     @property
     def is_idle(self) -> bool:

@@ -333,7 +333,7 @@ class Search:
         return Decision(self._table.info(int(rows[best])), state, len(rows) + len(found.statuses), len(rows))
 
     def evaluate(self, state: CycleState, pod: PodInfo) -> Evaluation | Rejection:
-        """Scan all nodes, with nothing remembered, and score all that fit, even a single one.
+        """Scan all nodes, with nothing cached, and score all that fit, even a single one.
 
         For conformance, explain and tests; nothing is chosen. When a single node is feasible and scoring it
         fails, which a scheduler would never notice, there are no scores.

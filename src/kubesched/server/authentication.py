@@ -20,7 +20,7 @@ from multidict import CIMultiDictProxy
 from kubesched.api.times import Clock
 
 from .process_metrics import ProcessMetrics
-from .reviews import Remembered, ReviewError, Reviews
+from .reviews import ExpiringCache, ReviewError, Reviews
 from .tls import PeerCertificate
 
 __all__ = ["ANONYMOUS", "Authenticator", "RequestHeaders", "Trust", "Unauthorized", "User"]
@@ -96,7 +96,7 @@ class Authenticator:
         self._ttl = token_cache_ttl
         # Tokens are not kept: what is kept is their keyed digest, whose key is lost with the process.
         self._secret = secrets.token_bytes(32)
-        self._tokens: Remembered[bytes, _Verdict] = Remembered(clock)
+        self._tokens: ExpiringCache[bytes, _Verdict] = ExpiringCache(clock)
 
     async def authenticate(self, headers: CIMultiDictProxy[str], peer: PeerCertificate | None) -> User:
         """The user of a request with these headers, on a connection with this certificate.

@@ -15,7 +15,7 @@ from kubesched.api.times import Clock
 from .authentication import User
 from .options import AuthorizationOptions
 from .process_metrics import ProcessMetrics
-from .reviews import Remembered, ReviewError, Reviews
+from .reviews import ExpiringCache, ReviewError, Reviews
 
 __all__ = ["Authorizer", "Decision"]
 
@@ -48,7 +48,7 @@ class Authorizer:
         self._clock = clock
         self._metrics = metrics
         self._reviews = reviews
-        self._decisions: Remembered[bytes, Decision] = Remembered(clock)
+        self._decisions: ExpiringCache[bytes, Decision] = ExpiringCache(clock)
 
     async def authorize(self, user: User, verb: str, path: str) -> Decision:
         """The decision on a request; ``verb`` is the HTTP method in lower case, ``path`` without the query.

@@ -82,7 +82,7 @@ class AuthenticationOptions:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationOptions:
-    """Paths open to everyone, and how long (seconds) reviews are remembered.
+    """Paths without authorization, and how long (seconds) reviews are cached.
 
     A path may lack its leading slash; a trailing ``*`` makes it a prefix.
     """

@@ -1,6 +1,6 @@
 """Reviews: the API server decides which user a token identifies, and what a user may do.
 
-    request ──▶ remembered? ──no──▶ POST, up to five tries ──▶ status of the review ──▶ remembered for its time
+    request ──▶ cached? ──no──▶ POST, up to five tries ──▶ status of the review ──▶ cached for its time
 
 Callers: :mod:`.authentication` and :mod:`.authorization`. Neither tokens nor the texts of answers go into errors or
 logs: a server may quote the request in its answer.
@@ -23,7 +23,7 @@ from kubesched.client.backoff import retry
 from kubesched.client.metered import NO_RESPONSE
 from kubesched.framework.metrics import Counter, Histogram
 
-__all__ = ["SUBJECT_ACCESS_REVIEWS", "TOKEN_REVIEWS", "Remembered", "ReviewError", "Reviews"]
+__all__ = ["SUBJECT_ACCESS_REVIEWS", "TOKEN_REVIEWS", "ExpiringCache", "ReviewError", "Reviews"]
 
 _log = logging.getLogger("kubesched.server")
 
@@ -114,7 +114,7 @@ class Reviews:
             self._durations.observe(self._clock.now() - started, code)
 
 
-class Remembered(Generic[K, V]):
+class ExpiringCache(Generic[K, V]):
     """Answers kept for a time of their own. Callers that want the same key share one fetch; errors are not kept.
 
     At most some thousand answers are kept; the least recently used one is dropped first.

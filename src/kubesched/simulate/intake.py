@@ -28,7 +28,7 @@ from kubesched.cluster.files import (
     load_manifests,
     parse_manifests,
 )
-from kubesched.cluster.http.fieldcheck import unknown_in_manifest
+from kubesched.cluster.http import unknown_in_manifest
 from kubesched.cluster.kubelets import make_nodes
 from kubesched.cluster.store import Store
 

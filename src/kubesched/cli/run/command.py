@@ -188,12 +188,12 @@ class _Process:
         scheduler_metrics = SchedulerMetrics(gates.values)
         requests = RequestMetrics(process_metrics, _host(access))
         connection = config.client_connection
-        transport = self._transport(access, "scheduler", requests)
+        transport, events = (self._transport(access, "scheduler", requests) for _ in range(2))
         port = ApiPort(
             transport,
             clock=self._clock,
             rng=random.Random(self._rng.getrandbits(64)),
-            event_transport=self._transport(access, "scheduler", requests),
+            event_transport=events,
             watch_list=gates.enabled("WatchListClient"),
             hostname=socket.gethostname(),
             limiter=token_bucket(connection.qps, connection.burst),
@@ -227,7 +227,7 @@ class _Process:
             process_metrics.follow_election(elector)
             # The second is about repetitions of a write, which happen inside the transport.
             port.transport.may_write = port.event_transport.may_write = lambda: elector.may_write
-            transport.may_write = lambda: elector.may_write
+            transport.may_write = events.may_write = lambda: elector.may_write
         # The listener is opened before the scheduler is built, so that an address in use shows first.
         scheduler: Scheduler | None = None
         pages = Pages(

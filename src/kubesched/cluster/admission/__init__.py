@@ -5,11 +5,12 @@ from .amounts import show_amount
 from .kind_validation import check_kind, default_kind
 from .label_keys import merge_label_keys
 from .limits import Limits
-from .metadata import STATUS_KINDS, changed_metadata, new_metadata
+from .metadata import SERVER_FIELDS, STATUS_KINDS, changed_metadata, new_metadata
 from .updates import checked_spec_change
 from .validation import Causes, check_metadata, forbidden
 
 __all__ = [
+    "SERVER_FIELDS",
     "STATUS_KINDS",
     "Admission",
     "Causes",

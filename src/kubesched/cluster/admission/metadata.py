@@ -13,7 +13,7 @@ from ...api.wire import ApiError
 from ..schema import Stored, drop_nulls, encode
 from .validation import Causes
 
-__all__ = ["GENERATION_KINDS", "STATUS_KINDS", "changed_metadata", "new_metadata"]
+__all__ = ["GENERATION_KINDS", "SERVER_FIELDS", "STATUS_KINDS", "changed_metadata", "new_metadata"]
 
 #: Kinds whose status is written through the status subresource only.
 STATUS_KINDS: Final = frozenset(
@@ -64,21 +64,7 @@ GENERATION_KINDS: Final = frozenset(
     }
 )
 
-#: What the server alone writes.
-_OURS: Final = frozenset(
-    {
-        "name",
-        "generateName",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-    }
-)
+#: What a client's change leaves as it was.
 _KEPT: Final = (
     "generateName",
     "uid",
@@ -88,6 +74,8 @@ _KEPT: Final = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
+#: What the server alone writes, and the identity.
+SERVER_FIELDS: Final = frozenset({"name", "namespace", "selfLink", *_KEPT})
 
 
 def new_metadata(
@@ -109,7 +97,7 @@ def new_metadata(
         metadata["generation"] = 1
     metadata["creationTimestamp"] = created
     for key, value in given.items():
-        if key not in _OURS and value:
+        if key not in SERVER_FIELDS and value:
             # Labels stay with the stored object for selectors; the caller may go on using its own.
             metadata[key] = dict(value) if isinstance(value, dict) else value
     return metadata
@@ -144,7 +132,7 @@ def changed_metadata(
     for key in _KEPT:
         if key in old_metadata:
             metadata[key] = old_metadata[key]
-    metadata.update((key, value) for key, value in given.items() if key not in _OURS and value)
+    metadata.update((key, value) for key, value in given.items() if key not in SERVER_FIELDS and value)
     if subresource:
         kept = (
             ("ownerReferences", "finalizers") if kind in (PODS, NODES) else ("ownerReferences", "finalizers", "labels")

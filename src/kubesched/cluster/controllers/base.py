@@ -102,7 +102,7 @@ class WorkloadController(Controller):
         self.watch(PODS, self._pod_changed)
 
     async def create_pod(self, owner: Item, body: Mapping[str, Any]) -> Item:
-        """Create a pod and say so, or why not. Raises what the transport raises."""
+        """Create a pod and record an event, also for a failure. Raises what the transport raises."""
         try:
             pod = await self.context.create(PODS, owner.namespace, body)
         except ApiError as error:
@@ -112,7 +112,7 @@ class WorkloadController(Controller):
         return pod
 
     async def delete_pod(self, owner: Item, pod: Item) -> None:
-        """Delete a pod and say so. Raises what the transport raises."""
+        """Delete a pod and record an event. Raises what the transport raises."""
         await self.context.delete(pod)
         await self.record(owner, NORMAL, "SuccessfulDelete", f"Deleted pod: {pod.name}")
 

@@ -163,7 +163,7 @@ class Context:
         return await self.update(item, {**data, "status": status}, subresource="status")
 
     async def delete(self, item: Item, *, grace_period_seconds: int | None = None) -> None:
-        """Delete an object; gone already is fine."""
+        """Delete an object, if it still exists."""
         self._doomed.add(item.uid)
         try:
             await self.client.delete(

@@ -160,7 +160,7 @@ class DaemonSets(WorkloadController):
                 healthy = [pod for pod in staying if not is_finished(pod.typed)]
                 for pod in staying:
                     if is_finished(pod.typed):
-                        await self._tell_finished(item, pod, node.name)
+                        await self._record_finished(item, pod, node.name)
                         await self.delete_pod(item, pod)
                 if not pods:
                     spec = daemon_spec(template.get("spec") or {}, node.name)
@@ -178,7 +178,7 @@ class DaemonSets(WorkloadController):
                     if not self.context.is_going(pod):
                         await self.delete_pod(item, pod)
 
-    async def _tell_finished(self, item: Item, pod: Item, node: str) -> None:
+    async def _record_finished(self, item: Item, pod: Item, node: str) -> None:
         if pod.typed.status.phase == "Failed":
             text = f"Found failed daemon pod {pod.key} on node {node}, will try to kill it"
             await self.record(item, WARNING, "FailedDaemonPod", text)

@@ -174,7 +174,7 @@ class Deployments(Controller):
             body["spec"]["minReadySeconds"] = spec["minReadySeconds"]
         made = Member.of(await self.context.create(REPLICA_SETS, item.namespace, body))
         if replicas:
-            await self._tell_scaled(item, name, 0, replicas)
+            await self._record_scaled(item, name, 0, replicas)
         return made
 
     @staticmethod
@@ -214,9 +214,9 @@ class Deployments(Controller):
         before = member.replicas
         member.refresh(await self.context.patch(member.item, patch))
         if replicas != before:
-            await self._tell_scaled(item, member.item.name, before, replicas)
+            await self._record_scaled(item, member.item.name, before, replicas)
 
-    async def _tell_scaled(self, item: Item, name: str, before: int, after: int) -> None:
+    async def _record_scaled(self, item: Item, name: str, before: int, after: int) -> None:
         way = "up" if after > before else "down"
         text = f"Scaled {way} replica set {name} from {before} to {after}"
         await self.record(item, NORMAL, "ScalingReplicaSet", text)

@@ -3,7 +3,7 @@
 Pods carry the finalizer ``batch.kubernetes.io/job-tracking`` until they are counted, so that none is lost when
 it is deleted; ``status.uncountedTerminatedPods`` holds those being counted. Rules: upstream ``job_controller.go``.
 Left out: success and failure policies, per-index backoff, pod replacement policy. Counting is in :mod:`.job_status`,
-pods whose job is gone are in :mod:`.job_orphans`.
+pods of deleted jobs are in :mod:`.job_orphans`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _indexed(spec: Data, hostname: str) -> Data:
 
 
 async def release_pod(context: Context, pod: Item) -> None:
-    """Take the tracking finalizer off a pod; gone already is fine."""
+    """Take the tracking finalizer off a pod, if it still exists."""
     finalizers = pod.typed.metadata.finalizers
     if TRACKING not in finalizers:
         return

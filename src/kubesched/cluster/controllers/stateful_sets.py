@@ -147,7 +147,7 @@ class StatefulSets(WorkloadController):
         await self.record(item, NORMAL, "SuccessfulCreate", f"{what} successful")
 
     async def delete_pod(self, owner: Item, pod: Item) -> None:
-        """Delete a pod and say so, in this controller's words."""
+        """Delete a pod and record an event with this controller's text."""
         await self.context.delete(pod)
         text = f"delete Pod {pod.name} in StatefulSet {owner.name} successful"
         await self.record(owner, NORMAL, "SuccessfulDelete", text)

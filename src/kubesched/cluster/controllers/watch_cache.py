@@ -70,10 +70,6 @@ class WatchCache:
         """The objects that an index files under a value."""
         return list(self._indexes[index].get(value, _NONE).values())
 
-    def index_values(self, index: str) -> list[str]:
-        """All values an index has objects for."""
-        return list(self._indexes[index])
-
     def add_index(self, name: str, values: Callable[[Item], Iterable[str]]) -> None:
         """Keep an index; adding the same name again changes nothing. Only before the cache runs."""
         if name not in self._indexers:
@@ -108,7 +104,7 @@ class WatchCache:
                     self._unfile(index, stale, key)
             for value in fresh:
                 index.setdefault(value, {})[key] = item
-        self._tell(old, item)
+        self._notify(old, item)
 
     def _remove(self, item: Item) -> None:
         old = self._objects.pop(item.key, None)
@@ -116,7 +112,7 @@ class WatchCache:
             return
         for name, values in self._indexers.items():
             self._unfile(self._indexes[name], self._values(values, old), item.key)
-        self._tell(old, None)
+        self._notify(old, None)
 
     def _values(self, values: Callable[[Item], Iterable[str]], item: Item) -> tuple[str, ...]:
         try:
@@ -125,7 +121,7 @@ class WatchCache:
             self._unreadable(item, error)
             return ()
 
-    def _tell(self, old: Item | None, new: Item | None) -> None:
+    def _notify(self, old: Item | None, new: Item | None) -> None:
         for handler in self._handlers:
             try:
                 handler(old, new)
@@ -156,7 +152,7 @@ class WatchCache:
         await self._reflector.run()
 
     async def replace(self, items: list[Item], version: int) -> None:
-        """A complete list: what is not in it has gone, unless it came after ``version``."""
+        """A complete list: what is not in it was deleted, unless it arrived after ``version``."""
         self._seen = max(self._seen, version)
         listed = {item.key: item.uid for item in items}
         for known in list(self._objects.values()):

@@ -11,24 +11,36 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .certificates import CertificateFiles, make_certificates
-    from .kubeconfig import write_kubeconfig
+    from .fieldcheck import unknown_in_manifest
+    from .kubeconfig import KUBECONFIG_NAME, write_kubeconfig
     from .origins import Origins, is_loopback
     from .server import HttpServer
 
-__all__ = ["CertificateFiles", "HttpServer", "Origins", "is_loopback", "make_certificates", "write_kubeconfig"]
+__all__ = [
+    "KUBECONFIG_NAME",
+    "CertificateFiles",
+    "HttpServer",
+    "Origins",
+    "is_loopback",
+    "make_certificates",
+    "unknown_in_manifest",
+    "write_kubeconfig",
+]
 
 _HOMES = {
+    "KUBECONFIG_NAME": "kubeconfig",
     "CertificateFiles": "certificates",
     "HttpServer": "server",
     "Origins": "origins",
     "is_loopback": "origins",
     "make_certificates": "certificates",
+    "unknown_in_manifest": "fieldcheck",
     "write_kubeconfig": "kubeconfig",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """The server is imported on first use: the schemas in this package are useful without aiohttp."""
+    """The modules are imported on first use: the checks of manifests work without aiohttp."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -17,6 +17,7 @@ import msgspec
 
 from ...api.equality import same_json
 from ...api.wire import ApiError, Item
+from ..admission import SERVER_FIELDS
 from ..store import Store
 from .catalog import Resource
 from .fieldsets import MISSING, Path, Shape, decode_fields, encode_fields, leaves, merge, remove, show, value_at
@@ -25,21 +26,7 @@ __all__ = ["apply_object", "is_tracked", "tracked_update"]
 
 BEFORE: Final = "before-first-apply"
 #: Metadata without owners: identity, and what the server writes.
-_UNOWNED: Final = frozenset(
-    {
-        "name",
-        "namespace",
-        "generateName",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "managedFields",
-        "selfLink",
-    }
-)
+_UNOWNED: Final = SERVER_FIELDS | {"managedFields"}
 
 
 @dataclass(slots=True)

@@ -203,7 +203,7 @@ class Catalog:
         )
 
     def _drop(self, kind: Kind) -> None:
-        """The objects of a definition that is gone go too."""
+        """The objects of a deleted definition are deleted, too."""
         for item in self._store.table(kind).items():
             if item.owners or b'"finalizers"' in item.raw:
                 metadata = item.section("metadata")

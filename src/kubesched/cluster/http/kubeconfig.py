@@ -14,7 +14,7 @@ from ...api.yamltext import to_yaml
 
 __all__ = ["write_kubeconfig"]
 
-NAME = "kubesched"
+KUBECONFIG_NAME = "kubesched"
 
 
 def write_kubeconfig(
@@ -35,10 +35,15 @@ def write_kubeconfig(
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": NAME, "cluster": cluster}],
-        "users": [{"name": NAME, "user": {"token": token} if token else {}}],
-        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": "default"}}],
-        "current-context": NAME,
+        "clusters": [{"name": KUBECONFIG_NAME, "cluster": cluster}],
+        "users": [{"name": KUBECONFIG_NAME, "user": {"token": token} if token else {}}],
+        "contexts": [
+            {
+                "name": KUBECONFIG_NAME,
+                "context": {"cluster": KUBECONFIG_NAME, "user": KUBECONFIG_NAME, "namespace": "default"},
+            }
+        ],
+        "current-context": KUBECONFIG_NAME,
     }
     place = Path(path)
     place.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,6 @@ Caller: :mod:`.dispatch`. Watches are in :mod:`.watching`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -82,27 +81,17 @@ def shape_list(store: Store, call: Call, page: ListPage) -> Steps[bytes]:
     if form.transform == "Table":
         maker = TableMaker(resource, form.version, call.query.text("includeObject"))
         return (yield from maker.table(page.items, store.clock.now(), metadata))
-    parts: list[bytes] = []
+    version = form.version or "v1"
+    kind, api_version = f"{resource.kind.kind}List", resource.api_version
     if form.transform:
-        version = form.version or "v1"
-        for batch in _batches(page.items):
-            parts += [metadata_only(item.raw, version) for item in batch]
+        kind, api_version = "PartialObjectMetadataList", f"meta.k8s.io/{version}"
+    batches: list[bytes] = []
+    for start in range(0, len(page.items), BATCH):
+        if start:
             yield
-        return _joined("PartialObjectMetadataList", f"meta.k8s.io/{version}", metadata, parts)
-    if resource.is_converted:
-        for batch in _batches(page.items):
-            parts += [resource.outward(item.raw) for item in batch]
-            yield
-    else:
-        parts = [item.raw for item in page.items]
-    return _joined(f"{resource.kind.kind}List", resource.api_version, metadata, parts)
-
-
-def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    for start in range(0, len(items), BATCH):
-        yield items[start : start + BATCH]
-
-
-def _joined(kind: str, api_version: str, metadata: dict[str, Any], parts: list[bytes]) -> bytes:
+        raws = (item.raw for item in page.items[start : start + BATCH])
+        batches.append(
+            b",".join([metadata_only(raw, version) if form.transform else resource.outward(raw) for raw in raws])
+        )
     head = encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})
-    return b"".join((head[:-1], b',"items":[', b",".join(parts), b"]}\n"))
+    return b"".join((head[:-1], b',"items":[', b",".join(batches), b"]}\n"))

@@ -1,4 +1,4 @@
-"""Access and token reviews: everyone may do everything here, and these endpoints say so.
+"""Access and token reviews: every client has all permissions here, and these endpoints return that.
 
 Caller: :mod:`.dispatch`, for POSTs on authorization.k8s.io and authentication.k8s.io.
 """

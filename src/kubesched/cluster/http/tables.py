@@ -40,8 +40,8 @@ _DESCRIPTIONS: Final = {
 INVALID: Final = "<invalid>"
 _log = logging.getLogger("kubesched.cluster")
 #: UID and version of objects whose rows could not be made; each is reported once.
-_TOLD: Final[set[tuple[str, int]]] = set()
-_MOST_TOLD: Final = 1 << 12
+_REPORTED: Final[set[tuple[str, int]]] = set()
+_MOST_REPORTED: Final = 1 << 12
 
 
 class _Head(msgspec.Struct):
@@ -116,10 +116,10 @@ class TableMaker:
             return self._layout.cells(data, now)
         except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
             problem = (item.uid, item.resource_version)
-            if problem not in _TOLD:
-                if len(_TOLD) >= _MOST_TOLD:
-                    _TOLD.clear()
-                _TOLD.add(problem)
+            if problem not in _REPORTED:
+                if len(_REPORTED) >= _MOST_REPORTED:
+                    _REPORTED.clear()
+                _REPORTED.add(problem)
                 _log.warning("%s %s: cannot be shown as a table row: %r", item.kind.kind, item.key, error)
             return [item.name if column.title == "Name" else INVALID for column in self._layout.columns]
 

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from ...api.turns import finish
+from ...api.turns import Steps, finish, in_turns
 from ...api.wire import ApiError, Item, WatchEvent
 from ..schema import encode
 from ..store import Store, Watch
@@ -68,13 +68,15 @@ class Watches:
         refused: ApiError | None = None
         watch: Watch | None = None
         try:
-            watch = self._begin(call)
+            watch = await in_turns(self._begin(call))
         except ApiError as error:
             if error.code != 410:
                 raise
             refused = error  # upstream reports an expired version inside the stream
         if watch is not None:
             self._open[watch] = None
+            if self._closing:
+                watch.close()
         try:
             response = web.StreamResponse(
                 headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
@@ -88,14 +90,14 @@ class Watches:
                 await self._stream(response, watch, shaper, seconds, bookmarks=bookmarks)
             await response.write_eof()
         except ConnectionError:
-            pass  # the client has gone; that is how most watches end
+            pass  # the client has disconnected; most watches end this way
         finally:
             if watch is not None:
                 self._open.pop(watch, None)
                 watch.close()
         return response
 
-    def _begin(self, call: Call) -> Watch:
+    def _begin(self, call: Call) -> Steps[Watch]:
         query, target = call.query, call.target
         version, initial = query.text("resourceVersion"), False
         if query.has("sendInitialEvents"):
@@ -105,7 +107,7 @@ class Watches:
         selector = query.text("fieldSelector")
         if target.name:
             selector = f"{selector},metadata.name={target.name}" if selector else f"metadata.name={target.name}"
-        return self._store.watch(
+        return self._store.watching(
             call.resource.kind,
             target.namespace,
             resource_version=version,

@@ -129,7 +129,7 @@ class _Sink:
         self._unreadable = unreadable
 
     async def replace(self, items: list[Item], version: int) -> None:
-        """A complete list: what is not in it has gone."""
+        """A complete list: what is not in it was deleted."""
         keys = {item.key for item in items}
         for key in [key for key in self._known if key not in keys]:
             self._gone(key, None)

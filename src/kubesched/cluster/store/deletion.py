@@ -101,6 +101,8 @@ class Deletion:
         elif FOREGROUND in (metadata.get("finalizers") or ()):
             self._waiting_owners.add(item.uid)
             self._records.defer(lambda: self._delete_dependents(item.uid))
+        elif ORPHAN in (metadata.get("finalizers") or ()):
+            self._records.defer(lambda: self._orphan(item.uid))
 
     def is_terminating(self, namespace: str) -> bool:
         """Whether nothing new may be created in a namespace."""
@@ -138,9 +140,10 @@ class Deletion:
         finalizers = list(metadata.get("finalizers") or [])
         if propagation_policy == "Foreground" and self._blocking(old.uid) and FOREGROUND not in finalizers:
             finalizers.append(FOREGROUND)
-        if (propagation_policy == "Orphan" or ORPHAN in finalizers) and not dry_run:
+        if propagation_policy == "Orphan" or ORPHAN in finalizers:
             finalizers = [item for item in finalizers if item != ORPHAN]
-            self._orphan(old.uid)
+            if old.uid in self._dependents:
+                finalizers.append(ORPHAN)
         metadata["finalizers"] = finalizers
         if not finalizers:
             del metadata["finalizers"]
@@ -153,6 +156,8 @@ class Deletion:
         if FOREGROUND in finalizers and not dry_run:
             self._waiting_owners.add(old.uid)
             records.defer(lambda: self._delete_dependents(old.uid))
+        if ORPHAN in finalizers and not dry_run:
+            records.defer(lambda: self._orphan(old.uid))
         return item
 
     def _check_request(
@@ -240,9 +245,14 @@ class Deletion:
             metadata["ownerReferences"] = left
         self._records.commit(self._records.table(item.kind), document, item)
 
-    def _orphan(self, uid: str) -> None:
+    def _orphan(self, uid: str) -> Iterator[None]:
+        """Free the dependents of their owner, then release it."""
         for item in self._each_dependent(uid):
             self._without_owner(item, uid)
+            yield
+        owner = self._owner(uid)
+        if owner is not None:
+            self._release(owner, ORPHAN)
 
     def _delete_dependents(self, uid: str) -> Iterator[None]:
         for item in self._each_dependent(uid):
@@ -253,18 +263,21 @@ class Deletion:
 
     def _finish_foreground(self, uid: str) -> Iterator[None]:
         """Remove an owner that waited for its dependents, when none blocks it any more."""
-        place = self._uids.get(uid)
-        owner = self._records.tables[place[0]].objects.get(place[1]) if place is not None else None
+        owner = self._owner(uid)
         if owner is not None and not self._blocking(uid):
-            self._release(owner)
+            self._release(owner, FOREGROUND)
         yield
 
-    def _release(self, owner: Stored) -> None:
+    def _owner(self, uid: str) -> Stored | None:
+        place = self._uids.get(uid)
+        return None if place is None else self._records.tables[place[0]].objects.get(place[1])
+
+    def _release(self, owner: Stored, finalizer: str) -> None:
         document = owner.document()
         metadata = document["metadata"]
-        if FOREGROUND not in (metadata.get("finalizers") or ()):
+        if finalizer not in (metadata.get("finalizers") or ()):
             return
-        metadata["finalizers"] = [item for item in metadata["finalizers"] if item != FOREGROUND]
+        metadata["finalizers"] = [item for item in metadata["finalizers"] if item != finalizer]
         table = self._records.table(owner.kind)
         if self.is_finished(owner.kind, metadata):
             self._records.remove(table, document, owner)

@@ -213,7 +213,7 @@ class Faults:
         if not rules:
             for type_, item in batch:
                 if type_ == "DELETED":
-                    seen.pop(item.key, None)  # or a long life would be remembered whole
+                    seen.pop(item.key, None)  # or a long life would be cached whole
                 else:
                     seen[item.key] = item
             return list(batch)

@@ -52,13 +52,15 @@ class InProcessClient:
     ) -> AsyncIterator[Sequence[WatchEvent]]:
         """A batch per wake-up."""
         await self._before("watch", kind)
-        watch = self.store.watch(
-            kind,
-            namespace,
-            resource_version=options["resource_version"],
-            label_selector=options.get("label_selector", ""),
-            field_selector=options.get("field_selector", ""),
-            send_initial_events=options.get("send_initial_events", False),
+        watch = await in_turns(
+            self.store.watching(
+                kind,
+                namespace,
+                resource_version=options["resource_version"],
+                send_initial_events=options.get("send_initial_events", False),
+                label_selector=options.get("label_selector", ""),
+                field_selector=options.get("field_selector", ""),
+            )
         )
         if self._faults is not None:
             self._faults.opened(watch, kind)

@@ -6,7 +6,7 @@ Caller: :class:`.store.Store`, which adds the verbs that write.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Unpack
+from typing import Final, TypedDict, Unpack
 
 from ...api.kinds import CORE_EVENTS, EVENTS, KINDS, Kind
 from ...api.turns import Steps, finish
@@ -19,14 +19,23 @@ from .table import Key, Table, Watch, initial_events
 
 __all__ = ["Reading"]
 
-#: Of a number of 64 bits.
-_MOST_DIGITS: Final = 20
+#: The greatest resource version that can be: 64 bits.
+_MAX_VERSION: Final = (1 << 64) - 1
 _CONTINUE_EXPIRED: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
     "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
     "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
+
+
+class Opening(TypedDict, total=False):
+    """Where a watch begins and what it shows, see :meth:`Reading.watching`."""
+
+    resource_version: str
+    label_selector: str
+    field_selector: str
+    send_initial_events: bool
 
 
 class Reading:
@@ -131,18 +140,14 @@ class Reading:
             page.items[:] = [new_item(item) for item in page.items]
         return page
 
-    def watch(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        resource_version: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        send_initial_events: bool = False,
-    ) -> Watch:
+    def watch(self, kind: Kind, namespace: str = "", **options: Unpack[Opening]) -> Watch:
+        """:meth:`watching` without a pause."""
+        return finish(self.watching(kind, namespace, **options))
+
+    def watching(self, kind: Kind, namespace: str = "", **options: Unpack[Opening]) -> Steps[Watch]:
         """Changes after a version; without one, or with ``send_initial_events``, the current state is sent first.
 
+        The steps are those of a long initial state, which shows the moment of the first step.
         ``send_initial_events`` ends that state with the bookmark that streaming lists wait for.
 
         Raises:
@@ -150,19 +155,22 @@ class Reading:
         """
         table = self.table(kind)
         namespace = namespace if kind.namespaced else ""
-        filter_ = compile_filter(kind, namespace, label_selector, field_selector)
-        version = self._parse_version(resource_version)
+        filter_ = compile_filter(kind, namespace, options.get("label_selector", ""), options.get("field_selector", ""))
+        version = self._parse_version(options.get("resource_version", ""))
+        send_initial_events = options.get("send_initial_events", False)
         convert = new_watch_event if kind.group == EVENTS.group else None
-        if send_initial_events or not version:
-            items = [item for item in table.items(namespace) if filter_.matches(item)]
-            first = initial_events(table.kind, items, self._version, marker=send_initial_events)
-            return Watch(table, filter_, table.end, first, lambda: self._version, convert)
-        return Watch(table, filter_, table.position_after(version), [], lambda: self._version, convert)
+        if version and not send_initial_events:
+            return Watch(table, filter_, table.position_after(version), [], lambda: self._version, convert)
+        items, version, position = table.items(namespace), self._version, table.end
+        page = yield from make_page(items, filter_, version, None, 0)
+        first = initial_events(table.kind, page.items, version, marker=send_initial_events)
+        return Watch(table, filter_, position, first, lambda: self._version, convert)
 
     def _parse_version(self, text: str) -> int:
         if text in ("", "0"):
             return 0
-        if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_VERSION))
+        if not is_number or int(text) > _MAX_VERSION:
             shown = text if len(text) <= 40 else f"{text[:40]}..."
             raise ApiError.bad_request(f'invalid resource version "{shown}": must be a number of 64 bits')
         version = int(text)

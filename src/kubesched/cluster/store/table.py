@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -349,7 +349,7 @@ def _bookmark(kind: Kind, resource_version: int, *, initial_events_end: bool) ->
     return WatchEvent(BOOKMARK, Item(kind, raw, "", "", "", resource_version))
 
 
-def initial_events(kind: Kind, items: list[Stored], resource_version: int, *, marker: bool) -> list[WatchEvent]:
+def initial_events(kind: Kind, items: Iterable[Item], resource_version: int, *, marker: bool) -> list[WatchEvent]:
     """The state of a table as synthetic ADDED events, closed by the end marker when asked for."""
     events = [WatchEvent(ADDED, item) for item in items]
     if marker:

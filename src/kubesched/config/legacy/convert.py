@@ -246,7 +246,7 @@ def _retired_in(config: KubeSchedulerConfiguration, known: frozenset[str], notes
     return frozenset(used)
 
 
-# -- fields that are gone ----------------------------------------------------------------------------------------
+# -- removed fields ----------------------------------------------------------------------------------------------
 
 
 def _old_field_errors(config: OldConfiguration, version: str) -> Iterator[str]:
@@ -298,7 +298,7 @@ def _leader_election(election: LeaderElection, notes: Notes) -> LeaderElection:
     values = {name: getattr(election, name) for name in LeaderElection.__struct_fields__}
     if election.resource_lock in _OLD_LOCKS:
         notes.warn(
-            f"leaderElection.resourceLock {election.resource_lock} is gone, leases is used: stop schedulers that hold "
+            f"leaderElection.resourceLock {election.resource_lock} was removed, leases is used: stop schedulers that hold "
             "the old lock before this one starts"
         )
         values["resource_lock"] = "leases"

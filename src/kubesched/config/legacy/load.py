@@ -70,7 +70,7 @@ class LoadOptions:
     Attributes:
         source: the file's name in messages.
         gates: today's feature gates.
-        retired_gates: settings of feature gates that are gone (see ``config.retired_flags``).
+        retired_gates: settings of removed feature gates (see ``config.retired_flags``).
         unavailable: in-tree plugins that cannot be built; the default sets of older versions go without them,
             with a warning. (v1 does the same when its profiles are built.)
     """

@@ -30,7 +30,7 @@ _ZONE_SHARE: Final = 2 / 3
 
 
 class SelectorSpread(Plugin):
-    """Pods per node are taken from the term index. Scores depend on all feasible nodes, so nothing is remembered."""
+    """Pods per node are taken from the term index. Scores depend on all feasible nodes, so nothing is cached."""
 
     name = "SelectorSpread"
     #: Kinds whose objects the selector is made of.

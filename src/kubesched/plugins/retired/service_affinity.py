@@ -60,7 +60,7 @@ class _Companions:
 
 
 class ServiceAffinity(Plugin):
-    """Answers about a node depend on pods elsewhere, so nothing is remembered."""
+    """Answers about a node depend on pods elsewhere, so nothing is cached."""
 
     name = "ServiceAffinity"
     informs: ClassVar[tuple[str, ...]] = ("services",)

@@ -71,7 +71,7 @@ def check_members(vector: JSON) -> None:
     """
     _check(vector, _VECTOR, "vector")
     mode = vector["mode"]
-    if mode not in _SCENARIO:
+    if not isinstance(mode, str) or mode not in _SCENARIO:
         raise RecordError(f"mode: {mode!r} is unknown; known modes: {', '.join(MODES)}")
     _check(vector["scenario"], _SCENARIO[mode], "scenario")
     if mode == "body":

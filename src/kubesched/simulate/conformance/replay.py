@@ -61,7 +61,7 @@ def replay_vector(
     Nothing is raised: a vector that cannot be replayed has failed.
     """
     comparison = _replay(vector, registry, unchanged, coverage)
-    if comparison.verdict is Verdict.FAILED and vector.get("mode") in _PODS:
+    if comparison.verdict is Verdict.FAILED and str(vector.get("mode")) in _PODS:
         try:
             offered = variants(World(vector["scenario"], registry).pending)
         except Exception:

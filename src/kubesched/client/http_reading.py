@@ -1,0 +1,169 @@
+"""What an API server's answers say: lists, events of a watch, Status objects. Bytes in, items and errors out.
+
+Objects are not decoded here, only the few fields of an :class:`~kubesched.api.wire.Item`. Caller: :mod:`.http`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from kubesched.api.kinds import Kind
+from kubesched.api.wire import ApiError, Item, ListPage, WatchEvent
+
+__all__ = ["read_events", "read_item", "read_list", "status_error"]
+
+_LINE_LIMIT: Final = 64 * 1024 * 1024
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str | None = ""
+    namespace: str | None = ""
+    uid: str | None = ""
+    resource_version: str | None = ""
+
+
+class _Object(msgspec.Struct):
+    kind: str | None = None
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class _ListMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str | None = ""
+    continue_: str | None = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_object = msgspec.json.Decoder(_Object).decode
+_list = msgspec.json.Decoder(_List).decode
+_event = msgspec.json.Decoder(_Event).decode
+
+
+def read_list(kind: Kind, raw: bytes) -> ListPage:
+    """A page of a list.
+
+    Raises:
+        ApiError: 500, when the bytes are none.
+    """
+    try:
+        found = _list(raw)
+        items = [_item(kind, bytes(item)) for item in found.items or ()]
+    except msgspec.DecodeError as error:
+        raise _unreadable(f"list of {kind}", error) from None
+    metadata = found.metadata
+    return ListPage(items, metadata.resource_version or "", metadata.continue_ or "", metadata.remaining_item_count)
+
+
+def read_item(kind: Kind, raw: bytes) -> Item:
+    """One object.
+
+    Raises:
+        ApiError: 500, when the bytes are none.
+    """
+    try:
+        return _item(kind, raw)
+    except msgspec.DecodeError as error:
+        raise _unreadable(str(kind), error) from None
+
+
+def _item(kind: Kind, raw: bytes) -> Item:
+    """An item from its bytes; a list's items lack kind and version on a real server and get them here."""
+    found = _object(raw)
+    if found.kind is None and len(raw) > 2:
+        raw = b'{"kind":"' + kind.kind.encode() + b'","apiVersion":"' + kind.api_version.encode() + b'",' + raw[1:]
+    metadata = found.metadata
+    version = metadata.resource_version or ""
+    return Item(
+        kind,
+        raw,
+        metadata.namespace or "",
+        metadata.name or "",
+        metadata.uid or "",
+        int(version) if version.isdigit() else 0,
+    )
+
+
+async def read_events(kind: Kind, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[WatchEvent]]:
+    """The lines of a stream, in batches as they arrive. A last line cut short is dropped."""
+    rest: list[bytes] = []
+    held = 0
+    async for chunk in chunks:
+        end = chunk.rfind(b"\n")
+        if end < 0:
+            rest.append(chunk)
+            held += len(chunk)
+            if held > _LINE_LIMIT:
+                raise ConnectionError(f"watch of {kind}: an event is longer than {_LINE_LIMIT} bytes")
+            continue
+        lines = b"".join((*rest, chunk[:end])).split(b"\n")
+        rest, held = [chunk[end + 1 :]], len(chunk) - end - 1
+        batch = []
+        for line in lines:
+            if not line:
+                continue
+            try:
+                event = _event(line)
+                if event.type == "ERROR":
+                    refusal = status_error(bytes(event.object), 500)
+                    break
+                batch.append(WatchEvent(event.type, _item(kind, bytes(event.object))))
+            except msgspec.DecodeError as error:
+                raise _unreadable(f"watch of {kind}", error) from None
+        else:
+            if batch:
+                yield batch
+            continue
+        if batch:
+            yield batch
+        raise refusal
+
+
+def _unreadable(what: str, error: Exception) -> ApiError:
+    return ApiError(500, "InternalError", f"{what}: the server's answer cannot be read: {error}")
+
+
+def status_error(raw: bytes, code: int) -> ApiError:
+    """The error in a Status; a body that is none is quoted."""
+    try:
+        status = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        status = None
+    if not isinstance(status, dict) or status.get("kind") != "Status":
+        text = raw[:256].decode("utf-8", "replace").strip() or "no message"
+        return ApiError(code, _REASONS.get(code, "Unknown"), f"the server answered {code}: {text}")
+    details = status.get("details")
+    return ApiError(
+        int(status.get("code") or code),
+        str(status.get("reason") or _REASONS.get(code, "Unknown")),
+        str(status.get("message") or f"the server answered {code}"),
+        details if isinstance(details, dict) else None,
+    )
+
+
+_REASONS: Final = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    409: "Conflict",
+    410: "Expired",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}

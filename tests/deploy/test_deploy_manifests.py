@@ -1,0 +1,242 @@
+"""The manifests, the chart and the Containerfile: they fit together, are restricted, and start the scheduler."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rbac_kit import DEPLOY, KUSTOMIZE, ROOT, documents, permissions
+
+from kubesched.cli.run.flags import FLAG_SET
+from kubesched.config import KubeSchedulerConfiguration
+from kubesched.config.legacy import load_any
+
+CHART = DEPLOY / "helm" / "kubesched"
+KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
+VARIANTS = {"second-scheduler": ("kubesched", "kubesched"), "replacement": ("default-scheduler", "kube-scheduler")}
+BASE = documents(KUSTOMIZE / "base" / "rbac.yaml", KUSTOMIZE / "base" / "deployment.yaml")
+STATIC_POD = documents(DEPLOY / "static-pod" / "kubesched.yaml")[0]
+
+
+def one(objects: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any]:
+    """The only object of a kind (and name)."""
+    (found,) = [item for item in objects if item["kind"] == kind and name in ("", item["metadata"]["name"])]
+    return found
+
+
+def pod_spec(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    spec: dict[str, Any] = one(objects, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def config_of(text: str) -> KubeSchedulerConfiguration:
+    loaded = load_any(text)
+    assert loaded.warnings == ()
+    return loaded.config
+
+
+def built(variant: str) -> list[dict[str, Any]]:
+    """What kustomize makes of a variant."""
+    if KUBECTL is None:
+        pytest.skip("kubectl is not on the PATH")
+    command = [KUBECTL, "kustomize", str(KUSTOMIZE / variant)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [item for item in yaml.safe_load_all(output) if item]
+
+
+def rendered(values: dict[str, Any]) -> list[dict[str, Any]]:
+    """What Helm makes of the chart, by its program or by its Python binding, whichever is there."""
+    if shutil.which("helm"):
+        command = ["helm", "template", "mine", str(CHART), "--namespace", "schedulers", "--values", "-"]
+        result = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise ValueError(result.stderr)
+        texts = [result.stdout]
+    else:
+        try:
+            binding = importlib.import_module("helm_python.chart")
+        except ImportError:
+            pytest.skip("neither helm nor helm-python-sdk is installed")
+        try:
+            files = binding.Chart.load(CHART).render(values, name="mine", namespace="schedulers")
+        except importlib.import_module("helm_python.errors").HelmError as error:
+            raise ValueError(str(error)) from None
+        texts = [text for name, text in files.items() if name.endswith(".yaml")]
+    return [item for text in texts for item in yaml.safe_load_all(text) if item]
+
+
+# -- structure -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["base", *VARIANTS])
+def test_every_file_that_a_kustomization_names_exists(variant: str) -> None:
+    folder = KUSTOMIZE / variant
+    (content,) = documents(folder / "kustomization.yaml")
+    files = [*content["resources"], *(patch["path"] for patch in content.get("patches", ()) if "path" in patch)]
+    files += [file for generated in content.get("configMapGenerator", ()) for file in generated["files"]]
+    assert files
+    for file in files:
+        assert (folder / file).exists(), file
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_configuration_of_a_variant_is_read_without_warnings(variant: str) -> None:
+    config = config_of((KUSTOMIZE / variant / "config.yaml").read_text(encoding="utf-8"))
+    assert (config.profiles[0].scheduler_name, config.leader_election.resource_name) == VARIANTS[variant]
+    assert config.leader_election.leader_elect
+
+
+def check_restricted(spec: dict[str, Any]) -> None:
+    """The rules of the restricted Pod Security Standard, and a root file system that is read-only."""
+    assert not spec.keys() & {"hostNetwork", "hostPID", "hostIPC"}
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] > 0
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    allowed = {"configMap", "emptyDir", "secret", "projected", "downwardAPI"}
+    assert all(volume.keys() - {"name"} <= allowed for volume in spec["volumes"])
+    check_container(spec)
+
+
+def check_container(spec: dict[str, Any]) -> None:
+    (container,) = spec["containers"]
+    context = container["securityContext"]
+    assert context["allowPrivilegeEscalation"] is False
+    assert context["readOnlyRootFilesystem"] is True
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in spec["volumes"]}
+    assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+    for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
+        request = container[probe]["httpGet"]
+        assert (request["path"], request["scheme"]) == (path, "HTTPS")
+        assert request["port"] in (10259, "https")
+    FLAG_SET.parse(container["args"])
+
+
+def test_the_pods_are_restricted_and_their_flags_are_known() -> None:
+    check_restricted(pod_spec(BASE))
+
+
+def test_the_static_pod_has_the_identity_of_kube_scheduler_and_no_capability() -> None:
+    spec = STATIC_POD["spec"]
+    check_container(spec)
+    flags = FLAG_SET.parse(spec["containers"][0]["args"])
+    files = {flags[name] for name in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")}
+    assert files == {spec["volumes"][0]["hostPath"]["path"]} == {spec["containers"][0]["volumeMounts"][0]["mountPath"]}
+
+
+def test_replicas_are_spread_and_disrupted_one_at_a_time() -> None:
+    deployment, budget = one(BASE, "Deployment"), one(BASE, "PodDisruptionBudget")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert deployment["spec"]["replicas"] == 2
+    assert budget["spec"] == {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
+    (spread,) = pod_spec(BASE)["topologySpreadConstraints"]
+    assert spread["labelSelector"] == {"matchLabels": labels} == deployment["spec"]["selector"]
+    assert one(BASE, "Service")["spec"]["selector"] == labels
+
+
+# -- as built --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_kustomize_builds_a_variant_that_is_restricted_and_may_hold_its_lease(variant: str) -> None:
+    objects = built(variant)
+    spec = pod_spec(objects)
+    check_restricted(spec)
+    config_map = one(objects, "ConfigMap")
+    assert spec["volumes"][0]["configMap"]["name"] == config_map["metadata"]["name"] != "kubesched-config"
+    lease = config_of(config_map["data"]["config.yaml"]).leader_election.resource_name
+    leases = [item for item in permissions(objects, ("kube-system", "kubesched")) if item.resource == "leases"]
+    assert {(item.verb, item.name) for item in leases} == {("create", ""), ("get", lease), ("update", lease)}
+    assert (spec.get("priorityClassName") == "system-cluster-critical") == (variant == "replacement")
+    assert {item["metadata"].get("namespace", "kube-system") for item in objects} == {"kube-system"}
+
+
+def test_the_chart_has_the_permissions_of_the_manifests() -> None:
+    rules = yaml.safe_load((CHART / "files" / "cluster-role-rules.yaml").read_text(encoding="utf-8"))
+    assert rules == one(BASE, "ClusterRole")["rules"]
+
+
+@pytest.mark.parametrize(("mode", "variant"), [("second", "second-scheduler"), ("replacement", "replacement")])
+def test_helm_renders_what_kustomize_builds(mode: str, variant: str) -> None:
+    objects, twin = rendered({"mode": mode}), built(variant)
+    spec, expected = pod_spec(objects), pod_spec(twin)
+    check_restricted(spec)
+    for one_spec in (spec, expected):
+        one_spec["containers"][0].pop("imagePullPolicy", None)
+        for key in ("serviceAccountName", "topologySpreadConstraints"):
+            assert one_spec.pop(key)
+        one_spec["volumes"][0]["configMap"].clear()
+    assert spec == expected
+    texts = [one(found, "ConfigMap")["data"]["config.yaml"] for found in (objects, twin)]
+    assert config_of(texts[0]) == config_of(texts[1])
+    granted = permissions(objects, ("schedulers", "mine-kubesched"))
+    assert sorted(granted) == sorted(permissions(twin, ("kube-system", "kubesched")))
+
+
+def test_values_reach_the_configuration_and_the_pods() -> None:
+    values = {
+        "schedulerName": "fast",
+        "leaseName": "fast",
+        "config": {"percentageOfNodesToScore": 40},
+        "profile": {"plugins": {"score": {"disabled": [{"name": "ImageLocality"}]}}},
+        "extraArgs": ["--v=3"],
+        "replicas": 3,
+    }
+    objects = rendered(values)
+    config = config_of(one(objects, "ConfigMap")["data"]["config.yaml"])
+    assert (config.percentage_of_nodes_to_score, config.leader_election.resource_name) == (40, "fast")
+    assert config.profiles[0].scheduler_name == "fast"
+    assert [plugin.name for plugin in config.profiles[0].plugins.score.disabled] == ["ImageLocality"]
+    assert FLAG_SET.parse(pod_spec(objects)["containers"][0]["args"])["v"] == 3
+    assert one(objects, "Deployment")["spec"]["replicas"] == 3
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"mode": "both"}, {"replica": 3}, {"config": {"profiles": []}}, {"replicas": 0}], ids=str
+)
+def test_helm_refuses_values_that_the_schema_does_not_know(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        rendered(wrong)
+
+
+# -- the image -------------------------------------------------------------------------------------------
+
+
+def _instructions() -> list[tuple[str, str]]:
+    text = (DEPLOY / "Containerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [(line.split(None, 1)[0], line.split(None, 1)[1]) for line in lines]
+
+
+def test_the_image_runs_the_scheduler_without_root() -> None:
+    last = dict(_instructions())
+    assert int(last["USER"].split(":")[0]) == pod_spec(BASE)["securityContext"]["runAsUser"] > 0
+    assert json.loads(last["ENTRYPOINT"]) == ["kubesched", "run"]
+    assert last["EXPOSE"] == "10259"
+
+
+def test_the_image_is_made_of_files_that_exist_and_fetches_nothing_by_address() -> None:
+    instructions = _instructions()
+    assert {"ADD"}.isdisjoint(name for name, _ in instructions)
+    assert not [text for _, text in instructions if "://" in text]
+    sources = [text.split()[:-1] for name, text in instructions if name == "COPY" and not text.startswith("--from=")]
+    for source in (file for files in sources for file in files):
+        assert (ROOT / source).exists(), source
+
+
+@pytest.mark.parametrize(
+    "file", sorted(file for file in DEPLOY.rglob("*") if file.is_file()), ids=lambda file: file.name
+)
+def test_no_file_names_a_registry(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    for image in re.findall(r"(?:image|newName|repository|FROM|PYTHON_IMAGE)[:= ]+\"?([\w./:${}-]+)", text):
+        assert "." not in image.split("/")[0] or "/" not in image, image

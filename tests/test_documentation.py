@@ -1,0 +1,59 @@
+"""What the documentation refers to exists: files, headings, and the plugins that are and are not there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kubesched.config import IN_TREE
+from kubesched.plugins import in_tree_registry
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+
+_LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+#: `plugins/names.py`, `docs/tour.md`: with a folder and a known suffix, and no placeholder.
+_FILE = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:py|md|txt|yaml|toml))`")
+_FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = _FENCED.sub("", page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in _HEADING.findall(text)}
+
+
+def dead_references(page: Path) -> list[str]:
+    """Links and file names of a page that lead nowhere. Files are named from the root or from ``src/kubesched``."""
+    text = _FENCED.sub("", page.read_text(encoding="utf-8"))
+    dead = []
+    for name, anchor in _LINK.findall(text):
+        target = page.parent / name if name else page
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            dead.append(f"{name}#{anchor}" if anchor else name)
+    dead += [
+        name for name in _FILE.findall(text) if not any((at / name).exists() for at in (ROOT, ROOT / "src/kubesched"))
+    ]
+    return dead
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_refers_to_exists(page: Path) -> None:
+    assert dead_references(page) == []
+
+
+def test_dead_references_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A page, `really`\n[here](#a-page-really) [gone](other.md) [no heading](#nothing) [web](https://example.com/x)\n"
+        "`scheduler/cycle.py` `scheduler/no_such_module.py`\n```\n[not a link](nowhere.md)\n```\n"
+    )
+    assert dead_references(page) == ["other.md", "#nothing", "scheduler/no_such_module.py"]
+
+
+def test_the_list_of_missing_plugins_is_that_of_the_registry() -> None:
+    page = (ROOT / "docs/differences.md").read_text(encoding="utf-8")
+    section = page.split("## Not there yet\n")[1].split("\n## ")[0]
+    rows = " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("|"))
+    assert {name for name in IN_TREE if name in rows} == IN_TREE.keys() - in_tree_registry().keys()
