@@ -53,6 +53,7 @@ CONFIG = load_config_data(
         ],
     }
 )
+REGISTRY = in_tree_registry()
 NODES_MADE, NODE_CPU = 4, 8
 _WRITE = re.compile(rb"^(POST|PUT|PATCH|DELETE) (\S+) HTTP/1\.1\r\n")
 
@@ -101,7 +102,7 @@ class Replica:
         self.transport.may_write = lambda: elector.may_write
         self.scheduler = Scheduler(
             CONFIG,
-            in_tree_registry(),
+            REGISTRY,
             self.port,
             clock=VirtualClock(asyncio.get_running_loop()),  # steady, as in ``kubesched run``
             rng=Random(rng.getrandbits(64)),
@@ -351,7 +352,7 @@ class Day:
             assert self.loop.time() < deadline, f"L1: {self._waiting()} wait for ever; {self._state()}"
             await asyncio.sleep(1)
             self.check()
-        await asyncio.sleep(30)
+        await asyncio.sleep(5)
         self.check()
         (leader,) = self.leaders()
         pods = [item.typed for item in self.store.list(PODS).items]
@@ -362,7 +363,7 @@ class Day:
         assert not problems, "\n".join(problems)
 
 
-def play(seed: int, steps: int = 25) -> dict[str, int]:
+def play(seed: int, steps: int = 20) -> dict[str, int]:
     """One day; the faults that struck, by name."""
 
     async def main() -> dict[str, int]:

@@ -290,7 +290,7 @@ class MemoryConnector(FencedConnector):
         self._client = client
         self._on_send = on_send
 
-    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - aiohttp's signature
+    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - as aiohttp
         try:
             async with asyncio.timeout(timeout.sock_connect):
                 return await self._network.connect(self._client, self._factory, self._on_send)

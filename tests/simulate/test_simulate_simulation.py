@@ -257,6 +257,33 @@ def test_progress_counts_every_binding() -> None:
     assert seen == [(1, 2), (2, 2)]
 
 
+def extended(**fields: Any) -> Any:
+    extender = {"urlPrefix": "http://gpu.example", "filterVerb": "filter", **fields}
+    return load_config_data({"apiVersion": API_VERSION, "kind": KIND, "extenders": [extender]})
+
+
+def test_http_extenders_are_refused_and_not_left_out() -> None:
+    with pytest.raises(ConfigError, match=r"a simulation does not call HTTP extenders \(http://gpu.example\)"):
+        run_simulation([node("n1"), pod("p")], registry=in_tree_registry(), config=extended())
+
+
+def test_an_object_takes_the_place_of_an_http_extender() -> None:
+    class Gpu(InProcessExtender):
+        name = "http://gpu.example"
+
+        async def filter(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> FilterAnswer:
+            await asyncio.sleep(3600)
+            return FilterAnswer(["n2"])
+
+    result = run_simulation(
+        [node("n1"), node("n2"), pod("p")], registry=in_tree_registry(), config=extended(), extenders=[Gpu()]
+    )
+    (placed,) = result.placements
+    assert placed.node == "n2"
+    assert placed.bound_at is not None
+    assert placed.bound_at >= 3600
+
+
 def test_preemptions_are_listed_with_those_that_lost_and_why() -> None:
     high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
     result = run(
@@ -283,30 +310,3 @@ def test_preemptions_are_listed_with_those_that_lost_and_why() -> None:
         "  not b: a greater sum of priorities",
     ]
     assert where(result)["big"] == "a"
-
-
-def extended(**fields: Any) -> Any:
-    extender = {"urlPrefix": "http://gpu.example", "filterVerb": "filter", **fields}
-    return load_config_data({"apiVersion": API_VERSION, "kind": KIND, "extenders": [extender]})
-
-
-def test_http_extenders_are_refused_and_not_left_out() -> None:
-    with pytest.raises(ConfigError, match=r"a simulation does not call HTTP extenders \(http://gpu.example\)"):
-        run_simulation([node("n1"), pod("p")], registry=in_tree_registry(), config=extended())
-
-
-def test_an_object_takes_the_place_of_an_http_extender() -> None:
-    class Gpu(InProcessExtender):
-        name = "http://gpu.example"
-
-        async def filter(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> FilterAnswer:
-            await asyncio.sleep(3600)
-            return FilterAnswer(["n2"])
-
-    result = run_simulation(
-        [node("n1"), node("n2"), pod("p")], registry=in_tree_registry(), config=extended(), extenders=[Gpu()]
-    )
-    (placed,) = result.placements
-    assert placed.node == "n2"
-    assert placed.bound_at is not None
-    assert placed.bound_at >= 3600

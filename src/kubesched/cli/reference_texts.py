@@ -171,4 +171,5 @@ GATES: Final[dict[str, str]] = {
     "SchedulerAsyncPreemption": "victims are evicted alongside further scheduling cycles",
     "StorageCapacityScoring": "`shape` of VolumeBindingArgs may be given",
     "TaintTolerationComparisonOperators": "tolerations may compare numbers with `Lt` and `Gt`",
+    "WatchListClient": "lists come as the beginning of a watch, in pages only when the server cannot do that",
 }

@@ -64,7 +64,7 @@ class Question:
 
     @classmethod
     def of(cls, handle: Handle, state: CycleState, pod: PodInfo) -> Question | None:
-        """None when it takes the plain procedure."""
+        """None when only the plain procedure can tell."""
         framework, table = handle.framework, handle.snapshot.table
         if framework.has_active_extensions(state):
             return None

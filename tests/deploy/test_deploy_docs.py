@@ -1,0 +1,44 @@
+"""docs/operate.md names files, pages, metrics and alerts that exist."""
+
+from __future__ import annotations
+
+import re
+
+from rbac_kit import DEPLOY, ROOT
+
+from kubesched.framework import metrics
+from kubesched.server import process_metrics
+
+PAGE = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+
+
+def test_its_links_and_files_exist() -> None:
+    links = re.findall(r"\]\(([\w./-]+)(?:#[\w-]+)?\)", PAGE)
+    files = re.findall(r"\bdeploy/[\w./-]*\w", PAGE)
+    assert len(links) > 5
+    assert len(files) > 5
+    for link in links:
+        assert (ROOT / "docs" / link).is_file(), link
+    for file in files:
+        assert (ROOT / file).exists(), file
+
+
+def test_its_metrics_exist() -> None:
+    known = {row.full_name for row in (*metrics.DEFINITIONS, *process_metrics.DEFINITIONS)}
+    named = set(re.findall(r"`((?:scheduler|rest_client|leader_election)_\w+)`", PAGE))
+    assert named
+    assert named <= known
+
+
+def test_every_part_of_deploy_is_described() -> None:
+    parts = [
+        "Containerfile",
+        "kustomize/second-scheduler",
+        "kustomize/replacement",
+        "helm/kubesched",
+        "static-pod",
+        "monitoring",
+    ]
+    for part in parts:
+        assert (DEPLOY / part).exists()
+        assert f"`deploy/{part}" in PAGE
