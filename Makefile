@@ -7,10 +7,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format types layers bench conformance sweep docs clean
+.PHONY: help setup demo test test-controlplane campaign lint format types layers bench conformance sweep docs clean
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +24,12 @@ demo: $(STAMP) ## a cluster, pods being placed, a pending pod explained; under a
 
 test: $(STAMP) ## the whole test suite, golden decisions included
 	$(BIN)/python -m pytest -n auto
+
+test-controlplane: $(STAMP) ## the scheduler process against etcd and kube-apiserver from KUBEBUILDER_ASSETS
+	$(BIN)/python -m pytest -rs tests/controlplane/test_scenarios.py
+
+campaign: $(STAMP) ## bad days over HTTP in virtual time, thousands of seeds (SEEDS=5000; slow)
+	KUBESCHED_SEEDS=$(or $(SEEDS),5000) $(BIN)/python -m pytest -n auto tests/controlplane/test_campaign.py
 
 lint: $(STAMP) ## style, types and layers
 	$(BIN)/ruff check .

@@ -53,6 +53,7 @@ CONFIG = load_config_data(
         ],
     }
 )
+REGISTRY = in_tree_registry()
 NODES_MADE, NODE_CPU = 4, 8
 _WRITE = re.compile(rb"^(POST|PUT|PATCH|DELETE) (\S+) HTTP/1\.1\r\n")
 
@@ -98,10 +99,11 @@ class Replica:
         )
         elector = self.elector
         self.port.transport.may_write = self.port.event_transport.may_write = lambda: elector.may_write
-        self.transport.may_write = lambda: elector.may_write
+        self._allowed = -1.0
+        self.transport.may_write = self._may_write
         self.scheduler = Scheduler(
             CONFIG,
-            in_tree_registry(),
+            REGISTRY,
             self.port,
             clock=VirtualClock(asyncio.get_running_loop()),  # steady, as in ``kubesched run``
             rng=Random(rng.getrandbits(64)),
@@ -110,10 +112,15 @@ class Replica:
         self._tasks = Supervisor(f"replica {name}")
         self.synced = False
 
+    def _may_write(self) -> bool:
+        if self.elector.may_write:
+            self._allowed = self.day.loop.time()
+        return self.elector.may_write
+
     def _sent(self, raw: bytes) -> None:
-        """S8: nothing is written by a replica that may not."""
+        """S8: nothing is written by a replica that may not. aiohttp writes a turn of the loop after the evaluation."""
         write = _WRITE.match(raw)
-        if write is not None and not self.elector.may_write:
+        if write is not None and not self.elector.may_write and self._allowed != self.day.loop.time():
             self.day.broken.append(f"S8: {self.name} sends {write[1].decode()} {write[2].decode()} without the lease")
 
     def _watch_decisions(self) -> None:
@@ -351,7 +358,7 @@ class Day:
             assert self.loop.time() < deadline, f"L1: {self._waiting()} wait for ever; {self._state()}"
             await asyncio.sleep(1)
             self.check()
-        await asyncio.sleep(30)
+        await asyncio.sleep(5)
         self.check()
         (leader,) = self.leaders()
         pods = [item.typed for item in self.store.list(PODS).items]
@@ -362,7 +369,7 @@ class Day:
         assert not problems, "\n".join(problems)
 
 
-def play(seed: int, steps: int = 25) -> dict[str, int]:
+def play(seed: int, steps: int = 20) -> dict[str, int]:
     """One day; the faults that struck, by name."""
 
     async def main() -> dict[str, int]:

@@ -39,7 +39,7 @@ class Network:
         self.counts: dict[str, int] = {}
         self._dead: set[str] = set()
         self._ends: set[End] = set()
-        self._watches: set[_Watch] = set()
+        self._watches: dict[_Watch, None] = {}
         self._partitioned: dict[str, asyncio.Event] = {}
         self._server = HttpServer(store, token=TOKEN, rng=Random(rng.getrandbits(32)))
         self._front = Connections(
@@ -49,17 +49,18 @@ class Network:
 
     # -- faults ------------------------------------------------------------------------------------------
 
-    def strikes(self, what: str, chance: float) -> bool:
-        """Whether a fault happens now; counted by name."""
-        struck = self.storm > 0 and self.rng.random() < chance * self.storm
+    def strikes(self, what: str, chance: float, rng: Random | None = None) -> bool:
+        """Whether a fault happens now; counted by name. A connection draws from an ``rng`` of its own, because aiohttp
+        closes connections in an order that differs from run to run."""
+        struck = self.storm > 0 and (rng or self.rng).random() < chance * self.storm
         if struck:
             self.counts[what] = self.counts.get(what, 0) + 1
         return struck
 
-    def delay(self) -> float:
+    def delay(self, rng: Random) -> float:
         if not self.storm:
             return 0.001
-        return self.rng.choice((0.001, 0.001, 0.001, 0.02, 0.3)) if not self.strikes("slow", 0.02) else 4.0
+        return rng.choice((0.001, 0.001, 0.001, 0.02, 0.3)) if not self.strikes("slow", 0.02, rng) else 4.0
 
     def partition(self, client: str) -> None:
         """Hold back everything to and from a client; TCP delivers it once the partition heals."""
@@ -99,7 +100,7 @@ class Network:
     async def connect(self, client: str, factory: Callable[[], Any], on_send: Callable[[bytes], None]) -> Any:
         while client in self._partitioned:
             await self._partitioned[client].wait()
-        await asyncio.sleep(self.delay())
+        await asyncio.sleep(self.delay(self.rng))
         if self.down or client in self._dead or self.strikes("refused", 0.03):
             raise ConnectionRefusedError(errno.ECONNREFUSED, "connection refused")
         near, far = factory(), self._front()
@@ -129,17 +130,17 @@ class Network:
         return response
 
     def _spoil_watches(self) -> None:
-        real = self.store.watch
+        real = self.store.watching
 
-        def watch(*args: Any, **options: Any) -> Any:
-            spoiled = _Watch(self, real(*args, **options))
-            self._watches.add(spoiled)
+        def watching(*args: Any, **options: Any) -> Any:
+            spoiled = _Watch(self, (yield from real(*args, **options)))
+            self._watches[spoiled] = None
             return spoiled
 
-        self.store.watch = watch  # type: ignore[method-assign]  # the network's own view of watches
+        self.store.watching = watching  # type: ignore[method-assign]  # the network's own view of watches
 
     def ended(self, watch: _Watch) -> None:
-        self._watches.discard(watch)
+        self._watches.pop(watch, None)
 
 
 class _Watch:
@@ -156,7 +157,9 @@ class _Watch:
         events: list[WatchEvent] = []
         for event in self._inner.drain():
             events.append(event)
-            if self._network.strikes("reordered event", 0.05) and len(events) > 1:
+            if event.type == "BOOKMARK":
+                continue
+            if len(events) > 1 and self._network.strikes("reordered event", 0.05):
                 events[-1], events[-2] = events[-2], events[-1]
             if self._network.strikes("repeated event", 0.05):
                 events.append(event)
@@ -185,6 +188,7 @@ class End(asyncio.Transport):
         self.client = client
         self.peer: End | None = None
         self._network = network
+        self._rng = Random(network.rng.getrandbits(64))
         self._protocol = protocol
         self._on_send = on_send
         self._loop = asyncio.get_running_loop()
@@ -202,8 +206,8 @@ class End(asyncio.Transport):
         if self._on_send is not None:
             self._on_send(raw)
         network = self._network
-        if network.strikes("cut", 0.01):
-            self._send(raw[: network.rng.randrange(len(raw) + 1)])
+        if network.strikes("cut", 0.01, self._rng):
+            self._send(raw[: self._rng.randrange(len(raw) + 1)])
             self._send(None)
         else:
             self._send(raw)
@@ -213,7 +217,7 @@ class End(asyncio.Transport):
 
     def _send(self, raw: bytes | None) -> None:
         """None ends the connection."""
-        self._next = max(self._next, self._loop.time() + self._network.delay())
+        self._next = max(self._next, self._loop.time() + self._network.delay(self._rng))
         peer = self.peer
         assert peer is not None
         self._loop.call_at(self._next, peer.receive, raw)
@@ -290,7 +294,7 @@ class MemoryConnector(FencedConnector):
         self._client = client
         self._on_send = on_send
 
-    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - aiohttp's signature
+    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - as aiohttp
         try:
             async with asyncio.timeout(timeout.sock_connect):
                 return await self._network.connect(self._client, self._factory, self._on_send)

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -201,6 +201,17 @@ class World:
                     if any(event.type == "ADDED" for event in batch):
                         break
 
+    @staticmethod
+    async def conflicts(call: Awaitable[Any]) -> bool:
+        """Do a write; whether the server refused it as a conflict."""
+        try:
+            await call
+        except ApiError as error:
+            if error.code != 409:
+                raise
+            return True
+        return False
+
     async def clean(self) -> None:
         """Remove what the scenario made."""
         for process in self._processes:
@@ -223,15 +234,17 @@ class World:
 @asynccontextmanager
 async def world(plane: ControlPlane, folder: Path) -> AsyncIterator[World]:
     """A world for one scenario, cleaned up behind it."""
-    async with await transport_of(plane) as client, Supervisor("scenario") as tasks:
+    async with await transport_of(plane) as client:
         found = World(plane, folder, client)
-        for informer in (found.pods, found.leases, found.candidates):
-            if informer is not None:
-                tasks.spawn(informer.run(), f"informer-{informer.kind.plural}")
-        if not plane.runs_pods:
-            kubelets = HollowKubelets(client, SteadyClock(), rng=Random(2))
-            tasks.spawn(kubelets.run(), "kubelets")
         try:
-            yield found
+            async with Supervisor("scenario") as tasks:
+                for informer in (found.pods, found.leases, found.candidates):
+                    if informer is not None:
+                        tasks.spawn(informer.run(), f"informer-{informer.kind.plural}")
+                if not plane.runs_pods:
+                    kubelets = HollowKubelets(client, SteadyClock(), rng=Random(2))
+                    tasks.spawn(kubelets.run(), "kubelets")
+                yield found
         finally:
+            # After the watches have been cut: their connections end while these requests are answered.
             await found.clean()

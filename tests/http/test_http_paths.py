@@ -230,6 +230,20 @@ def test_access_reviews_allow_everything(plural: str, kind: str, spec: Any, fiel
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("token", "user", "allowed"), [("t", "u", True), ("t", "system:anonymous", False), (None, "system:anonymous", True)]
+)
+def test_access_reviews_deny_whoever_comes_without_the_token(token: str | None, user: str, allowed: bool) -> None:
+    async def main() -> None:
+        async with served(token=token) as api:
+            headers = {"Authorization": f"Bearer {token}"}
+            path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+            answer = await api.post(path, {"spec": {"user": user}}, headers=headers)
+            assert answer.data["status"]["allowed"] is allowed
+
+    run(main())
+
+
 def test_token_reviews_know_the_token_of_the_server() -> None:
     async def main() -> None:
         async with served(token="secret") as api:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kubesched.cli.run import command
 from kubesched.cli.run.flags import FLAG_SET
 from kubesched.cli.run.options import OptionsError, RunOptions, options_of
 from kubesched.config import ConfigError, Duration
@@ -147,3 +148,11 @@ def test_a_policy_in_a_config_map_is_read_from_the_cluster() -> None:
     found = options("--policy-configmap=mine")
     assert found.config.profiles[0].plugins.at("score").enabled == ()
     assert any("policy" in warning for warning in found.warnings)
+
+
+def test_a_plugin_that_ends_the_process_does_not_choose_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(flags: object) -> int:
+        raise SystemExit(0)
+
+    monkeypatch.setattr(command, "_run", work)
+    assert command.main([]) == 1

@@ -17,6 +17,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate import Result, run_simulation, simulate
+from kubesched.simulate.report import render_table
 from kubesched.simulate.virtual_time import run_virtual
 
 JSON = dict[str, Any]
@@ -281,3 +282,31 @@ def test_an_object_takes_the_place_of_an_http_extender() -> None:
     assert placed.node == "n2"
     assert placed.bound_at is not None
     assert placed.bound_at >= 3600
+
+
+def test_preemptions_are_listed_with_those_that_lost_and_why() -> None:
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
+    result = run(
+        node("a"),
+        node("b"),
+        node("tiny", "1"),
+        high,
+        pod("low1", "3", nodeName="a"),
+        pod("low2", "2", nodeName="b"),
+        pod("low3", "2", nodeName="b"),
+        pod("big", "3", priorityClassName="high"),
+    )
+    (item,) = result.preemptions
+    assert (item.pod, item.priority, item.node, item.candidates) == ("default/big", 9, "a", 2)
+    assert item.victims == ["default/low1"]
+    (lost,) = item.lost
+    assert (lost.node, lost.why) == ("b", "a greater sum of priorities")
+    assert sorted(lost.victims) == ["default/low2", "default/low3"]
+    lines = [line.text for line in render_table(result)]
+    at = lines.index("Preempted")
+    assert lines[at + 1 : at + 4] == [
+        "default/big (priority 9) on a after 0s",
+        "  evicted: default/low1",
+        "  not b: a greater sum of priorities",
+    ]
+    assert where(result)["big"] == "a"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from kubesched.framework.podinfo import PodInfo
 
 from .node_table import NodeTable
 from .nominated_rows import requested_by
+
+T = TypeVar("T")
 
 __all__ = ["LowerPriority", "LowerPriorityColumns"]
 
@@ -35,7 +37,7 @@ class LowerPriorityColumns:
         self._table = table
         self._priority = priority
         self._position: int | None = None
-        self._pods: dict[int, list[PodInfo]] = {}
+        self._pods: dict[int, Any] = {}
         self.amounts = np.zeros((0, 0), np.int64)
 
     def refresh(self) -> None:
@@ -70,9 +72,9 @@ class LowerPriorityColumns:
         if lower:
             column[:] = requested_by(lower, self._table)
 
-    def pods(self, row: int, ordered: Callable[[list[PodInfo]], list[PodInfo]]) -> list[PodInfo]:
-        """The row's pods below the priority, put in order once by ``ordered``; not to be changed."""
-        found = self._pods.get(row)
+    def pods(self, row: int, ordered: Callable[[list[PodInfo]], T]) -> T:
+        """What ``ordered`` makes of the row's pods below the priority; called once until they change."""
+        found: T | None = self._pods.get(row)
         if found is None:
             priority = self._priority
             pods = self._table.info(row).pods.values()

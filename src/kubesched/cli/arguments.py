@@ -31,6 +31,18 @@ def _count(text: str) -> int:
     return value
 
 
+#: More hollow nodes than this do not fit into the memory of a machine.
+_MOST_NODES: Final = 1_000_000
+
+
+def _nodes(text: str) -> int:
+    """A number of nodes that a machine can hold."""
+    value = _count(text)
+    if value > _MOST_NODES:
+        raise argparse.ArgumentTypeError(f"must be at most {_MOST_NODES}: {value}")
+    return value
+
+
 def _positive(text: str) -> int:
     """A whole number, 1 or more."""
     value = int(text)
@@ -79,7 +91,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 _zones.__name__ = _port.__name__ = "whole number"
 _speed.__name__ = "number"
-_count.__name__ = _positive.__name__ = "whole number"
+_count.__name__ = _nodes.__name__ = _positive.__name__ = "whole number"
 _seconds.__name__ = "number"
 
 
@@ -116,7 +128,7 @@ Exit code: 0 even when pods are pending; 1 when the input cannot be used or pods
         required=True,
         help="manifests: YAML or JSON files, or directories of them",
     )
-    parser.add_argument("--nodes", metavar="N", type=_count, default=0, help="add so many hollow nodes")
+    parser.add_argument("--nodes", metavar="N", type=_nodes, default=0, help="add so many hollow nodes")
     parser.add_argument("--node-cpu", metavar="QUANTITY", default="8", help="cpu of a hollow node (default: 8)")
     parser.add_argument(
         "--node-memory", metavar="QUANTITY", default="32Gi", help="memory of a hollow node (default: 32Gi)"
@@ -225,7 +237,7 @@ It listens on loopback by default, writes a kubeconfig, and runs until Ctrl-C.""
     parser.epilog = """\
 examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
           kubesched up --snapshot cluster.jsonl.gz --speed 60"""
-    parser.add_argument("--nodes", metavar="N", type=_count, default=0, help="create so many hollow nodes")
+    parser.add_argument("--nodes", metavar="N", type=_nodes, default=0, help="create so many hollow nodes")
     parser.add_argument("--node-template", metavar="FILE", help="a Node manifest the hollow nodes are made from")
     parser.add_argument("--zones", metavar="N", type=_zones, default=0, help="deal the hollow nodes over so many zones")
     parser.add_argument(

@@ -127,8 +127,10 @@ class LeaderElector:
         """Whether this process leads and its last renewal is recent enough that no other process can lead.
 
         False as soon as the lease duration has passed since the last renewal *began*, even when the process was
-        stopped meanwhile and has not noticed yet.
+        stopped meanwhile and has not noticed yet; and as soon as another holder was seen, whose lease may be shorter.
         """
+        if self._observed is None or self._observed.holder != self._config.identity:
+            return False
         now = asyncio.get_running_loop().time()
         return self.leading and now < self._renewed + self._config.lease_duration
 
@@ -164,13 +166,7 @@ class LeaderElector:
             logger.error("failed to renew lease %s/%s: timed out", self._config.namespace, self._config.name)
         finally:
             self.leading = False
-            release = child(self._release(), "lease-release")
-            try:
-                await asyncio.shield(release)
-            except asyncio.CancelledError:
-                # A signal while a lost lease is being released: the connections stay open until that is over.
-                await asyncio.wait((release,))
-                raise
+            await _finish(child(self._release(), "lease-release"))
 
     async def _renew(self) -> bool:
         """Attempts for at most the renew deadline; True when one succeeds."""
@@ -355,3 +351,16 @@ class LeaderElector:
                 await self._transport.create(CORE_EVENTS, self._config.namespace, event)
         except (ApiError, OSError, TimeoutError) as error:
             logger.warning("cannot record %r on lease %s: %s", what, self._name, error or "timed out")
+
+
+async def _finish(task: asyncio.Task[None]) -> None:
+    """Wait for a task to its end, whatever is cancelled meanwhile: who waits for it closes the connections it uses."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    task.result()

@@ -15,7 +15,7 @@ import msgspec
 from kubesched.api.yamltext import to_yaml
 
 from .hints import format_amount
-from .result import NodeUse, Pending, Placement, Reason, Refusal, ResourceUse, Result
+from .result import NodeUse, Pending, Placement, PreemptionReport, Reason, Refusal, ResourceUse, Result
 
 __all__ = ["Line", "Style", "columns", "pending_lines", "render_json", "render_table", "render_yaml", "usage_histogram"]
 
@@ -24,6 +24,7 @@ Style = Literal["", "title", "dim", "good", "warn", "bad"]
 #: Up to so many pods and nodes are listed one by one; beyond, workloads and a histogram.
 MOST_PODS: Final = 40
 MOST_NODES: Final = 20
+MOST_PREEMPTIONS: Final = 10
 #: Names shown of a group of pending pods.
 _MOST_NAMES: Final = 3
 _BAR: Final = 40
@@ -66,6 +67,7 @@ def render_table(result: Result, *, wide: bool = False) -> list[Line]:
         *_placements(result.placements, wide),
         *_nodes(result.nodes, wide),
         *_cluster(result.resources, result.totals.nodes),
+        *_preemptions(result.preemptions, wide),
         *pending_lines(result.pending),
         *_refused(result.refused),
     ]
@@ -117,6 +119,37 @@ def _summary(result: Result) -> list[Line]:
     text = f"{_plural(totals.nodes, 'node')}, {_plural(totals.pods, 'pod')}: {', '.join(parts)}"
     end = f"after {seconds(result.virtual_seconds)} of virtual time {_ENDINGS[result.stopped]} (seed {result.seed})"
     return [Line(text, "warn" if totals.pending or totals.refused else "good"), Line(end, "dim")]
+
+
+# -- preemptions -------------------------------------------------------------------------------------------
+
+
+def _preemptions(preemptions: Sequence[PreemptionReport], wide: bool) -> list[Line]:
+    """Who was evicted where, for whom, and why it was not another node."""
+    if not preemptions:
+        return []
+    lines = _title("Preempted")
+    for item in preemptions if wide else preemptions[:MOST_PREEMPTIONS]:
+        budgets = f", {_plural(item.budget_violations, 'budget violation')}" if item.budget_violations else ""
+        lines.append(Line(f"{item.pod} (priority {item.priority:,}) on {item.node} after {seconds(item.at)}{budgets}"))
+        lines.append(Line(f"  evicted: {', '.join(item.victims)}"))
+        for why, nodes in _by_reason(item).items():
+            lines.append(Line(f"  not {', '.join(nodes)}: {why}", "dim"))
+        hidden = item.candidates - 1 - len(item.lost)
+        if hidden:
+            lines.append(Line(f"  {_plural(hidden, 'other candidate')} lost as well", "dim"))
+        for reason, count in item.not_helpful.items():
+            lines.append(Line(f"  {_plural(count, 'node')} not helped: {reason}", "dim"))
+    if not wide and len(preemptions) > MOST_PREEMPTIONS:
+        lines.append(Line(f"and {len(preemptions) - MOST_PREEMPTIONS:,} more (--wide lists them all)", "dim"))
+    return lines
+
+
+def _by_reason(item: PreemptionReport) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for lost in item.lost:
+        found.setdefault(lost.why, []).append(lost.node)
+    return found
 
 
 # -- placed ------------------------------------------------------------------------------------------------

@@ -89,6 +89,34 @@ class Placement(_Struct, frozen=True, kw_only=True):
     bound_at: float | None
 
 
+class LostCandidate(_Struct, frozen=True, kw_only=True):
+    """A node whose victims were spared, and the criterion that decided against it."""
+
+    node: str
+    #: ``namespace/name``, the most important first.
+    victims: list[str]
+    budget_violations: int
+    why: str
+
+
+class PreemptionReport(_Struct, frozen=True, kw_only=True):
+    """One preemption: who was evicted where and for whom, and why it was not another node."""
+
+    #: ``namespace/name`` of the preemptor.
+    pod: str
+    priority: int
+    node: str
+    #: ``namespace/name``, the most important first.
+    victims: list[str]
+    budget_violations: int
+    at: float
+    #: How many nodes were candidates, the chosen one included; the first of the others are listed.
+    candidates: int
+    lost: list[LostCandidate]
+    #: Why evicting pods would not have helped, with the number of nodes.
+    not_helpful: dict[str, int]
+
+
 class NodeUse(_Struct, frozen=True, kw_only=True):
     """A node: cpu, memory, ephemeral-storage, pods and extended resources, in this order."""
 
@@ -155,3 +183,5 @@ class Result(_Struct, frozen=True, kw_only=True):
     pending: list[Pending]
     refused: list[Refusal]
     warnings: list[str]
+    #: In the order in which they happened.
+    preemptions: list[PreemptionReport] = []

@@ -19,12 +19,14 @@ from kubesched.cluster.files import Manifest
 from kubesched.config import DEFAULT_GATES, ConfigError, FeatureGates, KubeSchedulerConfiguration, default_config
 from kubesched.framework.extenders import Extender
 from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.preemption import Preemption
 from kubesched.framework.registry import Registry
 
 from .embedded import Embedded
 from .intake import Source, gather, store_objects
 from .pending import Workloads, explain_pending
-from .result import NodeUse, Placement, Refusal, ResourceUse, Result, Stopped, Totals
+from .preemptions import preemption_report
+from .result import NodeUse, Placement, PreemptionReport, Refusal, ResourceUse, Result, Stopped, Totals
 from .virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
 
 __all__ = ["DEFAULT_UNTIL", "Progress", "node_uses", "run_simulation", "simulate"]
@@ -84,6 +86,7 @@ async def simulate(
         gates=gates,
         on_bind=run.bound,
         extenders=extenders,
+        on_preemption=run.preempted,
     )
     # What runs already is there when the scheduler starts; pods to be placed then come in the order of the manifests.
     new = [item for item in intake.objects if _is_new(item)]
@@ -131,6 +134,10 @@ class _Run:
         #: ``namespace/name`` to virtual seconds since the start.
         self.bound_at: dict[str, float] = {}
         self.peak: dict[str, int] = {}
+        self.preemptions: list[PreemptionReport] = []
+
+    def preempted(self, preemption: Preemption) -> None:
+        self.preemptions.append(preemption_report(preemption, self.now))
 
     def bound(self, namespace: str, name: str, node: str) -> None:
         self._last_bound = self._loop.time()
@@ -235,6 +242,7 @@ def _result(
         placements=_placements(embedded, run, placed),
         pending=pending,
         refused=refused,
+        preemptions=run.preemptions,
         warnings=[*warnings, *(embedded.kubelets.problems if embedded.kubelets is not None else ())],
     )
 

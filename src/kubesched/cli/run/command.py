@@ -100,7 +100,10 @@ def main(arguments: Sequence[str]) -> int:
     if "version" in flags.changed and flags["version"] in ("true", "raw"):
         print(_version(raw=flags["version"] == "raw"))
         return 0
-    return asyncio.run(_run(flags))
+    try:
+        return asyncio.run(_run(flags))
+    except SystemExit as error:  # raised in a task; a plugin does not choose the exit code
+        return _failed(f"the process was to end with {error.code!r} by a task or a plugin")
 
 
 def _version(*, raw: bool) -> str:

@@ -13,6 +13,8 @@ __all__ = ["answer_review"]
 
 USER: Final[dict[str, Any]] = {"username": "kubesched:admin", "groups": ["system:masters", "system:authenticated"]}
 _ALLOWED: Final = "the embedded cluster allows everything"
+_ANONYMOUS: Final = "system:anonymous"
+_DENIED: Final = "the embedded cluster was started with a token, and requires it"
 
 
 def answer_review(kind: str, api_version: str, body: Any, token: str | None) -> dict[str, Any]:
@@ -51,4 +53,6 @@ def _status(kind: str, spec: dict[str, Any], token: str | None) -> dict[str, Any
         if token is None or spec.get("token") == token:
             return {"authenticated": True, "user": USER, "audiences": spec.get("audiences") or []}
         return {"user": {}, "error": "the token is not the one of this server"}
+    if token is not None and spec.get("user") == _ANONYMOUS:
+        return {"allowed": False, "reason": _DENIED}
     return {"allowed": True, "reason": _ALLOWED}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +23,7 @@ import numpy.typing as npt
 from kubesched.cache import NodeTable
 from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.cache.lower_priority import LowerPriority, LowerPriorityColumns
+from kubesched.cache.node_table import CPU_ROW, MEMORY_ROW, PODS_ROW
 from kubesched.cache.nominated_rows import NominatedPods, NominatedRows, requested_by
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import FilterEntry, PluginFailedError
@@ -41,7 +42,6 @@ __all__ = ["FastDryRuns", "Question"]
 #: (resource index, amount): what the pod needs.
 _Amounts = tuple[tuple[int, int], ...]
 
-_PODS_ROW: Final = 3
 #: Beyond this, sums might not be exact in 64 bits: such quantities are left to the plain procedure.
 _HUGE: Final = 1 << 60
 #: So many kinds of preemptors are remembered.
@@ -161,7 +161,7 @@ class FastDryRuns:
         if spare is None:
             return None
         found = FastFound(self._table, plain)
-        counts = lower.amounts[_PODS_ROW, rows]
+        counts = lower.amounts[PODS_ROW, rows]
         fits = (counts > 0) & (reasons == 0)
         found.rows_without_victims = rows[counts == 0]
         failing = (counts > 0) & (reasons != 0)
@@ -176,10 +176,9 @@ class FastDryRuns:
         now = self._handle.clock.now()
 
         def evaluate(part: IntpArray) -> None:
-            for place in part.tolist():
-                row = int(rows[place])
-                if not outcomes.known[row]:
-                    self._reprieve(outcomes, row, question, spare[:, place], lower, budgets, now)
+            unknown = part[~outcomes.known[rows[part]]]
+            if len(unknown):
+                self._reprieve(outcomes, rows[unknown], question, spare[:, unknown].T.tolist(), lower, budgets, now)
 
         if own is not None:
             outcomes.known[own] = False
@@ -254,49 +253,47 @@ class FastDryRuns:
     def _reprieve(
         self,
         outcomes: _Outcomes,
-        row: int,
+        rows: RowArray,
         question: Question,
-        spare: npt.NDArray[np.int64],
+        spare: list[list[int]],
         lower: LowerPriorityColumns,
         budgets: Sequence[Budget],
         now: float,
     ) -> None:
-        """Return pods to a row, the most important first, while they fit; the rest are the victims."""
-        ordered = lower.pods(row, _ordered)
-        if latest_start(ordered) > now and any(not pod.status.start_time for pod in ordered):
-            ordered = sorted(ordered, key=lambda each: importance(each, now))
-            outcomes.volatile.append(row)
-        violating, others = split_by_budgets(ordered, budgets)
-        left = spare.tolist()
-        indexes = [index for index, _ in question.amounts]
-        victims: list[PodInfo] = []
-        violations = 0
-        resources = self._resource_names
-        for group in (violating, others) if violating else (others,):
-            for pod in group:
-                amounts = _amounts(pod, indexes, resources)
-                if all(need <= free for need, free in zip(amounts, left, strict=True)):
-                    left = [free - need for need, free in zip(amounts, left, strict=True)]
-                else:
-                    victims.append(pod)
-                    violations += group is violating
-        if violating and others:
-            victims.sort(key=lambda each: importance(each, now))
-        outcomes.known[row] = True
-        outcomes.victims[row] = Victims(tuple(victims), violations)
-        outcomes.criteria[:, row] = (
-            violations,
-            victims[0].priority if victims else 0,
-            sum(pod.priority + PER_VICTIM for pod in victims),
-            len(victims),
-        )
-        foremost = [pod for pod in victims if pod.priority == victims[0].priority]
-        outcomes.earliest[row] = min((start_of(pod, math.inf) for pod in foremost), default=math.inf)
-        outcomes.unstarted[row] = any(start_of(pod, math.inf) == math.inf for pod in foremost)
+        """On each row return pods, the most important first, while they fit; the rest are the victims.
 
-    @property
-    def _resource_names(self) -> list[str]:
-        return list(self._table.resource_index)
+        ``spare``: per row, what is left of each amount.
+        """
+        needs = _needs(question, list(self._table.resource_index))
+        criteria: list[tuple[float, ...]] = []
+        for row, left in zip(rows.tolist(), spare, strict=True):
+            ordered, latest = lower.pods(row, _ordered)
+            if latest > now:
+                ordered = sorted(ordered, key=lambda each: importance(each, now))
+                outcomes.volatile.append(row)
+            violating, others = split_by_budgets(ordered, budgets) if budgets else ([], ordered)
+            victims: list[PodInfo] = []
+            violations = 0
+            for group in (violating, others) if violating else (others,):
+                for pod in group:
+                    amounts = needs(pod)
+                    for place, amount in enumerate(amounts):
+                        if amount > left[place]:
+                            victims.append(pod)
+                            violations += group is violating
+                            break
+                    else:
+                        for place, amount in enumerate(amounts):
+                            left[place] -= amount
+            if violating and others:
+                victims.sort(key=lambda each: importance(each, now))
+            outcomes.victims[row] = Victims(tuple(victims), violations)
+            criteria.append(_criteria(victims, violations))
+        found = np.array(criteria).T
+        outcomes.criteria[:, rows] = found[:4]
+        outcomes.earliest[rows] = found[4]
+        outcomes.unstarted[rows] = found[5] != 0
+        outcomes.known[rows] = True
 
     def _enough(self, outcomes: _Outcomes, rows: RowArray, where: IntpArray, wanted: int, evaluate: Any) -> IntpArray:
         """Go on beyond the first rows until a candidate violates no budget; what the plain procedure would have kept."""
@@ -323,14 +320,46 @@ def _fresh(table: NodeTable, nominated: NominatedPods) -> _Outcomes:
     return outcomes
 
 
-def _ordered(pods: list[PodInfo]) -> list[PodInfo]:
-    """By importance, as if pods that have not started were to start at the end of time."""
-    return sorted(pods, key=lambda pod: importance(pod, math.inf))
+def _ordered(pods: list[PodInfo]) -> tuple[list[PodInfo], float]:
+    """By importance, as if pods that have not started were to start at the end of time.
+
+    They start now. That is another order when some start is later: the second value is the latest such start, minus
+    infinity when all have started.
+    """
+    ranked = sorted([(*importance(pod, math.inf), place) for place, pod in enumerate(pods)])
+    latest = latest_start(pods) if any(rank[1] == math.inf for rank in ranked) else -math.inf
+    return [pods[rank[2]] for rank in ranked], latest
 
 
-def _amounts(pod: PodInfo, indexes: Sequence[int], names: Sequence[str]) -> list[int]:
-    requests = pod.requests
-    return [1 if index == _PODS_ROW else requests.get(names[index]) for index in indexes]
+def _needs(question: Question, names: Sequence[str]) -> Callable[[PodInfo], Sequence[int]]:
+    """What a pod takes of the amounts in question."""
+    indexes = [index for index, _ in question.amounts]
+    if indexes == [PODS_ROW, CPU_ROW, MEMORY_ROW]:
+
+        def common(pod: PodInfo) -> tuple[int, int, int]:
+            requests = pod.requests
+            return 1, requests.milli_cpu, requests.memory
+
+        return common
+    return lambda pod: [1 if index == PODS_ROW else pod.requests.get(names[index]) for index in indexes]
+
+
+def _criteria(victims: Sequence[PodInfo], violations: int) -> tuple[float, ...]:
+    """The criteria, the earliest start, and whether a foremost victim has not started; see :class:`_Outcomes`."""
+    if not victims:
+        return violations, 0, 0, 0, math.inf, 0
+    highest, total = victims[0].priority, 0
+    earliest, unstarted = math.inf, 0
+    for pod in victims:
+        priority = pod.pod.spec.priority or 0
+        total += priority + PER_VICTIM
+        if priority == highest:
+            start = start_of(pod, math.inf)
+            if start < earliest:
+                earliest = start
+            elif start == math.inf:
+                unstarted = 1
+    return violations, highest, total, len(victims), earliest, unstarted
 
 
 class FastFound:
