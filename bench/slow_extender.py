@@ -97,9 +97,9 @@ async def run(options: argparse.Namespace) -> None:
         for round_ in range(1, options.rounds + 1):
             without = await measure(options, None)
             print(f"round {round_}: {without:,.0f} pods/s without an extender")
-            beside = await measure(options, url)
+            loaded = await measure(options, url)
             print(
-                f"round {round_}: {beside:,.0f} pods/s while one takes {options.seconds:g} s ({beside / without:.0%})"
+                f"round {round_}: {loaded:,.0f} pods/s while one takes {options.seconds:g} s ({loaded / without:.0%})"
             )
     finally:
         await runner.cleanup()

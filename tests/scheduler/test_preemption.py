@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -10,11 +13,15 @@ from harness import World, a_config, a_node, a_pod, play, server_error, world
 from recording import Answers, holder
 
 from kubesched.api.kinds import BUDGETS
+from kubesched.client.port import ApiPort
+from kubesched.cluster.store import InProcessClient
 from kubesched.config import KubeSchedulerConfiguration
 from kubesched.config.features import FeatureGates
 from kubesched.framework.preemption import Preemption
 from kubesched.framework.status import Status
-from kubesched.simulate.virtual_time import run_virtual
+from kubesched.plugins import in_tree_registry
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 SYNCHRONOUS = FeatureGates.of({"SchedulerAsyncPreemption": False})
 
@@ -235,12 +242,53 @@ def test_a_preemptor_deleted_while_its_victims_terminate_leaves_nothing_behind()
     play_preempting(scenario, kubelets=True)
 
 
+@asynccontextmanager
+async def scheduling(there: World, seed: int) -> AsyncIterator[Scheduler]:
+    """A scheduler of its own over the world's store."""
+    clock, rng = VirtualClock(asyncio.get_running_loop()), random.Random(seed)
+    port = ApiPort(InProcessClient(there.store), clock=clock, rng=rng)
+    scheduler = Scheduler(preempting(), in_tree_registry(), port, clock=clock, rng=rng)
+    events = asyncio.create_task(port.events.run())
+    await scheduler.start()
+    running = asyncio.create_task(scheduler.run())
+    yield scheduler
+    await scheduler.stop()
+    port.events.stop()
+    await asyncio.gather(events, running)
+
+
+def test_a_restarted_scheduler_keeps_the_nomination_and_preempts_nobody_else() -> None:
+    async def main() -> None:
+        async with world(believe_priority=True, kubelets=True, start=False, settled=False) as there:
+            await there.embedded.start(scheduler=False)
+            there.nodes(1)
+            async with scheduling(there, 1):
+                for name in ("slow1", "slow2"):
+                    there.create(a_pod(name, "2", priority=1, terminationGracePeriodSeconds=30))
+                await there.until(lambda: there.node_of("slow2"), "binding")
+                await there.sleep(5)
+                there.create(high("high", "2"))
+                await there.until(lambda: there.pod("high").status.nominated_node_name, "nomination")
+                await there.step()
+            async with scheduling(there, 2):
+                await there.sleep(3)
+                ending = [there.pod(name).metadata.deletion_timestamp for name in ("slow1", "slow2")]
+                assert ending.count(None) == 1
+                await there.until(lambda: there.node_of("high"), "binding")
+                assert there.exists("slow1") + there.exists("slow2") == 1
+
+    run_virtual(main())
+
+
 def test_a_victim_that_waits_on_permit_is_given_back_without_a_call() -> None:
     diary = Answers(permit=lambda state, pod, node: (Status.wait(), 60.0) if pod.name == "low0" else None)
     plugin = holder(diary, "A", "permit")
 
     async def main() -> None:
-        async with world(config=preempting("A"), plugins=[plugin], believe_priority=True) as there:
+        errors = ["?waiting on permit for pod: preempted"]
+        async with world(
+            config=preempting("A"), plugins=[plugin], believe_priority=True, expect_errors=errors
+        ) as there:
             there.nodes(1)
             there.create(low("low0", "3"))
             await there.until(lambda: len(there.scheduler.waiting_pods), "waiting")

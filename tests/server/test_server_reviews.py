@@ -83,7 +83,11 @@ def test_a_transient_failure_is_repeated_with_growing_delays(error: Exception) -
 
 FINAL = [
     (refused(503), "the API server answered the TokenReview with 503 Reason"),
-    (refused(403), "the API server answered the TokenReview with 403 Reason"),
+    (
+        refused(403),
+        "the API server answered the TokenReview with 403 Reason: "
+        "this scheduler's user may not create tokenreviews.authentication.k8s.io",
+    ),
     (ConnectionRefusedError(111, "secret"), "the TokenReview could not be sent: ConnectionRefusedError"),
 ]
 

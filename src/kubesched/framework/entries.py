@@ -154,7 +154,7 @@ class _Entry:
             if len(rows):
                 self._check(answer)
             return answer
-        rows.flags.writeable = False  # whoever called goes on with them
+        rows.flags.writeable = False  # the caller uses them afterwards
         try:
             answer = getattr(self.plugin, self._rows_method)(state, pod, nodes, rows)
         except (Exception, SystemExit) as error:

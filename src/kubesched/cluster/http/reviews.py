@@ -14,7 +14,7 @@ __all__ = ["answer_review"]
 USER: Final[dict[str, Any]] = {"username": "kubesched:admin", "groups": ["system:masters", "system:authenticated"]}
 _ALLOWED: Final = "the embedded cluster allows everything"
 _ANONYMOUS: Final = "system:anonymous"
-_DENIED: Final = "the embedded cluster was started with a token, and lets nobody in without it"
+_DENIED: Final = "the embedded cluster was started with a token, and requires it"
 
 
 def answer_review(kind: str, api_version: str, body: Any, token: str | None) -> dict[str, Any]:

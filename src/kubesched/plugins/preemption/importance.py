@@ -21,14 +21,14 @@ def _seconds(text: str) -> float | None:
 
 def start_of(pod: PodInfo, now: float) -> float:
     """When the pod started, in seconds since the epoch; ``now`` for one that has not."""
-    text = pod.status.start_time
+    text = pod.pod.status.start_time
     started = _seconds(text) if text else None
     return now if started is None else started
 
 
 def importance(pod: PodInfo, now: float) -> tuple[int, float]:
     """A sort key: the most important pod first."""
-    return -pod.priority, start_of(pod, now)
+    return -(pod.pod.spec.priority or 0), start_of(pod, now)
 
 
 def earliest_start(pods: Sequence[PodInfo], now: float) -> float:

@@ -64,7 +64,7 @@ class Question:
 
     @classmethod
     def of(cls, handle: Handle, state: CycleState, pod: PodInfo) -> Question | None:
-        """None when only the plain procedure can tell."""
+        """None when it takes the plain procedure."""
         framework, table = handle.framework, handle.snapshot.table
         if framework.has_active_extensions(state):
             return None
@@ -260,9 +260,9 @@ class FastDryRuns:
         budgets: Sequence[Budget],
         now: float,
     ) -> None:
-        """On each row let pods come back, the most important first, while there is room; the rest are the victims.
+        """On each row return pods, the most important first, while they fit; the rest are the victims.
 
-        ``spare``: per row, the room left for each amount.
+        ``spare``: per row, what is left of each amount.
         """
         needs = _needs(question, list(self._table.resource_index))
         criteria: list[tuple[float, ...]] = []
@@ -326,16 +326,21 @@ def _ordered(pods: list[PodInfo]) -> tuple[list[PodInfo], float]:
     They start now. That is another order when some start is later: the second value is the latest such start, minus
     infinity when all have started.
     """
-    pods.sort(key=lambda pod: importance(pod, math.inf))
-    waiting = any(start_of(pod, math.inf) == math.inf for pod in pods)
-    return pods, latest_start(pods) if waiting else -math.inf
+    ranked = sorted([(*importance(pod, math.inf), place) for place, pod in enumerate(pods)])
+    latest = latest_start(pods) if any(rank[1] == math.inf for rank in ranked) else -math.inf
+    return [pods[rank[2]] for rank in ranked], latest
 
 
 def _needs(question: Question, names: Sequence[str]) -> Callable[[PodInfo], Sequence[int]]:
     """What a pod takes of the amounts in question."""
     indexes = [index for index, _ in question.amounts]
     if indexes == [PODS_ROW, CPU_ROW, MEMORY_ROW]:
-        return lambda pod: (1, pod.requests.milli_cpu, pod.requests.memory)
+
+        def common(pod: PodInfo) -> tuple[int, int, int]:
+            requests = pod.requests
+            return 1, requests.milli_cpu, requests.memory
+
+        return common
     return lambda pod: [1 if index == PODS_ROW else pod.requests.get(names[index]) for index in indexes]
 
 
@@ -346,7 +351,7 @@ def _criteria(victims: Sequence[PodInfo], violations: int) -> tuple[float, ...]:
     highest, total = victims[0].priority, 0
     earliest, unstarted = math.inf, 0
     for pod in victims:
-        priority = pod.priority
+        priority = pod.pod.spec.priority or 0
         total += priority + PER_VICTIM
         if priority == highest:
             start = start_of(pod, math.inf)
