@@ -67,14 +67,12 @@ class Reference(NamedTuple):
 
     @classmethod
     def to(cls, obj: Referable) -> Reference:
-        if isinstance(obj, ObjectReference):
-            return cls(obj.api_version, obj.kind, obj.namespace, obj.name, obj.uid, obj.resource_version)
-        if isinstance(obj, Item):
-            kind = obj.kind
-            return cls(kind.api_version, kind.kind, obj.namespace, obj.name, obj.uid, str(obj.resource_version))
-        meta = obj.metadata
-        word = "Pod" if isinstance(obj, Pod) else "Node"
-        return cls("v1", word, meta.namespace, meta.name, meta.uid, meta.resource_version)
+        if isinstance(obj, Pod | Node):
+            meta = obj.metadata
+            word = "Pod" if isinstance(obj, Pod) else "Node"
+            return cls("v1", word, meta.namespace, meta.name, meta.uid, meta.resource_version)
+        of = obj.kind if isinstance(obj, Item) else obj
+        return cls(of.api_version, of.kind, obj.namespace, obj.name, obj.uid, str(obj.resource_version))
 
     def to_wire(self) -> dict[str, str]:
         return {name: value for name, value in zip(_REFERENCE_FIELDS, self, strict=True) if value}

@@ -13,6 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from random import Random
+from typing import TypeAlias
 
 from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
@@ -39,6 +40,9 @@ REFRESH_SECONDS = 1800.0
 YIELD_INTERVAL = 32
 #: Events on their way at a time. Upstream has no bound; one at a time fills the queue while pods are bound faster.
 SENDERS = 128
+
+#: type, action, reason, reporting controller, reporting instance
+_Words: TypeAlias = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ class EventBroadcaster(Background):
         self._clock = clock
         self._rng = rng
         self._queue_size = queue_size
-        self._queue: deque[tuple[Key, str, float]] = deque()
+        self._queue: deque[tuple[_Words, Referable, Referable | None, str, float]] = deque()
         self._retries: list[tuple[float, int, Entry, int]] = []  # due, order, entry, tries made
         self._order = 0
         self._next_finish: float | None = None
@@ -95,14 +99,14 @@ class EventBroadcaster(Background):
         self._drained: list[asyncio.Future[None]] = []
         self._recorded = self._dropped = self._retried = 0
 
-    def offer(self, event: Key, note: str) -> None:
+    def offer(self, words: _Words, regarding: Referable, related: Referable | None, note: str) -> None:
         """Queue an event; drop it when the queue is full. Called by :class:`EventRecorder`."""
         self._recorded += 1
         queue = self._queue
         if self._stopped or len(queue) >= self._queue_size:
             self._dropped += 1
             return
-        queue.append((event, note, self._clock.now()))
+        queue.append((words, regarding, related, note, self._clock.now()))
         if self._waiter is not None:
             _wake(self._waiter)
         elif self._idle:
@@ -171,13 +175,14 @@ class EventBroadcaster(Background):
 
     async def _take(self, tasks: Supervisor, now: float) -> None:
         """Send the first event queued; start another sender when more is queued and no other sender is free."""
-        event, note, time = self._queue.popleft()
+        words, regarding, related, note, time = self._queue.popleft()
         if self._queue and not self._idle and self._helpers < self._helpers_at_most:
             self._helpers += 1
             tasks.spawn(self._help(tasks), f"events-{self._helpers}")
         if self._next_finish is None:
             self._next_finish = now + FINISH_SECONDS
             self._next_refresh = now + REFRESH_SECONDS
+        event = Key(*words, Reference.to(regarding), None if related is None else Reference.to(related))
         await self._writer.take(event, note, time, now)
 
     async def _help(self, tasks: Supervisor) -> None:
@@ -276,8 +281,7 @@ class EventRecorder:
         if len(note) > NOTE_LIMIT // 4:
             note = limit_note(note)
         names = self.reporting_controller, self.reporting_instance
-        other = None if related is None else Reference.to(related)
-        self._broadcaster.offer(Key(type, action, reason, *names, Reference.to(regarding), other), note)
+        self._broadcaster.offer((type, action, reason, *names), regarding, related, note)
 
 
 def _wake(future: asyncio.Future[None]) -> None:
