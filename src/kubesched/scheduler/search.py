@@ -30,7 +30,7 @@ from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status
 
 from .diagnosis import Diagnosis, NodeStatuses, Rejection
-from .full_scan import Attempt, Evaluation, FullScan, Rotation
+from .full_scan import Evaluation, FullScan, Rotation, ScanRequest
 from .layer_cache import LayerCache
 from .layers import Layer
 from .nominations import NominationFilter, NominationShare
@@ -177,8 +177,8 @@ class Search:
         self.sign(pod)  # a plugin that cannot sign fails an attempt
         outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
         nominated = self._scan.nominated(pod).pods
-        attempt = Attempt(pod, state, outcome, nominated, sampled=True, try_nominated=try_nominated)
-        found = self._scan.scan(attempt, score=False)
+        request = ScanRequest(pod, state, outcome, nominated, sampled=True, try_nominated=try_nominated)
+        found = self._scan.scan(request, score=False)
         if isinstance(found, Rejection):
             return found
         found.statuses.freeze()
@@ -208,8 +208,8 @@ class Search:
             return Rejection.without_nodes(state)
         outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
         nominated = self._scan.nominated(pod).pods
-        attempt = Attempt(pod, state, outcome, nominated, only=kept, try_nominated=False)
-        found = self._scan.scan(attempt)
+        request = ScanRequest(pod, state, outcome, nominated, only=kept, try_nominated=False)
+        found = self._scan.scan(request)
         if isinstance(found, Evaluation):
             if found.totals is not None and contributions:
                 names = [self._table.info(row).name for row in found.feasible.tolist()]
@@ -265,29 +265,13 @@ class Search:
             return above.share.nominations
 
         own_row = nominated.row_of.get(pod.uid)
-        attempt = Attempt(pod, state, outcome, nominated.pods, layer, plan, remembered, own_row)
-        return Path.FULL_SCAN, self._chosen(self._scan.scan(attempt), state)
+        request = ScanRequest(pod, state, outcome, nominated.pods, layer, plan, remembered, own_row)
+        return Path.FULL_SCAN, self._chosen(self._scan.scan(request), state)
 
     def _path(
         self, pod: PodInfo, plan: Plan, key: _Key, layer: Layer | None, *, skips: bool, nominated: NominatedPods
     ) -> tuple[Path, _Key]:
-        """How an attempt finds its node, and the key of the layer. The first row that applies decides.
-
-        ====================================================================  =================
-        a signing plugin rejects the pod or allows only some nodes: no layer  full scan
-        the pod is nominated to a node, which is tried first and alone        full scan
-        the percentage of nodes to score is set: nodes are sampled            full scan
-        pods nominated elsewhere count, and every plugin that did not sign
-        has nothing to do for the pod                                         nomination layer
-        pods nominated elsewhere count                                        full scan
-        every plugin that did not sign has nothing to do for the pod          signature layer
-        those that have all gave an interaction key, met before               interaction layer
-        anything else; nodes are sampled if a plugin makes them expensive     full scan
-        ====================================================================  =================
-
-        A layer falls back to a full scan when nothing fits, to find the reasons, and when scores of its base are normalised by
-        rows that it rejects.
-        """
+        """How an attempt finds its node, and the key of the layer; the table is in ``docs/decision-core.md``."""
         if layer is None or pod.status.nominated_node_name or pod.uid in nominated.row_of or self._percentage:
             return Path.FULL_SCAN, key
         if nominated.pods:
@@ -347,4 +331,4 @@ class Search:
     def _scanned(self, state: CycleState, pod: PodInfo, *, score_one: bool) -> Evaluation | Rejection:
         outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
         nominated = self._scan.nominated(pod).pods
-        return self._scan.scan(Attempt(pod, state, outcome, nominated), score_one=score_one)
+        return self._scan.scan(ScanRequest(pod, state, outcome, nominated), score_one=score_one)
