@@ -28,7 +28,7 @@ from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.cache.journal import NODE_CHANGED
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError, failed, shape_of
+from kubesched.framework.entries import FilterEntry, PluginFailedError, called, shape_of
 from kubesched.framework.interface import NOT_SCORED, IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
@@ -227,29 +227,26 @@ class Layer:
         """The rows that the plugins name because of changes elsewhere; None: every row may have changed."""
         found: list[RowArray] = []
         for name, method in refresh:
-            try:
-                rows = method(self.state, self._pod, self._table, *more)
-                if rows is None:
-                    return None
-                problem = self._problem_with(rows)
-                if problem:
-                    raise TypeError(f"{_REFRESH[point]} returned {problem}")
-            except (Exception, SystemExit) as error:
-                raise PluginFailedError(name, failed(f"running {point} plugin", name, error)) from error
+            rows = called(f"running {point} plugin", name, self._rows_of, point, method, *more)
+            if rows is None:
+                return None
             if len(rows):
                 found.append(rows)
         return found
 
-    def _problem_with(self, rows: Any) -> str:
-        """Why an answer does not name rows of the table, empty when it does."""
+    def _rows_of(self, point: str, method: Callable[..., Any], *more: bool) -> RowArray | None:
+        """A plugin's answer, which names rows of the table; TypeError when it does not."""
+        rows: Any = method(self.state, self._pod, self._table, *more)
+        if rows is None:
+            return None
         if not isinstance(rows, np.ndarray) or rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "ui"):
-            return f"{shape_of(rows)}; expected an array of row numbers or None"
+            raise TypeError(f"{_REFRESH[point]} returned {shape_of(rows)}; expected an array of row numbers or None")
         size = len(self.owner)
         # Seen as unsigned numbers, negative ones are beyond every table.
         if len(rows) and int(rows.astype(np.intp, copy=False).view(np.uintp).max()) >= size:
             row = next(row for row in rows.tolist() if not 0 <= row < size)
-            return f"row {row}; there are {size} rows"
-        return ""
+            raise TypeError(f"{_REFRESH[point]} returned row {row}; there are {size} rows")
+        return rows
 
     def _merged(self, rows: _Rows, named: list[RowArray]) -> _Rows:
         """These rows and those that plugins name."""
