@@ -9,7 +9,7 @@ Used by :mod:`.search`, which chooses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,12 +17,11 @@ import numpy as np
 
 from kubesched.cache import NodeList, NodeTable, Snapshot
 from kubesched.cache.columns import RowArray
-from kubesched.cache.nominated_rows import NominatedPods, NominatedRows
+from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import FilterEntry, PluginFailedError
 from kubesched.framework.interface import IntArray, VerdictArray
 from kubesched.framework.nodeinfo import NodeInfo
-from kubesched.framework.nominating import Nominations
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status
@@ -54,9 +53,8 @@ class Rotation:
 class ScanRequest:
     """One pod's way through a full scan.
 
-    ``layer`` and ``plan`` are those of its signature, None when nothing is remembered. ``nominated`` is row to the pods
-    nominated there that count for the pod, perhaps with the pod itself; ``remembered`` gives what is remembered of those
-    rows, if anything; ``own_row`` where the pod itself is among them.
+    ``layer`` and ``plan`` are those of its signature, None when nothing is remembered. ``nominated`` are the nominated
+    pods that count for the pod, perhaps with the pod itself; ``remembered`` gives what is remembered of their rows.
 
     ``only`` are the candidates of a second scan, by name: what is left of a first one. ``sampled``: nodes are expensive
     for another reason than the plugins. ``try_nominated``: try the node that the pod is nominated to first.
@@ -65,11 +63,10 @@ class ScanRequest:
     pod: PodInfo
     state: CycleState
     outcome: PreFilterOutcome
-    nominated: Mapping[int, list[PodInfo]]
+    nominated: NominatedPods
     layer: Layer | None = None
     plan: Plan | None = None
     remembered: Callable[[], NominationFilter | None] = lambda: None
-    own_row: int | None = None
     only: Collection[str] | None = None
     sampled: bool = False
     try_nominated: bool = True
@@ -77,7 +74,7 @@ class ScanRequest:
     def others(self, row: int) -> list[PodInfo]:
         """The pods nominated to a row whose resources the pod must not use."""
         uid = self.pod.uid
-        return [other for other in self.nominated.get(row, ()) if other.uid != uid]
+        return [other for other in self.nominated.pods.get(row, ()) if other.uid != uid]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +105,13 @@ def nodes_to_find(nodes: int, percentage: int) -> int:
 class FullScan:
     """Full scans of one profile."""
 
-    def __init__(
-        self, framework: Framework, snapshot: Snapshot, nominations: Nominations, rotation: Rotation, percentage: int
-    ) -> None:
+    def __init__(self, framework: Framework, snapshot: Snapshot, rotation: Rotation, percentage: int) -> None:
         """``percentage`` as for the search."""
         self._framework = framework
         self._snapshot = snapshot
         self._table: NodeTable = snapshot.table
-        self._nominated = NominatedRows(snapshot.table, nominations)
         self._rotation = rotation
         self._percentage = percentage
-
-    def nominated(self, pod: PodInfo) -> NominatedPods:
-        """The nominated pods that count for ``pod``, perhaps with the pod itself."""
-        return self._nominated.of(pod.priority)
 
     def scan(self, request: ScanRequest, *, score_one: bool = False, score: bool = True) -> Evaluation | Rejection:
         """Filter the candidate nodes, and score those that fit if there are several.
@@ -156,16 +146,14 @@ class FullScan:
             statuses = evaluation.statuses
             diagnosis = Diagnosis.of(statuses, statuses.distinct(), outcome.restricting)
             return Rejection(len(self._table), diagnosis, request.state)
-        if not score:
+        if not score or not (len(feasible) > 1 or score_one):
             return evaluation
-        if len(feasible) > 1:
+        try:
             return self._score(request, evaluation)
-        if score_one:
-            try:
-                return self._score(request, evaluation)
-            except PluginFailedError:
-                return evaluation  # a scheduler would never notice
-        return evaluation
+        except PluginFailedError:
+            if len(feasible) > 1:
+                raise
+            return evaluation  # a scheduler would never notice
 
     # -- filters ---------------------------------------------------------------------------------------
 
@@ -183,7 +171,7 @@ class FullScan:
         owners = np.zeros(len(rows), np.int64)
         verdicts = np.zeros(len(rows), np.uint64)
         nominated_status: dict[int, Status] = {}
-        remembered = request.remembered() if request.nominated else None
+        remembered = request.remembered() if request.nominated.pods else None
         examined = found = 0
         # Filters in columns are cheapest for many rows at once; those of plain plugins cost the same for each.
         step = len(rows) if want >= len(rows) else _CHUNK if expensive else want + 1
@@ -266,14 +254,15 @@ class FullScan:
         statuses: dict[int, Status],
     ) -> None:
         """Nodes with nominated pods that count are filtered again, with those pods on them."""
-        left: Iterable[int] = request.nominated
+        left: Iterable[int] = request.nominated.pods
         if remembered is not None:
             codes = remembered.codes[rows]
             bad = codes != 0
             owners[bad] = NOMINATED
             verdicts[bad] = codes[bad]
             # What is remembered counts the pod's own nomination.
-            left = [row for row in (request.own_row,) if row is not None]
+            own_row = request.nominated.row_of.get(request.pod.uid)
+            left = [own_row] if own_row is not None else []
         for row in left:
             at = np.flatnonzero(rows == row)
             if not len(at) or not (remembered is not None or request.others(row)):

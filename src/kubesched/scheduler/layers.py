@@ -83,9 +83,6 @@ class Layer:
         self.is_scored = False
         #: When the layer was last used, for the cache.
         self.used = 0
-        #: Only plugins that cannot sign know of changes elsewhere.
-        self._refresh_filter: _Refresh = share.refresh_filter if base is not None else ()
-        self._refresh_scores: _Refresh = share.refresh_scores if base is not None else ()
         self._pod: PodInfo
         #: Where the journal was read up to; None before the first reading.
         self._position: int | None = None
@@ -162,7 +159,7 @@ class Layer:
         changed = self._read_journal()
         if changed is None:
             return self._build()
-        named = self._named("PreFilter", self._refresh_filter)
+        named = self._named("PreFilter", self.share.refresh_filter)
         if named is None:
             return self._build()
         rows = self._merged(changed, named)
@@ -226,6 +223,8 @@ class Layer:
     def _named(self, point: str, refresh: _Refresh, *more: bool) -> list[RowArray] | None:
         """The rows that the plugins name because of changes elsewhere; None: every row may have changed."""
         found: list[RowArray] = []
+        if self.base is None:
+            return found  # only plugins that cannot sign know of changes elsewhere
         for name, method in refresh:
             rows = called(f"running {point} plugin", name, self._rows_of, point, method, *more)
             if rows is None:
@@ -366,7 +365,7 @@ class Layer:
             return
         if self.base is not None:
             self.base.score()
-        named = self._named("PreScore", self._refresh_scores, same)
+        named = self._named("PreScore", self.share.refresh_scores, same)
         if named is None:
             self.is_scored = False
             self.score()
@@ -422,10 +421,7 @@ class Layer:
         return self._settle()
 
     def _settle(self) -> bool:
-        moved = False
-        for column in self.columns:
-            moved |= column.settle(self.feasible)
-        return moved
+        return True in [column.settle(self.feasible) for column in self.columns]  # each has to settle
 
     # -- totals ----------------------------------------------------------------------------------------
 

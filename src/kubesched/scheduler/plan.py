@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Final
 
+from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.entries import called, hashable
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
@@ -24,7 +25,10 @@ class Share:
         filters, scores: entries, in the profile's order.
         pre_filters, pre_scores: names of those to call at PreFilter and PreScore.
         plugins: all of them, each once.
+        view: the nominated pods that the layer counts, None unless it is a nomination layer.
     """
+
+    view: NominatedPods | None = None
 
     def __init__(self, framework: Framework, at_filter: frozenset[str], at_score: frozenset[str]) -> None:
         self.filters = tuple(entry for entry in framework.filters if entry.name in at_filter)
