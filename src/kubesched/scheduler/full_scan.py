@@ -27,7 +27,7 @@ from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status
 
 from .diagnosis import Decoder, Diagnosis, NodeStatuses, Rejection
-from .layers import NO_NODE, PASSES, Layer
+from .layers import PASSES, Layer
 from .nominations import NOMINATED, NominationFilter
 from .plan import Plan
 
@@ -38,6 +38,8 @@ _LEAST_NODES: Final = 100
 _LEAST_PERCENTAGE: Final = 5
 #: How many nodes a sampled scan filters at a time when a plugin is expensive.
 _CHUNK: Final = 32
+#: Owner of a row that was rejected with nominated pods on the node; the verdict is the status's place in a list.
+_APART: Final = 253
 
 
 class Rotation:
@@ -161,16 +163,19 @@ class FullScan:
         """Filter the candidate nodes, each with the pods nominated there; nothing is scored."""
         table, state = self._table, request.state
         rows = self._candidates(request)
-        active = [entry for entry in self._framework.filters if entry.name not in state.skip_filter]
+        layer = request.layer
+        remembering = layer.filters if layer is not None else ()
+        skipped = state.skip_filter.union(entry.name for entry in remembering)
+        active = [entry for entry in self._framework.filters if entry.name not in skipped]
         expensive = any(entry.expensive for entry in (*active, *self._framework.scores))
         sampled = request.only is None and (request.sampled or bool(self._percentage) or expensive)
         want = nodes_to_find(len(rows), self._percentage) if sampled else len(rows)
         if want < len(rows):
             start = self._rotation.start % len(rows)
             rows = np.concatenate((rows[start:], rows[:start]))
-        owners = np.zeros(len(rows), np.int64)
-        verdicts = np.zeros(len(rows), np.uint64)
-        nominated_status: dict[int, Status] = {}
+        owners = layer.owner[rows] if layer is not None else np.zeros(len(rows), np.uint8)
+        verdicts = layer.verdict[rows] if layer is not None else np.zeros(len(rows), np.uint64)
+        apart: list[Status] = []
         remembered = request.remembered() if request.nominated.pods else None
         examined = found = 0
         # Filters in columns are cheapest for many rows at once; those of plain plugins cost the same for each.
@@ -178,7 +183,7 @@ class FullScan:
         while examined < len(rows) and found <= want:
             part = slice(examined, min(examined + step, len(rows)))
             self._filter_part(request, active, rows[part], owners[part], verdicts[part])
-            self._filter_nominated(request, remembered, rows[part], owners[part], verdicts[part], nominated_status)
+            self._filter_nominated(request, remembered, rows[part], owners[part], verdicts[part], apart)
             found += int((owners[part] == PASSES).sum())
             examined = part.stop
         if found > want:
@@ -188,11 +193,7 @@ class FullScan:
         rows, owners, verdicts = rows[:examined], owners[:examined], verdicts[:examined]
         feasible = rows[owners == PASSES]
         feasible.flags.writeable = False  # plugins may remember what they looked up for these rows
-        rejecting = np.where(owners == NO_NODE, PASSES, owners)
-        statuses = NodeStatuses.from_arrays(table, rows, rejecting, verdicts, self._decoder(request, remembered))
-        for row, status in nominated_status.items():
-            if row in rows:
-                statuses.set(table.info(row).name, status)
+        statuses = NodeStatuses.from_arrays(table, rows, owners, verdicts, self._decoder(request, remembered, apart))
         if request.only is None:
             self._rotation.start = (self._rotation.start + len(rows)) % max(1, len(table))
         return Evaluation(feasible, statuses)
@@ -210,17 +211,11 @@ class FullScan:
         request: ScanRequest,
         active: Sequence[FilterEntry],
         rows: RowArray,
-        owners: IntArray,
+        owners: RowArray,
         verdicts: VerdictArray,
     ) -> None:
-        """Fill ``owners`` and ``verdicts`` of these rows: the first filter in order that rejects owns a row."""
-        layer = request.layer
-        if layer is not None:
-            owners[:] = layer.owner[rows]
-            verdicts[:] = layer.verdict[rows]
+        """Call these filters for rows that the layer left them: the first in order that rejects a row owns it."""
         for entry in active:
-            if layer is not None and entry in layer.filters:
-                continue
             place = entry.index + 1
             open_ = np.flatnonzero((owners == PASSES) | (owners > place))
             if not len(open_):
@@ -230,11 +225,13 @@ class FullScan:
             owners[open_[bad]] = place
             verdicts[open_[bad]] = answers[bad]
 
-    def _decoder(self, request: ScanRequest, remembered: NominationFilter | None) -> Decoder:
+    def _decoder(self, request: ScanRequest, remembered: NominationFilter | None, apart: list[Status]) -> Decoder:
         """What verdicts mean: those of a layer's filters by the layer's state, others by the attempt's."""
         filters, state, pod, layer = self._framework.filters, request.state, request.pod, request.layer
 
         def decode(owner: int, verdict: int) -> Status:
+            if owner == _APART:
+                return apart[verdict]
             if owner == NOMINATED and remembered is not None:
                 return remembered.status(verdict)
             entry = filters[owner - 1]
@@ -249,9 +246,9 @@ class FullScan:
         request: ScanRequest,
         remembered: NominationFilter | None,
         rows: RowArray,
-        owners: IntArray,
+        owners: RowArray,
         verdicts: VerdictArray,
-        statuses: dict[int, Status],
+        apart: list[Status],
     ) -> None:
         """Nodes with nominated pods that count are filtered again, with those pods on them."""
         left: Iterable[int] = request.nominated.pods
@@ -271,9 +268,8 @@ class FullScan:
             if status is None:
                 owners[at[0]] = PASSES
             else:
-                # Kept apart from the verdicts: it belongs to another state of the node.
-                owners[at[0]] = NO_NODE
-                statuses[row] = status
+                owners[at[0]], verdicts[at[0]] = _APART, len(apart)
+                apart.append(status)
 
     def _filter_with_nominated(self, request: ScanRequest, node: NodeInfo) -> Status | None:
         """Filter one node as if its nominated pods ran there, and, if that passes, as it is (spec framework 4.8).
