@@ -372,6 +372,5 @@ def test_no_other_module_starts_tasks() -> None:
     }
     # These wrap tasks that they got from child().
     assert {name: [call.split()[1] for call in calls] for name, calls in found.items()} == {
-        "client/lease.py": ["shield"],
         "framework/binding_points.py": ["as_completed"],
     }
