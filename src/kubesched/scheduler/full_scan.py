@@ -272,11 +272,7 @@ class FullScan:
                 apart.append(status)
 
     def _filter_with_nominated(self, request: ScanRequest, node: NodeInfo) -> Status | None:
-        """Filter one node as if its nominated pods ran there, and, if that passes, as it is (spec framework 4.8).
-
-        Raises:
-            PluginFailedError: when a plugin fails.
-        """
+        """Filter one node as if its nominated pods ran there, and, if that passes, as it is (spec framework 4.8)."""
         others = request.others(node.row)
         return self._framework.filter_with_nominated(request.state, request.pod, self._snapshot, node, others)
 

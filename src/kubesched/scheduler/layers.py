@@ -9,10 +9,6 @@ pass, and their weighted total. It has a base layer or none:
   pods with an equal interaction key. They name the further rows to evaluate again (``refresh_filter`` and
   ``refresh_scores`` in :class:`~kubesched.framework.interface.Contract`), such as those of a zone whose count changed.
 
-Up to eight rows are evaluated one by one in plain integers, more of them in one vector pass, and beyond a quarter of
-all rows it is quicker to evaluate all. Totals of other rows are made again only when the bounds of a score move that
-normalisation depends on (:mod:`.score_column`). The best total is found by :mod:`.ranking`.
-
 Called by :mod:`.search`, and by :mod:`.full_scan` for what cannot be cached. See ``docs/decision-core.md``.
 """
 
