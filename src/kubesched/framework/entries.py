@@ -22,7 +22,7 @@ from .status import Code, Status, is_success
 if TYPE_CHECKING:
     from kubesched.cache import NodeList, NodeTable
 
-__all__ = ["FilterEntry", "PluginFailedError", "ScoreEntry", "failed", "shape_of"]
+__all__ = ["FilterEntry", "PluginFailedError", "ScoreEntry", "called", "failed", "hashable", "shape_of"]
 
 
 class PluginFailedError(Exception):
@@ -45,6 +45,29 @@ def failed(prefix: str, plugin: str, error: BaseException | None) -> RuntimeErro
     if "{}" in prefix:
         return RuntimeError(f"{prefix.format(_quoted(plugin))}: {text}")
     return RuntimeError(f"{prefix} {_quoted(plugin)}: {text}")
+
+
+def called(prefix: str, plugin: str, method: Callable[..., Any], *args: Any) -> Any:
+    """What a plugin's method returns; ``prefix`` as for :func:`failed`.
+
+    Raises:
+        PluginFailedError: when it raises.
+    """
+    try:
+        return method(*args)
+    except (Exception, SystemExit) as error:
+        raise PluginFailedError(plugin, failed(prefix, plugin, error)) from error
+
+
+def hashable(method: Callable[[PodInfo], Hashable | None], pod: PodInfo) -> Hashable | None:
+    """A key that a plugin gives a pod.
+
+    Raises:
+        TypeError: when it has no hash.
+    """
+    key = method(pod)
+    hash(key)
+    return key
 
 
 def _quoted(name: str) -> str:
@@ -109,11 +132,7 @@ class _Entry:
         """
         if self._sign is None:
             return None
-        try:
-            signature = self._sign(pod)
-            hash(signature)
-        except (Exception, SystemExit) as error:
-            raise PluginFailedError(self.name, failed("signing pod with plugin", self.name, error)) from error
+        signature: Hashable | None = called("signing pod with plugin", self.name, hashable, self._sign, pod)
         return signature
 
     def one(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
@@ -155,10 +174,7 @@ class _Entry:
                 self._check(answer)
             return answer
         rows.flags.writeable = False  # the caller uses them afterwards
-        try:
-            answer = getattr(self.plugin, self._rows_method)(state, pod, nodes, rows)
-        except (Exception, SystemExit) as error:
-            raise self._failed(error) from error
+        answer = called(self._prefix, self.name, getattr(self.plugin, self._rows_method), state, pod, nodes, rows)
         if not isinstance(answer, np.ndarray) or answer.shape != (len(rows),) or answer.dtype.kind not in "uib":
             problem = f"{self._rows_method} returned {shape_of(answer)}; expected {self._dtype}[{len(rows)}]"
             raise self._failed(TypeError(problem))
@@ -203,10 +219,7 @@ class FilterEntry(_Entry):
         if self.is_plain:
             interned: Sequence[Status] = state.read(("statuses", self.name))
             return interned[verdict - 1]
-        try:
-            status = self.plugin.verdict_status(state, pod, verdict)
-        except (Exception, SystemExit) as error:
-            raise self._failed(error) from error
+        status = called(_FILTER, self.name, self.plugin.verdict_status, state, pod, verdict)
         if not isinstance(status, Status):
             raise self._failed(TypeError(f"verdict_status returned {status!r}; expected a Status"))
         if not status.is_rejected:
@@ -281,10 +294,7 @@ class ScoreEntry(_Entry):
             return self._weighted(scaled(self.normalize, raw, high))
         raw = raw.view()
         raw.flags.writeable = False  # they may be the remembered ones
-        try:
-            scores = self.plugin.normalize_within(raw, low, high)
-        except (Exception, SystemExit) as error:
-            raise self._normalizing_failed(error) from error
+        scores = called(_NORMALIZE, self.name, self.plugin.normalize_within, raw, low, high)
         return self._weighted(self._checked("normalize_within", scores, len(raw)))
 
     def final_or_zero(self, raw: IntArray, low: int, high: int) -> IntArray:
@@ -304,10 +314,7 @@ class ScoreEntry(_Entry):
         """
         if not self.needs_all:
             return self.final_or_zero(raw, *self.bounds(raw))
-        try:
-            answer = self.plugin.normalize_score(state, pod, nodes, raw)
-        except (Exception, SystemExit) as error:
-            raise self._normalizing_failed(error) from error
+        answer = called(_NORMALIZE, self.name, self.plugin.normalize_score, state, pod, nodes, raw)
         if isinstance(answer, Status):
             if not is_success(answer):
                 raise self._normalizing_failed(_as_error(answer))

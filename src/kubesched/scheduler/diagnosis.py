@@ -44,10 +44,6 @@ class NodeStatuses:
         self._single: dict[str, Status] = {}
         self.absent = _ABSENT
 
-    def add_group(self, status: Status, rows: RowArray) -> None:
-        """These rows were rejected with this status."""
-        self._groups.append((status, rows))
-
     def set(self, name: str, status: Status) -> None:
         """One node's status; takes it out of its group."""
         row = self._table.row_of(name) if self._table is not None else None
@@ -136,9 +132,8 @@ class NodeStatuses:
         for owner in np.unique(owners).tolist():
             mine = owners == owner
             own_rows, own_verdicts = rows[mine], verdicts[mine]
-            distinct, inverse = np.unique(own_verdicts, return_inverse=True)
-            for index, verdict in enumerate(distinct.tolist()):
-                result.add_group(decode(owner, verdict), own_rows if len(distinct) == 1 else own_rows[inverse == index])
+            for verdict in np.unique(own_verdicts).tolist():
+                result._groups.append((decode(owner, verdict), own_rows[own_verdicts == verdict]))
         return result
 
 

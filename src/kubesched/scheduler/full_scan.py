@@ -9,7 +9,7 @@ Used by :mod:`.search`, which chooses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,28 +17,29 @@ import numpy as np
 
 from kubesched.cache import NodeList, NodeTable, Snapshot
 from kubesched.cache.columns import RowArray
-from kubesched.cache.nominated_rows import NominatedPods, NominatedRows
+from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import FilterEntry, PluginFailedError
 from kubesched.framework.interface import IntArray, VerdictArray
 from kubesched.framework.nodeinfo import NodeInfo
-from kubesched.framework.nominating import Nominations
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status
 
 from .diagnosis import Decoder, Diagnosis, NodeStatuses, Rejection
-from .layers import NO_NODE, PASSES, Layer
+from .layers import PASSES, Layer
 from .nominations import NOMINATED, NominationFilter
 from .plan import Plan
 
-__all__ = ["Attempt", "Evaluation", "FullScan", "Rotation", "nodes_to_find"]
+__all__ = ["Evaluation", "FullScan", "Rotation", "ScanRequest", "nodes_to_find"]
 
 #: With fewer nodes than this all are evaluated (upstream minFeasibleNodesToFind).
 _LEAST_NODES: Final = 100
 _LEAST_PERCENTAGE: Final = 5
 #: How many nodes a sampled scan filters at a time when a plugin is expensive.
 _CHUNK: Final = 32
+#: Owner of a row that was rejected with nominated pods on the node; the verdict is the status's place in a list.
+_APART: Final = 253
 
 
 class Rotation:
@@ -51,12 +52,11 @@ class Rotation:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class ScanRequest:
     """One pod's way through a full scan.
 
-    ``layer`` and ``plan`` are those of its signature, None when nothing is remembered. ``nominated`` is row to the pods
-    nominated there that count for the pod, perhaps with the pod itself; ``remembered`` gives what is remembered of those
-    rows, if anything; ``own_row`` where the pod itself is among them.
+    ``layer`` and ``plan`` are those of its signature, None when nothing is remembered. ``nominated`` are the nominated
+    pods that count for the pod, perhaps with the pod itself; ``remembered`` gives what is remembered of their rows.
 
     ``only`` are the candidates of a second scan, by name: what is left of a first one. ``sampled``: nodes are expensive
     for another reason than the plugins. ``try_nominated``: try the node that the pod is nominated to first.
@@ -65,11 +65,10 @@ class Attempt:
     pod: PodInfo
     state: CycleState
     outcome: PreFilterOutcome
-    nominated: Mapping[int, list[PodInfo]]
+    nominated: NominatedPods
     layer: Layer | None = None
     plan: Plan | None = None
     remembered: Callable[[], NominationFilter | None] = lambda: None
-    own_row: int | None = None
     only: Collection[str] | None = None
     sampled: bool = False
     try_nominated: bool = True
@@ -77,7 +76,7 @@ class Attempt:
     def others(self, row: int) -> list[PodInfo]:
         """The pods nominated to a row whose resources the pod must not use."""
         uid = self.pod.uid
-        return [other for other in self.nominated.get(row, ()) if other.uid != uid]
+        return [other for other in self.nominated.pods.get(row, ()) if other.uid != uid]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,22 +107,15 @@ def nodes_to_find(nodes: int, percentage: int) -> int:
 class FullScan:
     """Full scans of one profile."""
 
-    def __init__(
-        self, framework: Framework, snapshot: Snapshot, nominations: Nominations, rotation: Rotation, percentage: int
-    ) -> None:
+    def __init__(self, framework: Framework, snapshot: Snapshot, rotation: Rotation, percentage: int) -> None:
         """``percentage`` as for the search."""
         self._framework = framework
         self._snapshot = snapshot
         self._table: NodeTable = snapshot.table
-        self._nominated = NominatedRows(snapshot.table, nominations)
         self._rotation = rotation
         self._percentage = percentage
 
-    def nominated(self, pod: PodInfo) -> NominatedPods:
-        """The nominated pods that count for ``pod``, perhaps with the pod itself."""
-        return self._nominated.of(pod.priority)
-
-    def scan(self, attempt: Attempt, *, score_one: bool = False, score: bool = True) -> Evaluation | Rejection:
+    def scan(self, request: ScanRequest, *, score_one: bool = False, score: bool = True) -> Evaluation | Rejection:
         """Filter the candidate nodes, and score those that fit if there are several.
 
         The node that the pod is nominated to is tried first, and alone. ``score_one``: score a single one, too, if
@@ -132,18 +124,18 @@ class FullScan:
         Raises:
             PluginFailedError: when a plugin fails.
         """
-        outcome = attempt.outcome
+        outcome = request.outcome
         if outcome.status is not None:
             statuses = NodeStatuses(self._table)
             statuses.absent = outcome.status
             message = outcome.status.message()
             diagnosis = Diagnosis.of(statuses, [outcome.status], outcome.restricting, message)
-            return Rejection(len(self._table), diagnosis, attempt.state)
-        tried, status = self._try_nominated_node(attempt)
+            return Rejection(len(self._table), diagnosis, request.state)
+        tried, status = self._try_nominated_node(request)
         if tried is not None and status is None:
             evaluation = Evaluation(np.array([tried.row], np.intp), NodeStatuses(self._table), by_nomination=True)
         else:
-            evaluation = self._filter(attempt)
+            evaluation = self._filter(request)
             rejecting = set(outcome.restricting)
             if tried is not None and status is not None:
                 evaluation.statuses.set(tried.name, status)
@@ -155,42 +147,43 @@ class FullScan:
         if not len(feasible):
             statuses = evaluation.statuses
             diagnosis = Diagnosis.of(statuses, statuses.distinct(), outcome.restricting)
-            return Rejection(len(self._table), diagnosis, attempt.state)
-        if not score:
+            return Rejection(len(self._table), diagnosis, request.state)
+        if not score or not (len(feasible) > 1 or score_one):
             return evaluation
-        if len(feasible) > 1:
-            return self._score(attempt, evaluation)
-        if score_one:
-            try:
-                return self._score(attempt, evaluation)
-            except PluginFailedError:
-                return evaluation  # a scheduler would never notice
-        return evaluation
+        try:
+            return self._score(request, evaluation)
+        except PluginFailedError:
+            if len(feasible) > 1:
+                raise
+            return evaluation  # a scheduler would never notice
 
     # -- filters ---------------------------------------------------------------------------------------
 
-    def _filter(self, attempt: Attempt) -> Evaluation:
+    def _filter(self, request: ScanRequest) -> Evaluation:
         """Filter the candidate nodes, each with the pods nominated there; nothing is scored."""
-        table, state = self._table, attempt.state
-        rows = self._candidates(attempt)
-        active = [entry for entry in self._framework.filters if entry.name not in state.skip_filter]
+        table, state = self._table, request.state
+        rows = self._candidates(request)
+        layer = request.layer
+        remembering = layer.filters if layer is not None else ()
+        skipped = state.skip_filter.union(entry.name for entry in remembering)
+        active = [entry for entry in self._framework.filters if entry.name not in skipped]
         expensive = any(entry.expensive for entry in (*active, *self._framework.scores))
-        sampled = attempt.only is None and (attempt.sampled or bool(self._percentage) or expensive)
+        sampled = request.only is None and (request.sampled or bool(self._percentage) or expensive)
         want = nodes_to_find(len(rows), self._percentage) if sampled else len(rows)
         if want < len(rows):
             start = self._rotation.start % len(rows)
             rows = np.concatenate((rows[start:], rows[:start]))
-        owners = np.zeros(len(rows), np.int64)
-        verdicts = np.zeros(len(rows), np.uint64)
-        nominated_status: dict[int, Status] = {}
-        remembered = attempt.remembered() if attempt.nominated else None
+        owners = layer.owner[rows] if layer is not None else np.zeros(len(rows), np.uint8)
+        verdicts = layer.verdict[rows] if layer is not None else np.zeros(len(rows), np.uint64)
+        apart: list[Status] = []
+        remembered = request.remembered() if request.nominated.pods else None
         examined = found = 0
         # Filters in columns are cheapest for many rows at once; those of plain plugins cost the same for each.
         step = len(rows) if want >= len(rows) else _CHUNK if expensive else want + 1
         while examined < len(rows) and found <= want:
             part = slice(examined, min(examined + step, len(rows)))
-            self._filter_part(attempt, active, rows[part], owners[part], verdicts[part])
-            self._filter_nominated(attempt, remembered, rows[part], owners[part], verdicts[part], nominated_status)
+            self._filter_part(request, active, rows[part], owners[part], verdicts[part])
+            self._filter_nominated(request, remembered, rows[part], owners[part], verdicts[part], apart)
             found += int((owners[part] == PASSES).sum())
             examined = part.stop
         if found > want:
@@ -200,17 +193,13 @@ class FullScan:
         rows, owners, verdicts = rows[:examined], owners[:examined], verdicts[:examined]
         feasible = rows[owners == PASSES]
         feasible.flags.writeable = False  # plugins may remember what they looked up for these rows
-        rejecting = np.where(owners == NO_NODE, PASSES, owners)
-        statuses = NodeStatuses.from_arrays(table, rows, rejecting, verdicts, self._decoder(attempt, remembered))
-        for row, status in nominated_status.items():
-            if row in rows:
-                statuses.set(table.info(row).name, status)
-        if attempt.only is None:
+        statuses = NodeStatuses.from_arrays(table, rows, owners, verdicts, self._decoder(request, remembered, apart))
+        if request.only is None:
             self._rotation.start = (self._rotation.start + len(rows)) % max(1, len(table))
         return Evaluation(feasible, statuses)
 
-    def _candidates(self, attempt: Attempt) -> RowArray:
-        allowed, only = attempt.outcome.nodes, attempt.only
+    def _candidates(self, request: ScanRequest) -> RowArray:
+        allowed, only = request.outcome.nodes, request.only
         if allowed is None and only is None:
             return self._table.order()
         names = only if allowed is None else allowed if only is None else allowed.intersection(only)
@@ -219,34 +208,30 @@ class FullScan:
 
     def _filter_part(
         self,
-        attempt: Attempt,
+        request: ScanRequest,
         active: Sequence[FilterEntry],
         rows: RowArray,
-        owners: IntArray,
+        owners: RowArray,
         verdicts: VerdictArray,
     ) -> None:
-        """Fill ``owners`` and ``verdicts`` of these rows: the first filter in order that rejects owns a row."""
-        layer = attempt.layer
-        if layer is not None:
-            owners[:] = layer.owner[rows]
-            verdicts[:] = layer.verdict[rows]
+        """Call these filters for rows that the layer left them: the first in order that rejects a row owns it."""
         for entry in active:
-            if layer is not None and entry in layer.filters:
-                continue
             place = entry.index + 1
             open_ = np.flatnonzero((owners == PASSES) | (owners > place))
             if not len(open_):
                 continue
-            answers = entry.many(attempt.state, attempt.pod, self._table, rows[open_])
+            answers = entry.many(request.state, request.pod, self._table, rows[open_])
             bad = answers != 0
             owners[open_[bad]] = place
             verdicts[open_[bad]] = answers[bad]
 
-    def _decoder(self, attempt: Attempt, remembered: NominationFilter | None) -> Decoder:
+    def _decoder(self, request: ScanRequest, remembered: NominationFilter | None, apart: list[Status]) -> Decoder:
         """What verdicts mean: those of a layer's filters by the layer's state, others by the attempt's."""
-        filters, state, pod, layer = self._framework.filters, attempt.state, attempt.pod, attempt.layer
+        filters, state, pod, layer = self._framework.filters, request.state, request.pod, request.layer
 
         def decode(owner: int, verdict: int) -> Status:
+            if owner == _APART:
+                return apart[verdict]
             if owner == NOMINATED and remembered is not None:
                 return remembered.status(verdict)
             entry = filters[owner - 1]
@@ -258,68 +243,64 @@ class FullScan:
 
     def _filter_nominated(
         self,
-        attempt: Attempt,
+        request: ScanRequest,
         remembered: NominationFilter | None,
         rows: RowArray,
-        owners: IntArray,
+        owners: RowArray,
         verdicts: VerdictArray,
-        statuses: dict[int, Status],
+        apart: list[Status],
     ) -> None:
         """Nodes with nominated pods that count are filtered again, with those pods on them."""
-        left: Iterable[int] = attempt.nominated
+        left: Iterable[int] = request.nominated.pods
         if remembered is not None:
             codes = remembered.codes[rows]
             bad = codes != 0
             owners[bad] = NOMINATED
             verdicts[bad] = codes[bad]
             # What is remembered counts the pod's own nomination.
-            left = [row for row in (attempt.own_row,) if row is not None]
+            own_row = request.nominated.row_of.get(request.pod.uid)
+            left = [own_row] if own_row is not None else []
         for row in left:
             at = np.flatnonzero(rows == row)
-            if not len(at) or not (remembered is not None or attempt.others(row)):
+            if not len(at) or not (remembered is not None or request.others(row)):
                 continue
-            status = self._filter_with_nominated(attempt, self._table.info(row))
+            status = self._filter_with_nominated(request, self._table.info(row))
             if status is None:
                 owners[at[0]] = PASSES
             else:
-                # Kept apart from the verdicts: it belongs to another state of the node.
-                owners[at[0]] = NO_NODE
-                statuses[row] = status
+                owners[at[0]], verdicts[at[0]] = _APART, len(apart)
+                apart.append(status)
 
-    def _filter_with_nominated(self, attempt: Attempt, node: NodeInfo) -> Status | None:
-        """Filter one node as if its nominated pods ran there, and, if that passes, as it is (spec framework 4.8).
+    def _filter_with_nominated(self, request: ScanRequest, node: NodeInfo) -> Status | None:
+        """Filter one node as if its nominated pods ran there, and, if that passes, as it is (spec framework 4.8)."""
+        others = request.others(node.row)
+        return self._framework.filter_with_nominated(request.state, request.pod, self._snapshot, node, others)
 
-        Raises:
-            PluginFailedError: when a plugin fails.
-        """
-        others = attempt.others(node.row)
-        return self._framework.filter_with_nominated(attempt.state, attempt.pod, self._snapshot, node, others)
-
-    def _try_nominated_node(self, attempt: Attempt) -> tuple[NodeInfo | None, Status | None]:
+    def _try_nominated_node(self, request: ScanRequest) -> tuple[NodeInfo | None, Status | None]:
         """The node the pod is nominated to, and why it does not fit: (None, None) without such a node."""
-        name = attempt.pod.status.nominated_node_name if attempt.try_nominated else ""
+        name = request.pod.status.nominated_node_name if request.try_nominated else ""
         row = self._table.row_of(name) if name else None
         if row is None:
             return None, None
         node = self._table.info(row)
         try:
-            return node, self._filter_with_nominated(attempt, node)
+            return node, self._filter_with_nominated(request, node)
         except PluginFailedError:
             return None, None  # the scan will meet the same failure and report it
 
     # -- scores ----------------------------------------------------------------------------------------
 
-    def _score(self, attempt: Attempt, evaluation: Evaluation) -> Evaluation:
+    def _score(self, request: ScanRequest, evaluation: Evaluation) -> Evaluation:
         """The same with scores and totals."""
-        framework, pod, state, rows = self._framework, attempt.pod, attempt.state, evaluation.feasible
+        framework, pod, state, rows = self._framework, request.pod, request.state, evaluation.feasible
         nodes = NodeList(self._table, rows)
         entries, only = framework.scores, None
         totals = np.zeros(len(rows), np.int64)
-        if attempt.layer is not None and attempt.plan is not None:
-            attempt.layer.score()
-            totals = attempt.layer.totals(rows)
-            state.skip_score = attempt.layer.state.skip_score
-            entries, only = attempt.plan.unsigned.scores, attempt.plan.unsigned.pre_scores
+        if request.layer is not None and request.plan is not None:
+            request.layer.score()
+            totals = request.layer.totals(rows)
+            state.skip_score = request.layer.state.skip_score
+            entries, only = request.plan.unsigned.scores, request.plan.unsigned.pre_scores
         status = framework.pre_score(state, pod, nodes, only)
         if status is not None:
             raise PluginFailedError.of(status)

@@ -24,21 +24,15 @@ _LEAST: Final = 8
 _MEASURE: Final = 64
 
 
-class _Met:
-    """A key that was met once. Pods like no other do not pay for a layer that way."""
-
-    __slots__ = ("used",)
-    nbytes = _KEY_BYTES - _LAYER_BYTES
-
-    def __init__(self, used: int) -> None:
-        self.used = used
+def _size(item: Layer | int) -> int:
+    return _KEY_BYTES if isinstance(item, int) else item.nbytes + _LAYER_BYTES
 
 
 class LayerCache:
-    """Keys to layers, or to a note that the key was met once."""
+    """Keys to layers; or to when the key was met once: pods like no other do not pay for a layer that way."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, Layer | _Met] = {}
+        self._kept: dict[Hashable, Layer | int] = {}
         self._bytes = 0
         self._uses = 0
         self._puts = 0
@@ -60,7 +54,7 @@ class LayerCache:
         """Note a key; True when it was met before."""
         if key in self._kept:
             return True
-        self._put(key, _Met(self._uses))
+        self._put(key, self._uses)
         return False
 
     def put(self, key: Hashable, layer: Layer) -> None:
@@ -68,22 +62,22 @@ class LayerCache:
         self._put(key, layer)
         self.get(key)
 
-    def _put(self, key: Hashable, item: Layer | _Met) -> None:
+    def _put(self, key: Hashable, item: Layer | int) -> None:
         self._kept[key] = item
-        self._bytes += item.nbytes + _LAYER_BYTES
+        self._bytes += _size(item)
         self._puts += 1
         if self._bytes > _BUDGET or self._puts % _MEASURE == 0:
             self._measure()
 
     def _measure(self) -> None:
-        self._bytes = sum(item.nbytes + _LAYER_BYTES for item in self._kept.values())
+        self._bytes = sum(map(_size, self._kept.values()))
         if self._bytes <= _BUDGET:
             return
-        for key, item in sorted(self._kept.items(), key=lambda pair: pair[1].used)[:-_LEAST]:
+        used = {key: item if isinstance(item, int) else item.used for key, item in self._kept.items()}
+        for key in sorted(used, key=used.__getitem__)[:-_LEAST]:
             if self._bytes <= _BUDGET * _LEFT:
                 break
-            del self._kept[key]
-            self._bytes -= item.nbytes + _LAYER_BYTES
+            self._bytes -= _size(self._kept.pop(key))
 
     def drop(self, key: Hashable) -> None:
         """Forget a layer, such as one that must not be used any more."""

@@ -9,10 +9,6 @@ pass, and their weighted total. It has a base layer or none:
   pods with an equal interaction key. They name the further rows to evaluate again (``refresh_filter`` and
   ``refresh_scores`` in :class:`~kubesched.framework.interface.Contract`), such as those of a zone whose count changed.
 
-Up to eight rows are evaluated one by one in plain integers, more of them in one vector pass, and beyond a quarter of
-all rows it is quicker to evaluate all. Totals of other rows are made again only when the bounds of a score move that
-normalisation depends on (:mod:`.score_column`). The best total is found by :mod:`.ranking`.
-
 Called by :mod:`.search`, and by :mod:`.full_scan` for what cannot be cached. See ``docs/decision-core.md``.
 """
 
@@ -28,7 +24,7 @@ from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.cache.journal import NODE_CHANGED
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError, failed, shape_of
+from kubesched.framework.entries import FilterEntry, PluginFailedError, called, shape_of
 from kubesched.framework.interface import NOT_SCORED, IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
@@ -83,9 +79,6 @@ class Layer:
         self.is_scored = False
         #: When the layer was last used, for the cache.
         self.used = 0
-        #: Only plugins that cannot sign know of changes elsewhere.
-        self._refresh_filter: _Refresh = share.refresh_filter if base is not None else ()
-        self._refresh_scores: _Refresh = share.refresh_scores if base is not None else ()
         self._pod: PodInfo
         #: Where the journal was read up to; None before the first reading.
         self._position: int | None = None
@@ -162,7 +155,7 @@ class Layer:
         changed = self._read_journal()
         if changed is None:
             return self._build()
-        named = self._named("PreFilter", self._refresh_filter)
+        named = self._named("PreFilter", self.share.refresh_filter)
         if named is None:
             return self._build()
         rows = self._merged(changed, named)
@@ -226,30 +219,29 @@ class Layer:
     def _named(self, point: str, refresh: _Refresh, *more: bool) -> list[RowArray] | None:
         """The rows that the plugins name because of changes elsewhere; None: every row may have changed."""
         found: list[RowArray] = []
+        if self.base is None:
+            return found  # only plugins that cannot sign know of changes elsewhere
         for name, method in refresh:
-            try:
-                rows = method(self.state, self._pod, self._table, *more)
-                if rows is None:
-                    return None
-                problem = self._problem_with(rows)
-                if problem:
-                    raise TypeError(f"{_REFRESH[point]} returned {problem}")
-            except (Exception, SystemExit) as error:
-                raise PluginFailedError(name, failed(f"running {point} plugin", name, error)) from error
+            rows = called(f"running {point} plugin", name, self._rows_of, point, method, *more)
+            if rows is None:
+                return None
             if len(rows):
                 found.append(rows)
         return found
 
-    def _problem_with(self, rows: Any) -> str:
-        """Why an answer does not name rows of the table, empty when it does."""
+    def _rows_of(self, point: str, method: Callable[..., Any], *more: bool) -> RowArray | None:
+        """A plugin's answer, which names rows of the table; TypeError when it does not."""
+        rows: Any = method(self.state, self._pod, self._table, *more)
+        if rows is None:
+            return None
         if not isinstance(rows, np.ndarray) or rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "ui"):
-            return f"{shape_of(rows)}; expected an array of row numbers or None"
+            raise TypeError(f"{_REFRESH[point]} returned {shape_of(rows)}; expected an array of row numbers or None")
         size = len(self.owner)
         # Seen as unsigned numbers, negative ones are beyond every table.
         if len(rows) and int(rows.astype(np.intp, copy=False).view(np.uintp).max()) >= size:
             row = next(row for row in rows.tolist() if not 0 <= row < size)
-            return f"row {row}; there are {size} rows"
-        return ""
+            raise TypeError(f"{_REFRESH[point]} returned row {row}; there are {size} rows")
+        return rows
 
     def _merged(self, rows: _Rows, named: list[RowArray]) -> _Rows:
         """These rows and those that plugins name."""
@@ -369,7 +361,7 @@ class Layer:
             return
         if self.base is not None:
             self.base.score()
-        named = self._named("PreScore", self._refresh_scores, same)
+        named = self._named("PreScore", self.share.refresh_scores, same)
         if named is None:
             self.is_scored = False
             self.score()
@@ -425,10 +417,7 @@ class Layer:
         return self._settle()
 
     def _settle(self) -> bool:
-        moved = False
-        for column in self.columns:
-            moved |= column.settle(self.feasible)
-        return moved
+        return True in [column.settle(self.feasible) for column in self.columns]  # each has to settle
 
     # -- totals ----------------------------------------------------------------------------------------
 

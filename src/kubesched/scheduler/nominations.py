@@ -130,3 +130,4 @@ class NominationShare(Share):
         self.refresh_filter = [("", lambda state, pod, nodes: nominations.refresh(pod))]
         self.refresh_scores = []
         self.nominations = nominations
+        self.view = nominations.view

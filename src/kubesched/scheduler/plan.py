@@ -5,14 +5,17 @@ One plan per pattern of signatures, made once. Used by :mod:`.search`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, Final
 
-from kubesched.framework.entries import PluginFailedError, failed
+from kubesched.cache.nominated_rows import NominatedPods
+from kubesched.framework.entries import called, hashable
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 
 __all__ = ["Plan", "Share"]
+
+_PRE_FILTER: Final = "running PreFilter plugin"
 
 
 class Share:
@@ -22,7 +25,10 @@ class Share:
         filters, scores: entries, in the profile's order.
         pre_filters, pre_scores: names of those to call at PreFilter and PreScore.
         plugins: all of them, each once.
+        view: the nominated pods that the layer counts, None unless it is a nomination layer.
     """
+
+    view: NominatedPods | None = None
 
     def __init__(self, framework: Framework, at_filter: frozenset[str], at_score: frozenset[str]) -> None:
         self.filters = tuple(entry for entry in framework.filters if entry.name in at_filter)
@@ -34,16 +40,12 @@ class Share:
         self.names = filtering | scoring
         self.plugins: tuple[Any, ...] = tuple(framework.plugins[name] for name in sorted(self.names))
         #: ``refresh_filter`` and ``refresh_scores`` of those that offer it, with the plugins' names.
-        self.refresh_filter = [
-            (plugin.name, plugin.refresh_filter)
-            for plugin in self.plugins
-            if plugin.name in filtering and hasattr(plugin, "refresh_filter")
-        ]
-        self.refresh_scores = [
-            (plugin.name, plugin.refresh_scores)
-            for plugin in self.plugins
-            if plugin.name in scoring and hasattr(plugin, "refresh_scores")
-        ]
+        self.refresh_filter = self._offered("refresh_filter", filtering)
+        self.refresh_scores = self._offered("refresh_scores", scoring)
+
+    def _offered(self, method: str, names: frozenset[str]) -> list[tuple[str, Callable[..., Any]]]:
+        plugins = [plugin for plugin in self.plugins if plugin.name in names and hasattr(plugin, method)]
+        return [(plugin.name, getattr(plugin, method)) for plugin in plugins]
 
 
 class Plan:
@@ -86,11 +88,7 @@ class Plan:
         """
         found = []
         for plugin in self.unsigned.plugins:
-            try:
-                key = plugin.interaction_key(pod)
-                hash(key)
-            except (Exception, SystemExit) as error:
-                raise _failed(plugin.name, error) from error
+            key: Hashable | None = called(_PRE_FILTER, plugin.name, hashable, plugin.interaction_key, pod)
             if key is None:
                 return None
             found.append(key)
@@ -104,13 +102,7 @@ class Plan:
         """
         if self._skips is None:
             return False
-        for name, skips in self._skips:
-            try:
-                if not skips(pod):
-                    return False
-            except (Exception, SystemExit) as error:
-                raise _failed(name, error) from error
-        return True
+        return all(called(_PRE_FILTER, name, skips, pod) for name, skips in self._skips)
 
 
 def _lacks_preparation(framework: Framework, plugin: Any) -> bool:
@@ -120,7 +112,3 @@ def _lacks_preparation(framework: Framework, plugin: Any) -> bool:
         hasattr(plugin, method) and plugin.name in at[later] - at[earlier]
         for method, earlier, later in (("pre_filter", "preFilter", "filter"), ("pre_score", "preScore", "score"))
     )
-
-
-def _failed(plugin: str, error: BaseException) -> PluginFailedError:
-    return PluginFailedError(plugin, failed("running PreFilter plugin", plugin, error))

@@ -14,12 +14,11 @@ import enum
 import random
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from kubesched.cache import NodeTable, Snapshot
-from kubesched.cache.nominated_rows import NominatedPods
+from kubesched.cache.nominated_rows import NominatedPods, NominatedRows
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
 from kubesched.framework.extenders import EXTENDER_NAME
@@ -30,7 +29,7 @@ from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status
 
 from .diagnosis import Diagnosis, NodeStatuses, Rejection
-from .full_scan import Attempt, Evaluation, FullScan, Rotation
+from .full_scan import Evaluation, FullScan, Rotation, ScanRequest
 from .layer_cache import LayerCache
 from .layers import Layer
 from .nominations import NominationFilter, NominationShare
@@ -39,18 +38,8 @@ from .ranking import pick_uniformly
 
 __all__ = ["Candidates", "Decision", "Path", "Search"]
 
-#: Signature and interaction key, which is None for a signature layer.
-_Key = tuple[Hashable, Hashable | None]
-
-
-class _NominationKey(NamedTuple):
-    """In place of an interaction key: the priority that says which nominations count."""
-
-    priority: int
-
-
-def _nomination_key(signature: Hashable, pod: PodInfo) -> _Key:
-    return signature, _NominationKey(pod.priority)
+#: Signature; and interaction key, None for a signature layer, or the priority that says which nominations count.
+_Key = tuple[Hashable, tuple[Hashable, ...] | int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +97,8 @@ class Search:
         self._table: NodeTable = snapshot.table
         self._rng = rng
         self._percentage = percentage
-        self._scan = FullScan(framework, snapshot, nominations, rotation, percentage)
+        self._nominated = NominatedRows(snapshot.table, nominations)
+        self._scan = FullScan(framework, snapshot, rotation, percentage)
         signers: dict[str, FilterEntry | ScoreEntry] = {}
         signers.update((entry.name, entry) for entry in framework.filters if entry.can_sign)
         signers.update((entry.name, entry) for entry in framework.scores if entry.can_sign and not entry.needs_all)
@@ -176,9 +166,9 @@ class Search:
             return Rejection.without_nodes(state)
         self.sign(pod)  # a plugin that cannot sign fails an attempt
         outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
-        nominated = self._scan.nominated(pod).pods
-        attempt = Attempt(pod, state, outcome, nominated, sampled=True, try_nominated=try_nominated)
-        found = self._scan.scan(attempt, score=False)
+        nominated = self._nominated.of(pod.priority)
+        request = ScanRequest(pod, state, outcome, nominated, sampled=True, try_nominated=try_nominated)
+        found = self._scan.scan(request, score=False)
         if isinstance(found, Rejection):
             return found
         found.statuses.freeze()
@@ -207,9 +197,8 @@ class Search:
         if not len(self._table):
             return Rejection.without_nodes(state)
         outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
-        nominated = self._scan.nominated(pod).pods
-        attempt = Attempt(pod, state, outcome, nominated, only=kept, try_nominated=False)
-        found = self._scan.scan(attempt)
+        nominated = self._nominated.of(pod.priority)
+        found = self._scan.scan(ScanRequest(pod, state, outcome, nominated, only=kept, try_nominated=False))
         if isinstance(found, Evaluation):
             if found.totals is not None and contributions:
                 names = [self._table.info(row).name for row in found.feasible.tolist()]
@@ -238,11 +227,12 @@ class Search:
     ) -> tuple[Path, Decision | Rejection]:
         layer = self._layer((signature, None), plan, None, pod)
         state = self._prepared(layer.state.clone() if layer is not None else CycleState(), record_plugin_metrics)
-        nominated = self._scan.nominated(pod)
+        nominated = self._nominated.of(pod.priority)
         skips = layer is not None and plan.all_skip(pod)
         path, key = self._path(pod, plan, (signature, None), layer, skips=skips, nominated=nominated)
         if layer is not None and path is not Path.FULL_SCAN:
-            used = layer if path is Path.SIGNATURE else self._layer(key, plan, layer, pod, nominated)
+            counting = nominated if path is Path.NOMINATIONS else None
+            used = layer if path is Path.SIGNATURE else self._layer(key, plan, layer, pod, counting)
             row = used.best(self._rng) if used is not None else None
             if used is not None and row is not None:
                 state.skip_filter |= plan.unsigned.names
@@ -256,42 +246,25 @@ class Search:
             outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), only)
 
         def remembered() -> NominationFilter | None:
-            if layer is None or not skips or not nominated.pods or self._percentage:
+            if layer is None or not skips or self._percentage:
                 return None
-            above = self._layer(_nomination_key(signature, pod), plan, layer, pod, nominated)
+            above = self._layer((signature, pod.priority), plan, layer, pod, nominated)
             if above is None or not isinstance(above.share, NominationShare):
                 return None
             above.share.nominations.catch_up(pod)
             return above.share.nominations
 
-        own_row = nominated.row_of.get(pod.uid)
-        attempt = Attempt(pod, state, outcome, nominated.pods, layer, plan, remembered, own_row)
-        return Path.FULL_SCAN, self._chosen(self._scan.scan(attempt), state)
+        request = ScanRequest(pod, state, outcome, nominated, layer, plan, remembered)
+        return Path.FULL_SCAN, self._chosen(self._scan.scan(request), state)
 
     def _path(
         self, pod: PodInfo, plan: Plan, key: _Key, layer: Layer | None, *, skips: bool, nominated: NominatedPods
     ) -> tuple[Path, _Key]:
-        """How an attempt finds its node, and the key of the layer. The first row that applies decides.
-
-        ====================================================================  =================
-        a signing plugin rejects the pod or allows only some nodes: no layer  full scan
-        the pod is nominated to a node, which is tried first and alone        full scan
-        the percentage of nodes to score is set: nodes are sampled            full scan
-        pods nominated elsewhere count, and every plugin that did not sign
-        has nothing to do for the pod                                         nomination layer
-        pods nominated elsewhere count                                        full scan
-        every plugin that did not sign has nothing to do for the pod          signature layer
-        those that have all gave an interaction key, met before               interaction layer
-        anything else; nodes are sampled if a plugin makes them expensive     full scan
-        ====================================================================  =================
-
-        A layer falls back to a full scan when nothing fits, to find the reasons, and when scores of its base are normalised by
-        rows that it rejects.
-        """
+        """How an attempt finds its node, and the key of the layer; the table is in ``docs/decision-core.md``."""
         if layer is None or pod.status.nominated_node_name or pod.uid in nominated.row_of or self._percentage:
             return Path.FULL_SCAN, key
         if nominated.pods:
-            return (Path.NOMINATIONS if skips else Path.FULL_SCAN), _nomination_key(key[0], pod)
+            return (Path.NOMINATIONS if skips else Path.FULL_SCAN), (key[0], pod.priority)
         if skips:
             return Path.SIGNATURE, key
         if plan.can_interact and layer.feasible > 1:
@@ -304,14 +277,14 @@ class Search:
     def _layer(
         self, key: _Key, plan: Plan, base: Layer | None, pod: PodInfo, nominated: NominatedPods | None = None
     ) -> Layer | None:
-        """The layer of a key, up to date; None when the pod's answers cannot be remembered by row."""
+        """The layer of a key, up to date; None when the pod's answers cannot be remembered by row.
+
+        ``nominated``: for a nomination layer, which has a base.
+        """
         layer = self._layers.get(key)
-        stale = layer is None or layer.base is not base
-        if layer is not None and isinstance(layer.share, NominationShare):
-            stale |= layer.share.nominations.view is not nominated
-        if layer is None or stale:
+        if layer is None or layer.base is not base or layer.share.view is not nominated:
             share = plan.signed if base is None else plan.unsigned
-            if base is not None and nominated is not None and isinstance(key[1], _NominationKey):
+            if base is not None and nominated is not None:
                 filters = NominationFilter(self._framework, self._snapshot, nominated, base, plan.unsigned.names)
                 share = NominationShare(filters)
             layer = Layer(self._framework, self._table, share, base)
@@ -346,5 +319,5 @@ class Search:
 
     def _scanned(self, state: CycleState, pod: PodInfo, *, score_one: bool) -> Evaluation | Rejection:
         outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
-        nominated = self._scan.nominated(pod).pods
-        return self._scan.scan(Attempt(pod, state, outcome, nominated), score_one=score_one)
+        request = ScanRequest(pod, state, outcome, self._nominated.of(pod.priority))
+        return self._scan.scan(request, score_one=score_one)
