@@ -24,7 +24,7 @@ from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.cache.journal import NODE_CHANGED
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError, called, shape_of
+from kubesched.framework.entries import FilterEntry, PluginFailedError, failed, shape_of
 from kubesched.framework.interface import NOT_SCORED, IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
@@ -221,27 +221,35 @@ class Layer:
         found: list[RowArray] = []
         if self.base is None:
             return found  # only plugins that cannot sign know of changes elsewhere
-        for name, method in refresh:
-            rows = called(f"running {point} plugin", name, self._rows_of, point, method, *more)
-            if rows is None:
-                return None
-            if len(rows):
-                found.append(rows)
+        name = ""
+        try:
+            for name, method in refresh:  # noqa: B007 - named when it fails
+                rows = method(self.state, self._pod, self._table, *more)
+                if rows is None:
+                    return None
+                self._check_rows(point, rows)
+                if len(rows):
+                    found.append(rows)
+        except (Exception, SystemExit) as error:
+            raise PluginFailedError(name, failed(f"running {point} plugin", name, error)) from error
         return found
 
-    def _rows_of(self, point: str, method: Callable[..., Any], *more: bool) -> RowArray | None:
-        """A plugin's answer, which names rows of the table; TypeError when it does not."""
-        rows: Any = method(self.state, self._pod, self._table, *more)
-        if rows is None:
-            return None
+    def _check_rows(self, point: str, rows: Any) -> None:
+        """Raise TypeError when a plugin's answer does not name rows of the table."""
         if not isinstance(rows, np.ndarray) or rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "ui"):
             raise TypeError(f"{_REFRESH[point]} returned {shape_of(rows)}; expected an array of row numbers or None")
+        if not len(rows):
+            return
         size = len(self.owner)
-        # Seen as unsigned numbers, negative ones are beyond every table.
-        if len(rows) and int(rows.astype(np.intp, copy=False).view(np.uintp).max()) >= size:
+        if len(rows) <= _FEW:
+            few = rows.tolist()
+            outside = min(few) < 0 or max(few) >= size
+        else:
+            # As unsigned numbers, negative ones are beyond every table.
+            outside = int(np.maximum.reduce(rows.astype(np.intp, copy=False).view(np.uintp))) >= size
+        if outside:
             row = next(row for row in rows.tolist() if not 0 <= row < size)
             raise TypeError(f"{_REFRESH[point]} returned row {row}; there are {size} rows")
-        return rows
 
     def _merged(self, rows: _Rows, named: list[RowArray]) -> _Rows:
         """These rows and those that plugins name."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from kubesched.cache.nominated_rows import NominatedPods
-from kubesched.framework.entries import called, hashable
+from kubesched.framework.entries import PluginFailedError, failed
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 
@@ -86,12 +86,18 @@ class Plan:
         Raises:
             PluginFailedError: when one of them fails.
         """
-        found = []
-        for plugin in self.unsigned.plugins:
-            key: Hashable | None = called(_PRE_FILTER, plugin.name, hashable, plugin.interaction_key, pod)
-            if key is None:
-                return None
-            found.append(key)
+        found: list[Hashable] = []
+        name = ""
+        try:
+            for plugin in self.unsigned.plugins:
+                name = plugin.name
+                key = plugin.interaction_key(pod)
+                if key is None:
+                    return None
+                hash(key)
+                found.append(key)
+        except (Exception, SystemExit) as error:
+            raise PluginFailedError(name, failed(_PRE_FILTER, name, error)) from error
         return tuple(found)
 
     def all_skip(self, pod: PodInfo) -> bool:
@@ -102,7 +108,14 @@ class Plan:
         """
         if self._skips is None:
             return False
-        return all(called(_PRE_FILTER, name, skips, pod) for name, skips in self._skips)
+        name = ""
+        try:
+            for name, skips in self._skips:  # noqa: B007 - named when it fails
+                if not skips(pod):
+                    return False
+        except (Exception, SystemExit) as error:
+            raise PluginFailedError(name, failed(_PRE_FILTER, name, error)) from error
+        return True
 
 
 def _lacks_preparation(framework: Framework, plugin: Any) -> bool:
