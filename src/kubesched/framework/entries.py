@@ -22,7 +22,7 @@ from .status import Code, Status, is_success
 if TYPE_CHECKING:
     from kubesched.cache import NodeList, NodeTable
 
-__all__ = ["FilterEntry", "PluginFailedError", "ScoreEntry", "called", "failed", "hashable", "shape_of"]
+__all__ = ["FilterEntry", "PluginFailedError", "ScoreEntry", "called", "failed", "shape_of"]
 
 
 class PluginFailedError(Exception):
@@ -57,17 +57,6 @@ def called(prefix: str, plugin: str, method: Callable[..., Any], *args: Any) -> 
         return method(*args)
     except (Exception, SystemExit) as error:
         raise PluginFailedError(plugin, failed(prefix, plugin, error)) from error
-
-
-def hashable(method: Callable[[PodInfo], Hashable | None], pod: PodInfo) -> Hashable | None:
-    """A key that a plugin gives a pod.
-
-    Raises:
-        TypeError: when it has no hash.
-    """
-    key = method(pod)
-    hash(key)
-    return key
 
 
 def _quoted(name: str) -> str:
@@ -132,7 +121,11 @@ class _Entry:
         """
         if self._sign is None:
             return None
-        signature: Hashable | None = called("signing pod with plugin", self.name, hashable, self._sign, pod)
+        try:
+            signature = self._sign(pod)
+            hash(signature)
+        except (Exception, SystemExit) as error:
+            raise PluginFailedError(self.name, failed("signing pod with plugin", self.name, error)) from error
         return signature
 
     def one(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from kubesched.cache.nominated_rows import NominatedPods
-from kubesched.framework.entries import called, hashable
+from kubesched.framework.entries import PluginFailedError, called, failed
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 
@@ -88,7 +88,7 @@ class Plan:
         """
         found = []
         for plugin in self.unsigned.plugins:
-            key: Hashable | None = called(_PRE_FILTER, plugin.name, hashable, plugin.interaction_key, pod)
+            key: Hashable | None = called(_PRE_FILTER, plugin.name, _interaction_key, plugin, pod)
             if key is None:
                 return None
             found.append(key)
@@ -102,7 +102,19 @@ class Plan:
         """
         if self._skips is None:
             return False
-        return all(called(_PRE_FILTER, name, skips, pod) for name, skips in self._skips)
+        for name, skips in self._skips:
+            try:
+                if not skips(pod):
+                    return False
+            except (Exception, SystemExit) as error:
+                raise PluginFailedError(name, failed(_PRE_FILTER, name, error)) from error
+        return True
+
+
+def _interaction_key(plugin: Any, pod: PodInfo) -> Hashable | None:
+    key: Hashable | None = plugin.interaction_key(pod)
+    hash(key)  # an error here, too, is the plugin's
+    return key
 
 
 def _lacks_preparation(framework: Framework, plugin: Any) -> bool:
