@@ -1,33 +1,33 @@
 """Events about objects (events.k8s.io/v1), sent in the background, so that recording never waits.
 
-Each profile has an :class:`EventRecorder`; all of them feed one :class:`EventBroadcaster`, whose tasks
-turn repetitions into series and do the sending (spec "Metrics, events and the API client" section 5).
+Each profile has an :class:`EventRecorder`; all of them feed one :class:`EventBroadcaster`: a queue and tasks in front of
+an :class:`~.event_writer.EventWriter`, which turns repetitions into series and sends them (spec "Metrics, events and the
+API client" section 5).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections import OrderedDict, deque
+from collections import deque
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from random import Random
 from typing import TypeAlias
-from uuid import UUID
 
-from kubesched.api.kinds import EVENTS
 from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
-from kubesched.api.wire import ApiError, Transport
+from kubesched.api.wire import Transport
 
-from .event_objects import NOTE_LIMIT, Entry, EventNames, Key, Referable, limit_note, reference_to
+from .event_writer import CACHE_SIZE, SERIES, Entry, EventWriter, Key, Referable, Reference
 from .running import Background
 
 __all__ = ["NOTE_LIMIT", "QUEUE_SIZE", "EventBroadcaster", "EventRecorder", "EventStatistics", "limit_note"]
 
 logger = logging.getLogger("kubesched.client")
 
+#: Bytes of UTF-8 in a note.
+NOTE_LIMIT = 1024
 QUEUE_SIZE = 1000
 ATTEMPTS = 12
 RETRY_SECONDS = 10.0
@@ -36,17 +36,13 @@ RETRY_JITTER = 0.25
 FINISH_SECONDS = 360.0
 #: How often running series are reported to the server, so that they do not expire.
 REFRESH_SECONDS = 1800.0
-#: Events kept for repetition. Upstream has no bound; an event storm must not fill our memory.
-CACHE_SIZE = 20_000
 #: Events sent before other tasks run, for transports that never wait.
 YIELD_INTERVAL = 32
 #: Events on their way at a time. Upstream has no bound; one at a time fills the queue while pods are bound faster.
 SENDERS = 128
 
-#: recorder, regarding, type, reason, action, note, related, time
-_Recorded: TypeAlias = "tuple[EventRecorder, Referable, str, str, str, str, Referable | None, float]"
-
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+#: type, action, reason, reporting controller, reporting instance
+_Words: TypeAlias = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +64,7 @@ class EventStatistics:
 class EventBroadcaster(Background):
     """Sends what the recorders record, in order, up to ``senders`` events at a time, of one series one at a time.
 
-    First of its kind: POST. Second: PATCH of ``series``. From the third on the count grows in memory only
-    and is sent every 30 minutes, and once more when the series has not grown for 6 minutes.
+    The count of a series is sent every 30 minutes, and once more when the series has not grown for 6 minutes.
     Errors of the connection are retried (12 tries, 10 s and up to 25 % apart) while later events go ahead;
     what the server refuses is logged and given up.
     """
@@ -85,16 +80,15 @@ class EventBroadcaster(Background):
         senders: int = SENDERS,
     ) -> None:
         super().__init__()
-        self._transport = transport
+        self._writer = EventWriter(
+            transport, clock, SERIES, rng=rng, report=logger.warning, retry=self._again, cache_size=cache_size
+        )
         self._clock = clock
         self._rng = rng
         self._queue_size = queue_size
-        self._cache_size = cache_size
-        self._queue: deque[_Recorded] = deque()
-        self._entries: OrderedDict[Key, Entry] = OrderedDict()
-        self._retries: list[tuple[float, int, Entry, bool, int]] = []  # due, order, entry, patch?, tries made
+        self._queue: deque[tuple[_Words, Referable, Referable | None, str, float]] = deque()
+        self._retries: list[tuple[float, int, Entry, int]] = []  # due, order, entry, tries made
         self._order = 0
-        self._names = EventNames()
         self._next_finish: float | None = None
         self._next_refresh: float | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -103,26 +97,16 @@ class EventBroadcaster(Background):
         self._helpers_at_most = senders - 1
         self._idle: deque[asyncio.Future[None]] = deque()
         self._drained: list[asyncio.Future[None]] = []
-        self._recorded = self._dropped = self._posted = self._patched = 0
-        self._absorbed = self._retried = self._failed = 0
+        self._recorded = self._dropped = self._retried = 0
 
-    def offer(
-        self,
-        recorder: EventRecorder,
-        regarding: Referable,
-        type: str,  # noqa: A002 - upstream's word
-        reason: str,
-        action: str,
-        note: str,
-        related: Referable | None,
-    ) -> None:
+    def offer(self, words: _Words, regarding: Referable, related: Referable | None, note: str) -> None:
         """Queue an event; drop it when the queue is full. Called by :class:`EventRecorder`."""
         self._recorded += 1
         queue = self._queue
         if self._stopped or len(queue) >= self._queue_size:
             self._dropped += 1
             return
-        queue.append((recorder, regarding, type, reason, action, note, related, self._clock.now()))
+        queue.append((words, regarding, related, note, self._clock.now()))
         if self._waiter is not None:
             _wake(self._waiter)
         elif self._idle:
@@ -148,14 +132,14 @@ class EventBroadcaster(Background):
         return EventStatistics(
             recorded=self._recorded,
             dropped=self._dropped,
-            posted=self._posted,
-            patched=self._patched,
-            absorbed=self._absorbed,
+            posted=self._writer.posted,
+            patched=self._writer.patched,
+            absorbed=self._writer.absorbed,
             retries=self._retried,
-            failed=self._failed,
+            failed=self._writer.failed,
             queued=len(self._queue),
             waiting_for_retry=len(self._retries),
-            remembered=len(self._entries),
+            remembered=len(self._writer),
         )
 
     # -- the task ------------------------------------------------------------------------------------------
@@ -172,11 +156,10 @@ class EventBroadcaster(Background):
         while True:
             now = loop.time()
             if self._queue:
-                self._call_for_help(tasks)
-                await self._take(self._queue.popleft(), now)
+                await self._take(tasks, now)
             elif self._retries and self._retries[0][0] <= now:
-                _, _, entry, patch, tries = heappop(self._retries)
-                await self._send(entry, patch, tries)
+                _, _, entry, tries = heappop(self._retries)
+                await self._writer.send(entry, tries)
             elif self._next_finish is not None and self._next_finish <= now:
                 await self._finish(now)
             elif self._next_refresh is not None and self._next_refresh <= now:
@@ -190,11 +173,17 @@ class EventBroadcaster(Background):
             if sent % YIELD_INTERVAL == 0:
                 await asyncio.sleep(0)
 
-    def _call_for_help(self, tasks: Supervisor) -> None:
-        """Another sender, when more is queued than this one takes now and no other sender is free."""
-        if len(self._queue) > 1 and not self._idle and self._helpers < self._helpers_at_most:
+    async def _take(self, tasks: Supervisor, now: float) -> None:
+        """Send the first event queued; start another sender when more is queued and no other sender is free."""
+        words, regarding, related, note, time = self._queue.popleft()
+        if self._queue and not self._idle and self._helpers < self._helpers_at_most:
             self._helpers += 1
             tasks.spawn(self._help(tasks), f"events-{self._helpers}")
+        if self._next_finish is None:
+            self._next_finish = now + FINISH_SECONDS
+            self._next_refresh = now + REFRESH_SECONDS
+        event = Key(*words, Reference.to(regarding), None if related is None else Reference.to(related))
+        await self._writer.take(event, note, time, now)
 
     async def _help(self, tasks: Supervisor) -> None:
         """One more sender, for the queue only."""
@@ -203,8 +192,7 @@ class EventBroadcaster(Background):
         self._busy += 1
         while True:
             while self._queue:
-                self._call_for_help(tasks)
-                await self._take(self._queue.popleft(), loop.time())
+                await self._take(tasks, loop.time())
                 sent += 1
                 if sent % YIELD_INTERVAL == 0:
                     await asyncio.sleep(0)
@@ -245,122 +233,27 @@ class EventBroadcaster(Background):
         self._busy = 0
         self._release()
 
-    # -- series --------------------------------------------------------------------------------------------
-
-    async def _take(self, recorded: _Recorded, now: float) -> None:
-        recorder, regarding, event_type, reason, action, note, related, time = recorded
-        key = Key(
-            event_type,
-            action,
-            reason,
-            recorder.reporting_controller,
-            recorder.reporting_instance,
-            reference_to(regarding),
-            None if related is None else reference_to(related),
-        )
-        entry = self._entries.get(key)
-        if entry is None:
-            entry = self._entries[key] = Entry(key, note, time, self._name(key.regarding.name, time), now)
-            if self._next_finish is None:
-                self._next_finish = now + FINISH_SECONDS
-                self._next_refresh = now + REFRESH_SECONDS
-            await self._send(entry, False)
-            if len(self._entries) > self._cache_size:
-                _, oldest = self._entries.popitem(last=False)
-                if oldest.count > 1:
-                    await self._send(oldest, True)
-            return
-        entry.count += 1
-        entry.last = time
-        entry.seen = now
-        if entry.count == 2:
-            await self._send(entry, True)
-        else:
-            self._absorbed += 1
+    # -- what is due at a time -----------------------------------------------------------------------------
 
     async def _finish(self, now: float) -> None:
-        """Drop events not repeated lately; the final count of a series is sent."""
-        finished = [entry for entry in self._entries.values() if now - entry.seen >= FINISH_SECONDS]
-        for entry in finished:
-            del self._entries[entry.key]
-        self._next_finish = now + FINISH_SECONDS if self._entries else None
-        if not self._entries:
+        await self._writer.expire(now, FINISH_SECONDS)
+        self._next_finish = now + FINISH_SECONDS if len(self._writer) else None
+        if self._next_finish is None:
             self._next_refresh = None
-        for entry in finished:
-            if entry.count > 1:
-                await self._send(entry, True)
 
     async def _refresh(self, now: float) -> None:
         self._next_refresh = now + REFRESH_SECONDS
-        for entry in [entry for entry in self._entries.values() if entry.count > 1]:
-            await self._send(entry, True)
+        await self._writer.refresh()
 
-    def _name(self, regarding: str, time: float) -> str:
-        """A name for an event; a random one when the object's does not make one."""
-        name = self._names.next(regarding, time)
-        if len(name) <= 253 and _SUBDOMAIN.fullmatch(name):
-            return name
-        return str(UUID(int=self._rng.getrandbits(128), version=4))
-
-    # -- sending -------------------------------------------------------------------------------------------
-
-    async def _send(self, entry: Entry, patch: bool, tries: int = 0) -> None:
-        """Send an event or its count. While the same one is on its way, its count follows when that has ended."""
-        if entry.sending:
-            entry.again = True
-            return
-        entry.sending = True
-        try:
-            await self._try(entry, patch, tries)
-            while entry.again:
-                entry.again = False
-                await self._try(entry, True, 0)
-        finally:
-            entry.sending = False
-
-    async def _try(self, entry: Entry, patch: bool, tries: int) -> None:
-        try:
-            if not patch or not await self._patch(entry):
-                await self._transport.create(EVENTS, entry.namespace, entry.to_wire())
-                self._posted += 1
-        except OSError as error:
-            self._again(entry, patch, tries + 1, error)
-        except ApiError as error:
-            if patch and error.reason == "AlreadyExists":
-                self._again(entry, patch, tries + 1, error)
-            else:
-                self._give_up(entry, error)
-        except Exception:
-            self._failed += 1
-            logger.exception("event %s/%s could not be sent", entry.namespace, entry.name)
-
-    async def _patch(self, entry: Entry) -> bool:
-        """Send the count to the server; False when it does not know the event (any more)."""
-        try:
-            await self._transport.patch(EVENTS, entry.namespace, entry.name, {"series": entry.series()})
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            return False
-        self._patched += 1
-        return True
-
-    def _again(self, entry: Entry, patch: bool, tries: int, error: Exception) -> None:
+    def _again(self, entry: Entry, tries: int) -> bool:
         # As many may wait for another try as for the first: an outage must not fill the memory.
         if tries >= ATTEMPTS or len(self._retries) >= self._queue_size:
-            self._give_up(entry, error)
-            return
+            return False
         self._retried += 1
         self._order += 1
         pause = RETRY_SECONDS * (1.0 + RETRY_JITTER * self._rng.random())
-        due = asyncio.get_running_loop().time() + pause
-        heappush(self._retries, (due, self._order, entry, patch, tries))
-
-    def _give_up(self, entry: Entry, error: Exception) -> None:
-        self._failed += 1
-        key = entry.key
-        text = str(error) or repr(error)
-        logger.warning("event %s about %s/%s given up: %s", key.reason, entry.namespace, key.regarding.name, text)
+        heappush(self._retries, (asyncio.get_running_loop().time() + pause, self._order, entry, tries))
+        return True
 
 
 class EventRecorder:
@@ -387,9 +280,19 @@ class EventRecorder:
         # No character takes more than four bytes.
         if len(note) > NOTE_LIMIT // 4:
             note = limit_note(note)
-        self._broadcaster.offer(self, regarding, type, reason, action, note, related)
+        names = self.reporting_controller, self.reporting_instance
+        self._broadcaster.offer((type, action, reason, *names), regarding, related, note)
 
 
 def _wake(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def limit_note(note: str) -> str:
+    """A note of at most 1024 bytes: a longer one keeps its first 1020 and ends in `` ...``."""
+    encoded = note.encode("utf-8", "replace")
+    if len(encoded) <= NOTE_LIMIT:
+        return note
+    # A character cut in half is dropped whole.
+    return encoded[: NOTE_LIMIT - 4].decode("utf-8", "ignore") + " ..."

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from ...api.kinds import PODS, Kind
 from ...api.wire import ApiError, Item
-from ...client.counted_events import NORMAL, WARNING
+from ...client.event_writer import NORMAL, WARNING
 from .context import Context, controller_of
 from .pods import is_ready
 from .watch_cache import Handler

@@ -16,7 +16,7 @@ from ...api.kinds import PODS, Kind
 from ...api.times import Clock, timestamp
 from ...api.types import ObjectMeta, OwnerReference
 from ...api.wire import MERGE_PATCH, Item, Transport
-from ...client.counted_events import CountingRecorder
+from ...client.event_writer import Counts, EventWriter
 from .watch_cache import WatchCache
 
 __all__ = ["BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]
@@ -86,7 +86,7 @@ class Context:
         self.caches: dict[Kind, WatchCache] = {}
         #: Problems met and survived, newest last; bounded.
         self.problems: list[str] = []
-        self.events = CountingRecorder(client, clock, self.note_problem)
+        self.events = EventWriter(client, clock, Counts(), rng=rng, report=self.note_problem)
         self._doomed: set[str] = set()
         self._writes = 0
         self.pods = self.cache(PODS)

@@ -14,7 +14,7 @@ from ...api.selectors import RequiredNodeAffinity, required_node_affinity
 from ...api.taints import NO_EXECUTE, do_not_schedule, first_untolerated
 from ...api.types import Node, PodSpec, Taint
 from ...api.wire import ApiError, Item
-from ...client.counted_events import NORMAL, WARNING
+from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
 from .pods import available_in, is_finished, pod_body, resolve_count

@@ -12,7 +12,7 @@ from ...api.equality import same_json
 from ...api.kinds import DEPLOYMENTS, PODS, REPLICA_SETS, Kind
 from ...api.times import parse_time
 from ...api.wire import ApiError, Item
-from ...client.counted_events import NORMAL
+from ...client.event_writer import NORMAL
 from .base import Controller
 from .context import BY_OWNER, Context, Data, controller_of
 from .pods import conditions_with, is_finished, owner_reference, template_hash

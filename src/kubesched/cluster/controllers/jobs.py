@@ -13,7 +13,7 @@ from typing import Any, Final
 from ...api.kinds import JOBS
 from ...api.times import parse_time
 from ...api.wire import ApiError, Item
-from ...client.counted_events import NORMAL, WARNING
+from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
 from .job_status import Count, completed_indexes, format_indexes

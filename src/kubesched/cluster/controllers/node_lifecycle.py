@@ -17,7 +17,7 @@ from ...api.kinds import LEASES, NODES
 from ...api.times import parse_time
 from ...api.types import Node
 from ...api.wire import STRATEGIC_PATCH, ApiError, Item
-from ...client.counted_events import NORMAL, WARNING
+from ...client.event_writer import NORMAL, WARNING
 from .base import Controller
 from .context import BY_NODE, Context
 from .pods import is_finished, is_ready

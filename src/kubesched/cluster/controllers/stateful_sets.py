@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...api.kinds import CLAIMS, PODS, STATEFUL_SETS
 from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
-from ...client.counted_events import NORMAL, WARNING
+from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
 from .pods import available_in, is_finished, is_ready, pod_body

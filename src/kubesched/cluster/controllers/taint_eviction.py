@@ -11,7 +11,7 @@ from ...api.taints import NO_EXECUTE, tolerates
 from ...api.times import parse_time
 from ...api.types import Node, Pod, Taint
 from ...api.wire import STRATEGIC_PATCH, ApiError, Item
-from ...client.counted_events import NORMAL
+from ...client.event_writer import NORMAL
 from .base import Controller
 from .context import BY_NODE, Context
 

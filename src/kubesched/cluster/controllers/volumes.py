@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ...api.kinds import CLAIMS, NODES, STORAGE_CLASSES, VOLUMES
 from ...api.wire import ApiError, Item
-from ...client.counted_events import NORMAL, WARNING
+from ...client.event_writer import NORMAL, WARNING
 from .base import Controller
 from .context import Context, Data
 from .volume_match import best_volume, may_bind

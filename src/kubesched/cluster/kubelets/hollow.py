@@ -29,7 +29,7 @@ from ...api.tasks import Supervisor
 from ...api.times import Clock, parse_duration, timestamp
 from ...api.types import Pod
 from ...api.wire import MERGE_PATCH, ApiError, Item, Transport
-from ...client.counted_events import WARNING, CountingRecorder
+from ...client.event_writer import WARNING, Counts, EventWriter
 from ...client.reflector import YIELD_INTERVAL, Reflector
 from .heartbeats import Heartbeats
 from .pod_status import finished_status, ready_condition, ready_status, running_status
@@ -200,7 +200,7 @@ class HollowKubelets:
         #: Problems met and survived, newest last; bounded.
         self.problems: list[str] = []
         self._heartbeats = Heartbeats(client, clock, heartbeat_seconds, self._note)
-        self._recorder = CountingRecorder(client, clock, self._note)
+        self._recorder = EventWriter(client, clock, Counts(), rng=self._random, report=self._note)
         self._complaints: deque[_Running] = deque()
 
     async def run(self) -> None:

@@ -1,0 +1,406 @@
+"""Events: counted, built and sent. The one core under everything that records events.
+
+An :class:`EventWriter` keeps what was recorded by key, builds the object and sends it: POST first, PATCH when it is
+repeated, POST again when the server has lost it. What is a repetition, and which ones are sent, is a :class:`Counting`:
+
+* :data:`SERIES`: events.k8s.io, upstream's ``tools/events`` (spec "Metrics, events and the API client" section 5.3);
+* :class:`Counts`: core/v1 as upstream's ``tools/record`` writes it (``events_cache.go``), section 5.5.
+
+Callers: :mod:`.events` has a queue and tasks in front of it for the scheduler. Controllers and hollow kubelets await
+:meth:`EventWriter.record`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import takewhile
+from random import Random
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from kubesched.api.kinds import CORE_EVENTS, EVENTS, Kind
+from kubesched.api.times import Clock, micro_time, timestamp
+from kubesched.api.types import Node, ObjectReference, Pod
+from kubesched.api.wire import ApiError, Item, Transport
+
+__all__ = ["NORMAL", "SERIES", "WARNING", "Counting", "Counts", "Entry", "EventWriter", "Key", "Referable", "Reference"]
+
+logger = logging.getLogger("kubesched.client")
+
+NORMAL: Final = "Normal"
+WARNING: Final = "Warning"
+
+#: Events kept for repetition, the least recently recorded goes first. Upstream's series have no bound; an event storm
+#: must not fill our memory.
+CACHE_SIZE: Final = 20_000
+
+#: The message with this number, among different ones of one type and reason, is the first to be combined.
+_COMBINE_FROM: Final = 10
+_COMBINE_SECONDS: Final = 600.0
+_COMBINED: Final = "(combined from similar events): "
+_BURST: Final = 25.0
+_REFILL_SECONDS: Final = 300.0
+#: Objects whose floods are limited at a time.
+_SUBJECTS: Final = 4096
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+_REFERENCE_FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "uid", "resourceVersion")
+
+#: What an event can be about.
+Referable: TypeAlias = Pod | Node | ObjectReference | Item
+
+
+class Reference(NamedTuple):
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+
+    @classmethod
+    def to(cls, obj: Referable) -> Reference:
+        if isinstance(obj, Pod | Node):
+            meta = obj.metadata
+            word = "Pod" if isinstance(obj, Pod) else "Node"
+            return cls("v1", word, meta.namespace, meta.name, meta.uid, meta.resource_version)
+        of = obj.kind if isinstance(obj, Item) else obj
+        return cls(of.api_version, of.kind, obj.namespace, obj.name, obj.uid, str(obj.resource_version))
+
+    def to_wire(self) -> dict[str, str]:
+        return {name: value for name, value in zip(_REFERENCE_FIELDS, self, strict=True) if value}
+
+
+class Key(NamedTuple):
+    """What makes two events the same. ``text`` is the note when that is part of it, otherwise empty."""
+
+    type: str
+    action: str
+    reason: str
+    controller: str
+    instance: str
+    regarding: Reference
+    related: Reference | None = None
+    text: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """An event that has been recorded at least once. ``name`` is empty until it is sent for the first time."""
+
+    key: Key
+    regarding: Reference
+    note: str
+    time: float
+    last: float  # clock time of the last repetition
+    seen: float  # when that was counted, by the clock of the caller's timers
+    count: int = 0
+    name: str = ""
+    posted: bool = False  # the server has it, as far as we know
+    sending: bool = False  # a request about it is under way
+    again: bool = False  # and its count is to follow
+
+    @property
+    def namespace(self) -> str:
+        return self.regarding.namespace or "default"
+
+
+class Counting(ABC):
+    """A way of counting repetitions, in the API group of ``kind``."""
+
+    kind: ClassVar[Kind]
+    #: A repetition replaces the note and the version of the object.
+    newest: ClassVar[bool] = False
+    #: The final count is sent when an event leaves the cache.
+    closes: ClassVar[bool] = False
+    #: A name that is taken is replaced; otherwise it is the same event, written by an earlier request.
+    renames: ClassVar[bool] = False
+    #: Codes of refusals that are normal and not reported.
+    expected: ClassVar[frozenset[int]] = frozenset()
+
+    @abstractmethod
+    def identify(self, event: Key, note: str, time: float) -> tuple[Key, str]:
+        """What makes an event a repetition, and the note to show. ``event`` names the object with its version."""
+
+    @abstractmethod
+    def is_due(self, entry: Entry, time: float) -> bool:
+        """Whether an event that was just counted is to be sent now."""
+
+    @abstractmethod
+    def fields(self, entry: Entry) -> dict[str, Any]:
+        """The fields that only this group's events have."""
+
+    @abstractmethod
+    def repetition(self, entry: Entry) -> dict[str, Any]:
+        """The fields that a repetition changes."""
+
+
+class _Series(Counting):
+    """First of its kind: POST. Second: PATCH of ``series``. From the third on the count grows in memory only."""
+
+    kind = EVENTS
+    closes = True
+
+    def identify(self, event: Key, note: str, time: float) -> tuple[Key, str]:
+        return event, note
+
+    def is_due(self, entry: Entry, time: float) -> bool:
+        return entry.count <= 2
+
+    def fields(self, entry: Entry) -> dict[str, Any]:
+        key = entry.key
+        return {
+            "reportingController": key.controller,
+            "action": key.action,
+            "regarding": entry.regarding.to_wire(),
+            "note": entry.note,
+            **({"related": key.related.to_wire()} if key.related is not None else {}),
+            **(self.repetition(entry) if entry.count > 1 else {}),
+        }
+
+    def repetition(self, entry: Entry) -> dict[str, Any]:
+        return {"series": {"count": entry.count, "lastObservedTime": micro_time(entry.last)}}
+
+
+SERIES: Final = _Series()
+
+
+@dataclass(slots=True)
+class _Subject:
+    """What one component has recorded about one object."""
+
+    at: float = 0.0
+    tokens: float = _BURST
+    #: By type and reason: when the last one was recorded, and the messages that were not combined.
+    groups: dict[tuple[str, str], tuple[float, set[str]]] = field(default_factory=dict)
+
+
+class Counts(Counting):
+    """Every repetition raises ``count``, floods are cut short. One for each writer: it knows what was written.
+
+    From the tenth different message of one kind within ten minutes on, all go into one ``(combined from similar
+    events)``; and one object gets 25 writes, then one every five minutes. That last rule is what keeps a ReplicaSet of
+    thousands of pods cheap: nothing is built or sent for what it leaves out.
+    """
+
+    kind = CORE_EVENTS
+    newest = True
+    renames = True
+    #: No event can be written to a namespace that is being or was deleted.
+    expected = frozenset({403, 404})
+
+    def __init__(self) -> None:
+        #: By component and UID; the least recently used is forgotten first, and begins with all its tokens again.
+        self._subject = lru_cache(_SUBJECTS)(lambda component, uid: _Subject())
+
+    def identify(self, event: Key, note: str, time: float) -> tuple[Key, str]:
+        groups = self._subject(event.controller, event.regarding.uid).groups
+        last, messages = groups.get((event.type, event.reason), (time, set()))
+        if time - last > _COMBINE_SECONDS:
+            messages = set()
+        groups[event.type, event.reason] = time, messages
+        text = note
+        if note in messages or len(messages) < _COMBINE_FROM - 1:
+            messages.add(note)
+        else:
+            text, note = _COMBINED, _COMBINED + note
+        return event._replace(regarding=event.regarding._replace(resource_version=""), text=text), note
+
+    def is_due(self, entry: Entry, time: float) -> bool:
+        subject = self._subject(entry.key.controller, entry.key.regarding.uid)
+        subject.tokens = min(_BURST, subject.tokens + max(0.0, time - subject.at) / _REFILL_SECONDS)
+        subject.at = time
+        if subject.tokens < 1.0:
+            return False
+        subject.tokens -= 1.0
+        return True
+
+    def fields(self, entry: Entry) -> dict[str, Any]:
+        component, host = entry.key.controller, entry.key.instance
+        return {
+            "reportingComponent": component,
+            "source": {"component": component, **({"host": host} if host else {})},
+            "involvedObject": entry.regarding.to_wire(),
+            "firstTimestamp": timestamp(entry.time),
+            **self.repetition(entry),
+        }
+
+    def repetition(self, entry: Entry) -> dict[str, Any]:
+        return {"count": entry.count, "message": entry.note, "lastTimestamp": timestamp(entry.last)}
+
+
+class EventWriter:
+    """Counts events and sends those that are due, by any transport. Of one event there is one request at a time.
+
+    ``report`` receives what is given up. ``retry`` is offered what failed by an error of the connection, or because a
+    series that was to be created again is there, with the number of tries made. It returns whether it will call
+    :meth:`send` again. Without it, and after any other refusal, the event is given up until it is repeated.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        counting: Counting,
+        *,
+        rng: Random,
+        report: Callable[[str], None],
+        retry: Callable[[Entry, int], bool] | None = None,
+        cache_size: int = CACHE_SIZE,
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._counting = counting
+        self._rng = rng
+        self._report = report
+        self._retry = retry
+        self._cache_size = cache_size
+        self._entries: OrderedDict[Key, Entry] = OrderedDict()  # the least recently recorded first
+        self._nanoseconds = 0
+        self.posted = self.patched = self.absorbed = self.failed = 0
+
+    def __len__(self) -> int:
+        """How many events are kept for repetition."""
+        return len(self._entries)
+
+    async def record(
+        self, about: Item, component: str, type_: str, reason: str, message: str, *, host: str = ""
+    ) -> None:
+        """Record an event about an object in the name of a component, now. Never raises what the transport raises."""
+        now = self._clock.now()
+        await self.take(Key(type_, "", reason, component, host, Reference.to(about)), message, now, now)
+
+    async def take(self, event: Key, note: str, time: float, seen: float) -> None:
+        """Count an event recorded at ``time`` (epoch seconds) and send it when it is due.
+
+        ``seen`` is the time now by which :meth:`expire` is called.
+        """
+        key, note = self._counting.identify(event, note, time)
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = Entry(key, event.regarding, note, time, time, seen)
+        else:
+            self._entries.move_to_end(key)
+            if self._counting.newest:
+                entry.regarding, entry.note = event.regarding, note
+        entry.count += 1
+        entry.last = time
+        entry.seen = seen
+        if self._counting.is_due(entry, time):
+            await self.send(entry)
+        else:
+            self.absorbed += 1
+        if len(self._entries) > self._cache_size:
+            await self._close(self._entries.popitem(last=False)[1])
+
+    async def expire(self, seen: float, seconds: float) -> None:
+        """Drop the events that were last counted that long ago; the final count of a series is sent."""
+        expired = list(takewhile(lambda entry: seen - entry.seen >= seconds, self._entries.values()))
+        for entry in expired:
+            del self._entries[entry.key]
+        for entry in expired:
+            await self._close(entry)
+
+    async def refresh(self) -> None:
+        """Send the count of every event that was repeated, so that it does not expire at the server."""
+        for entry in [entry for entry in self._entries.values() if entry.count > 1]:
+            await self.send(entry)
+
+    async def _close(self, entry: Entry) -> None:
+        if self._counting.closes and entry.count > 1:
+            await self.send(entry)
+
+    async def send(self, entry: Entry, tries: int = 0) -> None:
+        """Send an event or its count. While the same one is on its way, its count follows when that has ended."""
+        if entry.sending:
+            entry.again = True
+            return
+        entry.sending = True
+        try:
+            await self._try(entry, tries)
+            while entry.again:
+                entry.again = False
+                await self._try(entry, 0)
+        finally:
+            entry.sending = entry.again = False
+
+    async def _try(self, entry: Entry, tries: int) -> None:
+        try:
+            if entry.posted:
+                await self._patch(entry)
+            if not entry.posted:
+                await self._post(entry)
+        except Exception as error:
+            # A series that is created again and found there: the next try is a PATCH.
+            there = isinstance(error, ApiError) and error.reason == "AlreadyExists" and entry.count > 1
+            passing = there or isinstance(error, OSError)
+            if not (passing and self._retry is not None and self._retry(entry, tries + 1)):
+                self._give_up(entry, error)
+
+    async def _patch(self, entry: Entry) -> None:
+        """Send the count; an event that the server does not know (any more) is not posted."""
+        counting = self._counting
+        try:
+            await self._transport.patch(counting.kind, entry.namespace, entry.name, counting.repetition(entry))
+            self.patched += 1
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            entry.posted = False
+
+    async def _post(self, entry: Entry) -> None:
+        counting = self._counting
+        while not entry.posted:
+            entry.name = entry.name or self._name(entry.regarding.name, entry.time)
+            try:
+                await self._transport.create(counting.kind, entry.namespace, self._build(entry))
+            except ApiError as error:
+                taken = error.reason == "AlreadyExists"
+                if not (taken and counting.renames):
+                    entry.posted = taken
+                    raise
+                entry.name = ""  # another component recorded it in this instant
+            else:
+                entry.posted = True
+                self.posted += 1
+
+    def _build(self, entry: Entry) -> dict[str, Any]:
+        key, kind = entry.key, self._counting.kind
+        return {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {"name": entry.name, "namespace": entry.namespace},
+            "type": key.type,
+            "reason": key.reason,
+            # Upstream's core/v1 recorder leaves it out; client models refuse events.k8s.io without it.
+            "eventTime": micro_time(entry.time),
+            "reportingInstance": key.instance,
+            **self._counting.fields(entry),
+        }
+
+    def _name(self, regarding: str, time: float) -> str:
+        """``REGARDING.HEX`` of the time in nanoseconds, moved on when two events share an instant.
+
+        A random name when the object's does not make one.
+        """
+        self._nanoseconds = max(int(time * 1e9), self._nanoseconds + 1)
+        name = f"{regarding}.{self._nanoseconds:x}"
+        if len(name) <= 253 and _SUBDOMAIN.fullmatch(name):
+            return name
+        return str(UUID(int=self._rng.getrandbits(128), version=4))
+
+    def _give_up(self, entry: Entry, error: Exception) -> None:
+        self.failed += 1
+        if isinstance(error, ApiError) and error.code in self._counting.expected:
+            return
+        if not isinstance(error, ApiError | OSError):  # a defect: its traceback is wanted
+            logger.error("event %s/%s could not be sent", entry.namespace, entry.name, exc_info=error)
+        about, text = entry.regarding, str(error) or repr(error)
+        self._report(f"event {entry.key.reason} about {about.kind} {entry.namespace}/{about.name} given up: {text}")
