@@ -230,6 +230,8 @@ class Layer:
                 self._check_rows(point, rows)
                 if len(rows):
                     found.append(rows)
+        except PluginFailedError:
+            raise  # by a filter that was evaluated with nominated pods: it is named already
         except (Exception, SystemExit) as error:
             raise PluginFailedError(name, failed(f"running {point} plugin", name, error)) from error
         return found
