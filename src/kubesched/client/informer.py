@@ -269,7 +269,8 @@ class Informer(Background):
             return
         old = store.objects.get(key)
         store.put(key, obj, version)
-        self._keep_document(item, obj)
+        if self._documents is not None:
+            self._keep_document(item, obj)
         if old is None:
             self._deliveries.add(key, obj, False)
         else:

@@ -47,10 +47,12 @@ class SplitHeap:
         return (self.apart if apart else self.usual).pop()
 
     def remove(self, key: str) -> QueuedPodInfo | None:
-        return self.usual.remove(key) or self.apart.remove(key)
+        found = self.usual.remove(key)
+        return found if found is not None or self._is_apart is None else self.apart.remove(key)
 
     def get(self, key: str) -> QueuedPodInfo | None:
-        return self.usual.get(key) or self.apart.get(key)
+        found = self.usual.get(key)
+        return found if found is not None or self._is_apart is None else self.apart.get(key)
 
     def __contains__(self, key: str) -> bool:
         return key in self.usual or key in self.apart
