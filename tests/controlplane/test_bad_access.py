@@ -182,3 +182,14 @@ def test_a_half_written_kubeconfig_is_named_and_ends_the_process_with_1(case: st
             assert re.search(pattern, run.text), run.text
 
     asyncio.run(main())
+
+
+def test_a_kubeconfig_is_read_before_tls_settings_are_looked_at(tmp_path: Path) -> None:
+    async def main() -> None:
+        absent = str(tmp_path / "absent")
+        async with scheduler("--kubeconfig", absent, "--tls-min-version", "VersionTLS99") as run:
+            assert await run.ended() == 1
+            assert f"stat {absent}: no such file or directory" in run.text
+            assert "unknown tls version" not in run.text
+
+    asyncio.run(main())

@@ -94,6 +94,9 @@ def test_no_door_is_open_but_those_that_are_meant_to_be(
             right = {"Authorization": "Bearer scenario-token"}
             async with session.get(url + "/metrics", headers=right) as answer:
                 assert answer.status == 200
+            async with session.get(url + "/configz", headers=right) as answer:
+                config = (await answer.json())["componentconfig"]
+                assert config["kind"] == "KubeSchedulerConfiguration"  # right below, not wrapped a second time
         unexpected = {
             key: status for key, status in statuses.items() if status != (401 if key[0] == "wrong token" else 403)
         }

@@ -53,6 +53,7 @@ def test_json_lines_are_objects_with_upstreams_keys() -> None:
     assert re.fullmatch(r"run/test_run_logs\.py:\d+", detail["caller"])
     assert bad["msg"] == "bad"
     assert "v" not in bad
+    assert re.match(r'{"ts":\d', stream.getvalue())  # without spaces, as zap writes them
 
 
 @pytest.mark.parametrize(("verbosity", "shown"), [(0, [0]), (2, [0, 1, 2]), (9, [0, 1, 2, 5])])

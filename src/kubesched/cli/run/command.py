@@ -242,7 +242,7 @@ class _Process:
                 informers_not_started=_not_synced(candidate) if candidate is not None else None,
             ),
             PodResources(lambda: scheduler.pods() if scheduler is not None else (), lambda: self._leading),
-            configz=lambda: {"componentconfig": dump_config(config)},
+            configz=lambda: dump_config(config),
             flags=flags.texts if gates.enabled("ComponentFlagz") else None,
             versions=(KUBERNETES_VERSION, "1.36") if gates.enabled("ComponentStatusz") else None,
             profiling=config.enable_profiling,

@@ -72,7 +72,7 @@ class JsonFormatter(logging.Formatter):
         )
         if record.exc_info:
             entry["stacktrace"] = "".join(traceback.format_exception(*record.exc_info)).rstrip()
-        return json.dumps(entry, ensure_ascii=False)
+        return json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
 
 
 def _quoted(text: str) -> str:

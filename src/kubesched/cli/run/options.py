@@ -37,7 +37,6 @@ _VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})(?:\.\d+)?")
 _REMOVED_LOCKS: Final = ("endpoints", "configmaps", "endpointsleases", "configmapsleases")
 _PATTERN: Final = re.compile(r"(?P<pattern>[^=,]+)=(?P<level>\d{1,9})")
 _RETIRED: Final = frozenset(flag.name for flag in RETIRED_FLAGS)
-_TLS_VERSIONS: Final = ("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 
 
 class OptionsError(Exception):
@@ -255,9 +254,6 @@ def option_errors(flags: Flags) -> list[str]:
         errors.append(f"--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0")
     if bool(flags["tls-cert-file"]) != bool(flags["tls-private-key-file"]):
         errors.append("--tls-cert-file and --tls-private-key-file must be given together")
-    if flags["tls-min-version"] not in _TLS_VERSIONS:
-        names = ", ".join(_TLS_VERSIONS[1:])
-        errors.append(f'unknown tls version "{flags["tls-min-version"]}", must be one of {names}')
     if flags["http2-max-streams-per-connection"] < 0:
         errors.append("--http2-max-streams-per-connection must not be negative")
     ttls = ("authorization-webhook-cache-authorized-ttl", "authorization-webhook-cache-unauthorized-ttl")
