@@ -172,6 +172,8 @@ class _Process:
             _log.log(level_of(1), 'FLAG: --%s="%s"', name, text)
         for warning in options.warnings:
             _log.warning("%s", warning)
+        if missing := sorted(_default_plugins(options.config) - registry.keys()):
+            _log.warning("plugins of kube-scheduler's default profile that are not there yet: %s", ", ".join(missing))
         retired.register(registry, options.retired)
         config = _with_plugins(options.config, self._flags["enable-plugin"], registry)
         async with self._stack:
@@ -431,6 +433,16 @@ def _configure_logs(flags: Flags) -> VModule:
         vmodule=patterns,
         split=flags["log-json-split-stream"] or flags["log-text-split-stream"],
     )
+
+
+def _default_plugins(config: KubeSchedulerConfiguration) -> set[str]:
+    """The in-tree plugins that some profile has by default."""
+    return {
+        plugin.name
+        for profile in config.profiles
+        for plugin in profile.plugins.multi_point.enabled
+        if plugin.name in IN_TREE
+    }
 
 
 def _with_plugins(
