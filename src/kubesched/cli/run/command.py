@@ -66,7 +66,7 @@ from ..loading import load_registry
 from .flags import FLAG_SET
 from .flagset import FlagError, Flags
 from .logs import VModule, configure, level_of, with_pairs
-from .options import OptionsError, RunOptions, options_of
+from .options import OptionsError, RunOptions, options_of, vmodule_of
 from .serving import authentication_of, exposition_of, serving_of
 
 __all__ = ["main"]
@@ -157,10 +157,8 @@ class _Process:
         self._clock = RealClock()
         self._rng = random.Random(flags["seed"] or None)
         self._stop = asyncio.Event()
-        self._lost = False
         self._leading = False
         self._synced = False
-        self._transports: list[HttpTransport] = []
         self._stack = AsyncExitStack()
 
     async def run(self) -> int:
@@ -177,7 +175,7 @@ class _Process:
         retired.register(registry, options.retired)
         config = _with_plugins(options.config, self._flags["enable-plugin"], registry)
         async with self._stack:
-            return await self._serve(msgspec.structs.replace(config), options, registry, logs)
+            return await self._serve(config, options, registry, logs)
 
     # -- assembly --------------------------------------------------------------------------------------
 
@@ -300,7 +298,6 @@ class _Process:
                 await asyncio.wait((leading, stopped), return_when=asyncio.FIRST_COMPLETED)
                 if not self._stop.is_set():
                     leading.result()
-                    self._lost = True
                     _log.error("Leaderelection lost")
                     return 1
                 # Bindings that have begun may end; then the lease is released, by cancelling its renewal.
@@ -422,15 +419,10 @@ class _Process:
 
 
 def _configure_logs(flags: Flags) -> VModule:
-    patterns: dict[str, int] = {}
-    for item in ",".join(flags["vmodule"]).split(","):
-        if item.strip():
-            pattern, _, level = item.strip().partition("=")
-            patterns[pattern] = int(level)
     return configure(
         json_lines=flags["logging-format"] == "json",
         verbosity=flags["v"],
-        vmodule=patterns,
+        vmodule=vmodule_of(flags),
         split=flags["log-json-split-stream"] or flags["log-text-split-stream"],
     )
 

@@ -41,10 +41,6 @@ def _read_sni(text: str, before: tuple[str, ...]) -> tuple[str, ...]:
     return (*before, text)
 
 
-def _read_format(text: str, _: Any) -> str:
-    return text
-
-
 def _seconds(seconds: float) -> Duration:
     return Duration.of_seconds(seconds)
 
@@ -55,9 +51,7 @@ def _bracketed(values: tuple[str, ...]) -> str:
 
 _SNI: Final = ValueType("namedCertKey", _read_sni, _bracketed, repeats=True)
 _GATES: Final = ValueType("colonSeparatedMultimapStringString", _one_more, ",".join, repeats=True)
-_VERSIONS: Final = ValueType("strings", STRINGS.read, STRINGS.write, repeats=True)
 _VMODULE: Final = ValueType("pattern=N,...", _one_more, ",".join, repeats=True)
-_FORMAT: Final = ValueType("string", _read_format, str)
 _VERSION: Final = ValueType("version", lambda text, _: text, str, bare="true")
 
 
@@ -215,14 +209,14 @@ _FEATURES: Final = (
     Flag(
         "Feature gate",
         "emulated-version",
-        _VERSIONS,
+        STRINGS,
         (),
         "The version to emulate, as kube=1.36. Allowed are 1.33 to 1.36.",
     ),
     Flag(
         "Feature gate",
         "min-compatibility-version",
-        _VERSIONS,
+        STRINGS,
         (),
         "The lowest version of other components, as kube=1.35. Not above the emulated version.",
     ),
@@ -253,7 +247,7 @@ def _logs(name: str, kind: ValueType, default: Any, about: str, short: str = "")
 
 
 _LOGS: Final = (
-    _logs("logging-format", _FORMAT, "text", "text or json."),
+    _logs("logging-format", STRING, "text", "text or json."),
     _logs("v", UINT, 0, "The level of detail of the log.", "v"),
     _logs("vmodule", _VMODULE, (), "Levels of detail by module, as pattern=N,pattern=N. Text format only."),
     _logs("log-flush-frequency", DURATION, _seconds(5), "The longest time between flushes of the log."),

@@ -28,7 +28,7 @@ from kubesched.config.retired_flags import RETIRED_FLAGS, RETIRED_GATES, documen
 
 from .flagset import Flags
 
-__all__ = ["OptionsError", "RunOptions", "Versions", "feature_gates", "option_errors", "options_of"]
+__all__ = ["OptionsError", "RunOptions", "Versions", "feature_gates", "option_errors", "options_of", "vmodule_of"]
 
 _CURRENT: Final = (1, 36)
 _OLDEST: Final = (1, 33)
@@ -227,13 +227,24 @@ def _raise_all(errors: Sequence[str], *, logged: bool = False) -> None:
         raise OptionsError(unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]", logged=logged)
 
 
+def _vmodule_items(flags: Flags) -> list[str]:
+    return [item.strip() for item in ",".join(flags["vmodule"]).split(",") if item.strip()]
+
+
+def vmodule_of(flags: Flags) -> dict[str, int]:
+    """Module pattern to level, of flags that were checked."""
+    return {
+        match["pattern"]: int(match["level"]) for item in _vmodule_items(flags) if (match := _PATTERN.fullmatch(item))
+    }
+
+
 def _logging_errors(flags: Flags, gates: FeatureGates) -> list[str]:
     errors = []
     if flags["logging-format"] not in ("text", "json"):
         errors.append(f'format: Invalid value: "{flags["logging-format"]}": Unsupported log format')
     elif flags["vmodule"] and flags["logging-format"] != "text":
         errors.append("vmodule: Forbidden: Only supported for text log format")
-    items = [item.strip() for item in ",".join(flags["vmodule"]).split(",") if item.strip()]
+    items = _vmodule_items(flags)
     errors += [f'vmodule: Invalid value: "{item}": must be pattern=N' for item in items if not _PATTERN.fullmatch(item)]
     if not gates.enabled("LoggingAlphaOptions"):
         for kind in ("text", "json"):
