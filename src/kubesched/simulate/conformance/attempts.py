@@ -41,7 +41,7 @@ def status_of(status: Status) -> JSON:
 
 def pre_enqueue(world: World, pod: PodInfo) -> JSON | None:
     """The plugin that keeps the pod out of the queue, or None."""
-    for name, plugin in world.frameworks[pod.spec.scheduler_name].pre_enqueue_plugins().items():
+    for name, plugin in world.frameworks[pod.spec.scheduler_name].pre_enqueue_plugins(pod).items():
         status = plugin(pod)
         if status is not None:
             return {"plugin": name, **status_of(status)}
