@@ -1,0 +1,1 @@
+"""The plugins for storage, and what they share."""
