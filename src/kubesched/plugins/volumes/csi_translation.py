@@ -183,7 +183,7 @@ def _renamed(terms: _Terms, old: str, new: str) -> _Terms:
     )
 
 
-#: In-tree name to translation, in the order in which a volume's sources are looked at.
+#: In-tree name to translation, in the order in which the sources of a volume are tried.
 TRANSLATIONS: Final[dict[str, Translation]] = {
     row.plugin: row
     for row in (
