@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from kubesched.api.decode import from_builtins
 from kubesched.api.types import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Volume
+from kubesched.api.volume_sources import ISCSI, GCEPersistentDisk
 from kubesched.plugins.volumes.csi_translation import (
     BETA_REGION,
     BETA_ZONE,
@@ -23,6 +27,11 @@ AZURE = TRANSLATIONS["kubernetes.io/azure-disk"]
 CINDER = TRANSLATIONS["kubernetes.io/cinder"]
 PORTWORX = TRANSLATIONS["kubernetes.io/portworx-volume"]
 VSPHERE = TRANSLATIONS["kubernetes.io/vsphere-volume"]
+
+
+def a_volume(row: Translation, source: dict[str, str]) -> Volume:
+    field = re.sub("_([a-z])", lambda match: match.group(1).upper(), row.source)
+    return from_builtins({"name": "v", field: source}, Volume)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +56,8 @@ def test_azure_files_and_vsphere_volumes_are_translatable_but_never_treated_as_c
 
 
 def test_the_source_of_a_volume_names_its_translation() -> None:
-    assert translation_of(Volume(name="v", gce_persistent_disk={"pdName": "d"})) is GCE
-    assert translation_of(Volume(name="v", iscsi={"iqn": "q"})) is None
+    assert translation_of(Volume(name="v", gce_persistent_disk=GCEPersistentDisk(pd_name="d"))) is GCE
+    assert translation_of(Volume(name="v", iscsi=ISCSI(iqn="q"))) is None
 
 
 @pytest.mark.parametrize(
@@ -76,7 +85,7 @@ def test_the_source_of_a_volume_names_its_translation() -> None:
     ],
 )  # fmt: skip
 def test_handles(row: Translation, source: dict[str, str], labels: dict[str, str] | None, handle: str) -> None:
-    assert row.handle(source, labels) == handle
+    assert row.handle(a_volume(row, source), labels) == handle
 
 
 @pytest.mark.parametrize(
@@ -94,7 +103,7 @@ def test_sources_without_a_csi_form_are_errors(
     row: Translation, source: dict[str, str], labels: dict[str, str] | None
 ) -> None:
     with pytest.raises(TranslationError):
-        row.handle(source, labels)
+        row.handle(a_volume(row, source), labels)
 
 
 def term(**values: tuple[str, ...]) -> NodeSelectorTerm:

@@ -1,1 +1,1 @@
-"""The plugins for storage, and what they share."""
+"""The plugins for storage: VolumeBinding, VolumeRestrictions, VolumeZone, NodeVolumeLimits, and what they share."""

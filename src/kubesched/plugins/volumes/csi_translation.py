@@ -10,18 +10,29 @@ Source: spec "Volume plugins" section 7 (upstream ``staging/src/k8s.io/csi-trans
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from kubesched.api.types import Labels, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from kubesched.api.storage import PersistentVolumeSpec
+from kubesched.api.types import Labels, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Volume
+from kubesched.api.volume_sources import (
+    AWSElasticBlockStore,
+    AzureDisk,
+    AzureFile,
+    Cinder,
+    GCEPersistentDisk,
+    PortworxVolume,
+    VsphereVolume,
+)
 
 __all__ = [
     "BETA_REGION",
     "BETA_ZONE",
+    "DELIMITER",
     "GA_REGION",
     "GA_ZONE",
     "MIGRATED",
@@ -37,24 +48,16 @@ BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
 
 #: Separates the zones of a volume that several zones can reach, in a label's value.
-_DELIMITER: Final = "__"
+DELIMITER: Final = "__"
 _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
-
-#: The fields of a source in wire names, as decoded.
-_Source = Mapping[str, Any]
 
 
 class TranslationError(ValueError):
     """An in-tree source that has no CSI form; the text says why."""
 
 
-def _text(source: _Source, field: str) -> str:
-    value = source.get(field)
-    return value if isinstance(value, str) else ""
-
-
-def _ebs_handle(source: _Source, labels: Labels | None) -> str:
-    volume_id = _text(source, "volumeID")
+def _ebs_handle(source: AWSElasticBlockStore, labels: Labels | None) -> str:
+    volume_id = source.volume_id
     if not volume_id.startswith("aws://"):
         return volume_id
     try:
@@ -66,10 +69,10 @@ def _ebs_handle(source: _Source, labels: Labels | None) -> str:
     return name
 
 
-def _gce_handle(source: _Source, labels: Labels | None) -> str:
-    disk = _text(source, "pdName")
+def _gce_handle(source: GCEPersistentDisk, labels: Labels | None) -> str:
+    disk = source.pd_name
     label = (labels or {}).get(BETA_ZONE) or (labels or {}).get(GA_ZONE)
-    zones = label.split(_DELIMITER) if label else []
+    zones = label.split(DELIMITER) if label else []
     if len(zones) > 1:
         return f"projects/UNSPECIFIED/regions/{_region_of(zones)}/disks/{disk}"
     zone = zones[0] if zones else "UNSPECIFIED"
@@ -88,15 +91,22 @@ def _region_of(zones: list[str]) -> str:
     return regions.pop()
 
 
-def _azure_disk_handle(source: _Source, labels: Labels | None) -> str:
-    kind = _text(source, "kind")
-    if kind and kind.lower() != "managed":
-        raise TranslationError(f"azureDisk of kind {kind} has no CSI form, only Managed has")
-    return _text(source, "diskURI")
+def _azure_disk_handle(source: AzureDisk, labels: Labels | None) -> str:
+    if source.kind and source.kind.lower() != "managed":
+        raise TranslationError(f"azureDisk of kind {source.kind} has no CSI form, only Managed has")
+    return source.disk_uri
 
 
-def _field(name: str) -> Callable[[_Source, Labels | None], str]:
-    return lambda source, labels: _text(source, name)
+def _volume_id(source: Cinder | PortworxVolume, labels: Labels | None) -> str:
+    return source.volume_id
+
+
+def _volume_path(source: VsphereVolume, labels: Labels | None) -> str:
+    return source.volume_path
+
+
+def _no_handle(source: AzureFile, labels: Labels | None) -> str:
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +124,17 @@ class Translation:
     plugin: str
     driver: str
     zone_key: str
-    _handle: Callable[[_Source, Labels | None], str]
+    _handle: Callable[[Any, Labels | None], str]
 
-    def handle(self, source: _Source, labels: Labels | None = None) -> str:
-        """The volume handle; ``labels`` are those of the PersistentVolume, None for a volume inline in a pod.
+    def handle(self, owner: Volume | PersistentVolumeSpec, labels: Labels | None = None) -> str:
+        """The handle of a volume that has the source; ``labels`` are those of a PersistentVolume.
 
         "" for a type that scheduling never counts by its handle (azureFile).
 
         Raises:
             TranslationError: when the source has no CSI form.
         """
-        return self._handle(source, labels)
+        return self._handle(getattr(owner, self.source), labels)
 
     def required_affinity(self, labels: Labels, required: NodeSelector | None) -> NodeSelector | None:
         """The required node affinity of a PersistentVolume of this type, after translation (spec 7.3)."""
@@ -135,7 +145,7 @@ class Translation:
         if _uses(terms, zone):
             terms = _renamed(terms, zone, self.zone_key)
         elif zone in labels:
-            zones = sorted({part.strip() for part in labels[zone].split(_DELIMITER)} - {""})
+            zones = sorted({part.strip() for part in labels[zone].split(DELIMITER)} - {""})
             if zones:
                 added = NodeSelectorRequirement(key=self.zone_key, operator="In", values=tuple(zones))
                 terms = tuple(
@@ -207,13 +217,11 @@ TRANSLATIONS: Final[dict[str, Translation]] = {
             "kubernetes.io/cinder",
             "cinder.csi.openstack.org",
             "topology.cinder.csi.openstack.org/zone",
-            _field("volumeID"),
+            _volume_id,
         ),
-        Translation("portworx_volume", "kubernetes.io/portworx-volume", "pxd.portworx.com", "", _field("volumeID")),
-        Translation("azure_file", "kubernetes.io/azure-file", "file.csi.azure.com", "", lambda source, labels: ""),
-        Translation(
-            "vsphere_volume", "kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com", "", _field("volumePath")
-        ),
+        Translation("portworx_volume", "kubernetes.io/portworx-volume", "pxd.portworx.com", "", _volume_id),
+        Translation("azure_file", "kubernetes.io/azure-file", "file.csi.azure.com", "", _no_handle),
+        Translation("vsphere_volume", "kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com", "", _volume_path),
     )
 }
 _ROWS: Final = tuple((row.source, row) for row in TRANSLATIONS.values())
@@ -230,7 +238,7 @@ MIGRATED: Final = frozenset(
 )
 
 
-def translation_of(owner: Any) -> Translation | None:
+def translation_of(owner: Volume | PersistentVolumeSpec) -> Translation | None:
     """The translation of the in-tree source that a pod volume or a PersistentVolume's spec has; None without one."""
     for source, row in _ROWS:
         if getattr(owner, source, None) is not None:
