@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from . import storage, types
+from . import resource, storage, types
 
 __all__ = [
     "BUDGETS",
@@ -143,10 +143,10 @@ KINDS: Final[tuple[Kind, ...]] = (
         namespaced=False,
         decoded_as=storage.VolumeAttachment,
     ),
-    _k("resource.k8s.io", "ResourceClaim", "resourceclaims"),
+    _k("resource.k8s.io", "ResourceClaim", "resourceclaims", decoded_as=resource.ResourceClaim),
     _k("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates"),
-    _k("resource.k8s.io", "ResourceSlice", "resourceslices", namespaced=False),
-    _k("resource.k8s.io", "DeviceClass", "deviceclasses", namespaced=False),
+    _k("resource.k8s.io", "ResourceSlice", "resourceslices", namespaced=False, decoded_as=resource.ResourceSlice),
+    _k("resource.k8s.io", "DeviceClass", "deviceclasses", namespaced=False, decoded_as=resource.DeviceClass),
     _k("coordination.k8s.io", "Lease", "leases"),
     _k("events.k8s.io", "Event", "events", "ev"),
     _k("discovery.k8s.io", "EndpointSlice", "endpointslices"),
@@ -176,7 +176,14 @@ KINDS: Final[tuple[Kind, ...]] = (
     _k("coordination.k8s.io", "LeaseCandidate", "leasecandidates", version="v1beta1"),
     _k("scheduling.k8s.io", "PodGroup", "podgroups", version="v1alpha2"),
     _k("scheduling.k8s.io", "Workload", "workloads", version="v1alpha2"),
-    _k("resource.k8s.io", "DeviceTaintRule", "devicetaintrules", namespaced=False, version="v1beta2"),
+    _k(
+        "resource.k8s.io",
+        "DeviceTaintRule",
+        "devicetaintrules",
+        namespaced=False,
+        version="v1beta2",
+        decoded_as=resource.DeviceTaintRule,
+    ),
     _k(
         "apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", "crd", "crds", namespaced=False
     ),
