@@ -15,6 +15,9 @@ __all__ = [
     "BUDGETS",
     "CLAIMS",
     "CORE_EVENTS",
+    "CSI_DRIVERS",
+    "CSI_NODES",
+    "CSI_STORAGE_CAPACITIES",
     "DAEMON_SETS",
     "DEFINITIONS",
     "DEPLOYMENTS",
@@ -35,6 +38,7 @@ __all__ = [
     "STATEFUL_SETS",
     "STORAGE_CLASSES",
     "VOLUMES",
+    "VOLUME_ATTACHMENTS",
     "Kind",
     "kind_by_plural",
     "kind_of",
@@ -190,6 +194,9 @@ def kind_by_plural(group: str, plural: str) -> Kind | None:
 BUDGETS: Final = _BY_PLURAL["policy", "poddisruptionbudgets"]
 CLAIMS: Final = _BY_PLURAL["", "persistentvolumeclaims"]
 CORE_EVENTS: Final = _BY_PLURAL["", "events"]
+CSI_DRIVERS: Final = _BY_PLURAL["storage.k8s.io", "csidrivers"]
+CSI_NODES: Final = _BY_PLURAL["storage.k8s.io", "csinodes"]
+CSI_STORAGE_CAPACITIES: Final = _BY_PLURAL["storage.k8s.io", "csistoragecapacities"]
 DAEMON_SETS: Final = _BY_PLURAL["apps", "daemonsets"]
 DEFINITIONS: Final = _BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"]
 DEPLOYMENTS: Final = _BY_PLURAL["apps", "deployments"]
@@ -207,3 +214,4 @@ RUNTIME_CLASSES: Final = _BY_PLURAL["node.k8s.io", "runtimeclasses"]
 STATEFUL_SETS: Final = _BY_PLURAL["apps", "statefulsets"]
 STORAGE_CLASSES: Final = _BY_PLURAL["storage.k8s.io", "storageclasses"]
 VOLUMES: Final = _BY_PLURAL["", "persistentvolumes"]
+VOLUME_ATTACHMENTS: Final = _BY_PLURAL["storage.k8s.io", "volumeattachments"]
