@@ -4,7 +4,8 @@ Written against :class:`kubesched.api.wire.Transport`. :mod:`.manager` runs them
 :mod:`.context` what they share.
 """
 
+from .base import Controller
 from .context import ControllerSettings
-from .manager import ALL, ControllerManager, ControllerStatistics
+from .manager import ALL, STORAGE, ControllerManager, ControllerStatistics
 
-__all__ = ["ALL", "ControllerManager", "ControllerSettings", "ControllerStatistics"]
+__all__ = ["ALL", "STORAGE", "Controller", "ControllerManager", "ControllerSettings", "ControllerStatistics"]

@@ -18,23 +18,27 @@ from typing import Final
 from ...api.tasks import EndedFirstError, Supervisor, unless
 from ...api.times import Clock
 from ...api.wire import Transport
+from .attachments import Attachments
 from .base import Controller
 from .budgets import Budgets
 from .context import Context, ControllerSettings
+from .csi_nodes import CsiNodes
 from .daemon_sets import DaemonSets
 from .deployments import Deployments
+from .ephemeral_volumes import EphemeralVolumes
+from .first_consumer import FirstConsumer
 from .garbage import GarbageCollector
 from .job_orphans import JobOrphans
 from .jobs import Jobs
 from .node_lifecycle import NodeLifecycle
 from .pod_gc import PodGarbage
-from .pod_volumes import PodVolumes
+from .provisioner import Provisioner
 from .replica_sets import ReplicaSets, ReplicationControllers
 from .stateful_sets import StatefulSets
 from .taint_eviction import TaintEviction
 from .volumes import Volumes
 
-__all__ = ["ALL", "ControllerManager", "ControllerStatistics"]
+__all__ = ["ALL", "STORAGE", "ControllerManager", "ControllerStatistics"]
 
 #: Every controller, in the order in which they are notified of changes.
 ALL: Final[tuple[type[Controller], ...]] = (
@@ -47,11 +51,26 @@ ALL: Final[tuple[type[Controller], ...]] = (
     JobOrphans,
     Budgets,
     Volumes,
-    PodVolumes,
+    Provisioner,
+    CsiNodes,
+    Attachments,
+    EphemeralVolumes,
+    FirstConsumer,
     NodeLifecycle,
     TaintEviction,
     PodGarbage,
     GarbageCollector,
+)
+
+
+#: Those that make storage work: for clusters that run nothing else.
+STORAGE: Final[tuple[type[Controller], ...]] = (
+    Volumes,
+    Provisioner,
+    CsiNodes,
+    Attachments,
+    EphemeralVolumes,
+    FirstConsumer,
 )
 
 
