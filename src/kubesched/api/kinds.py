@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from . import types
+from . import resource, types
 
 __all__ = [
     "BUDGETS",
@@ -146,10 +146,24 @@ KINDS: Final[tuple[Kind, ...]] = (
     _k("storage.k8s.io", "CSIDriver", "csidrivers", namespaced=False),
     _k("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities"),
     _k("storage.k8s.io", "VolumeAttachment", "volumeattachments", namespaced=False),
-    _k("resource.k8s.io", "ResourceClaim", "resourceclaims", also=_BETAS),
+    _k("resource.k8s.io", "ResourceClaim", "resourceclaims", decoded_as=resource.ResourceClaim, also=_BETAS),
     _k("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates", also=_BETAS),
-    _k("resource.k8s.io", "ResourceSlice", "resourceslices", namespaced=False, also=_BETAS),
-    _k("resource.k8s.io", "DeviceClass", "deviceclasses", namespaced=False, also=_BETAS),
+    _k(
+        "resource.k8s.io",
+        "ResourceSlice",
+        "resourceslices",
+        namespaced=False,
+        decoded_as=resource.ResourceSlice,
+        also=_BETAS,
+    ),
+    _k(
+        "resource.k8s.io",
+        "DeviceClass",
+        "deviceclasses",
+        namespaced=False,
+        decoded_as=resource.DeviceClass,
+        also=_BETAS,
+    ),
     _k("coordination.k8s.io", "Lease", "leases"),
     _k("events.k8s.io", "Event", "events", "ev"),
     _k("discovery.k8s.io", "EndpointSlice", "endpointslices"),
@@ -185,6 +199,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         "devicetaintrules",
         namespaced=False,
         version="v1beta2",
+        decoded_as=resource.DeviceTaintRule,
         also=("v1alpha3",),
     ),
     _k(

@@ -18,10 +18,12 @@ __all__ = [
     "Affinity",
     "Binding",
     "Container",
+    "ContainerExtendedResourceRequest",
     "ContainerImage",
     "ContainerPort",
     "ContainerRestartRule",
     "ContainerStatus",
+    "ExtendedResourceClaimStatus",
     "LabelSelector",
     "LabelSelectorRequirement",
     "Labels",
@@ -41,6 +43,8 @@ __all__ = [
     "PodAffinity",
     "PodAffinityTerm",
     "PodCondition",
+    "PodResourceClaim",
+    "PodResourceClaimStatus",
     "PodSchedulingGate",
     "PodSpec",
     "PodStatus",
@@ -313,6 +317,19 @@ class PodResourceClaimStatus(Struct, frozen=True):
     resource_claim_name: str | None = None
 
 
+class ContainerExtendedResourceRequest(Struct, frozen=True):
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class ExtendedResourceClaimStatus(Struct, frozen=True):
+    """The claim that the scheduler made for extended resources, and which request serves which container."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+
+
 class PodStatus(Struct, frozen=True):
     phase: str = ""
     nominated_node_name: str = ""
@@ -323,7 +340,7 @@ class PodStatus(Struct, frozen=True):
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList = {}
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
-    extended_resource_claim_status: dict[str, Any] | None = None
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
 
 
 class Pod(Struct, frozen=True):
