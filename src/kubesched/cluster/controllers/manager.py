@@ -23,6 +23,7 @@ from .budgets import Budgets
 from .context import Context, ControllerSettings
 from .daemon_sets import DaemonSets
 from .deployments import Deployments
+from .device_taints import DeviceTaintEviction
 from .garbage import GarbageCollector
 from .job_orphans import JobOrphans
 from .jobs import Jobs
@@ -30,6 +31,7 @@ from .node_lifecycle import NodeLifecycle
 from .pod_gc import PodGarbage
 from .pod_volumes import PodVolumes
 from .replica_sets import ReplicaSets, ReplicationControllers
+from .resource_claims import ResourceClaims
 from .stateful_sets import StatefulSets
 from .taint_eviction import TaintEviction
 from .volumes import Volumes
@@ -48,8 +50,10 @@ ALL: Final[tuple[type[Controller], ...]] = (
     Budgets,
     Volumes,
     PodVolumes,
+    ResourceClaims,
     NodeLifecycle,
     TaintEviction,
+    DeviceTaintEviction,
     PodGarbage,
     GarbageCollector,
 )
