@@ -5,6 +5,9 @@ Written against :class:`kubesched.api.wire.Transport`. :mod:`.manager` runs them
 """
 
 from .context import ControllerSettings
-from .manager import ALL, ControllerManager, ControllerStatistics
+from .device_pools import DEVICES as DEVICES_ANNOTATION
+from .device_pools import DevicesError, parse_devices
+from .manager import ALL, DEVICES, ControllerManager, ControllerStatistics
 
-__all__ = ["ALL", "ControllerManager", "ControllerSettings", "ControllerStatistics"]
+__all__ = ["ALL", "DEVICES", "DEVICES_ANNOTATION", "ControllerManager", "ControllerSettings", "ControllerStatistics"]
+__all__ += ["DevicesError", "parse_devices"]

@@ -23,6 +23,7 @@ from .budgets import Budgets
 from .context import Context, ControllerSettings
 from .daemon_sets import DaemonSets
 from .deployments import Deployments
+from .device_driver import DeviceDriver
 from .device_taints import DeviceTaintEviction
 from .garbage import GarbageCollector
 from .job_orphans import JobOrphans
@@ -36,7 +37,7 @@ from .stateful_sets import StatefulSets
 from .taint_eviction import TaintEviction
 from .volumes import Volumes
 
-__all__ = ["ALL", "ControllerManager", "ControllerStatistics"]
+__all__ = ["ALL", "DEVICES", "ControllerManager", "ControllerStatistics"]
 
 #: Every controller, in the order in which they are notified of changes.
 ALL: Final[tuple[type[Controller], ...]] = (
@@ -51,12 +52,16 @@ ALL: Final[tuple[type[Controller], ...]] = (
     Volumes,
     PodVolumes,
     ResourceClaims,
+    DeviceDriver,
     NodeLifecycle,
     TaintEviction,
     DeviceTaintEviction,
     PodGarbage,
     GarbageCollector,
 )
+
+#: Those that make devices work: for clusters that run nothing else.
+DEVICES: Final[tuple[type[Controller], ...]] = (ResourceClaims, DeviceDriver, DeviceTaintEviction)
 
 
 @dataclass(frozen=True, slots=True)
