@@ -191,7 +191,7 @@ def test_a_broken_description_is_reported_and_leaves_what_is_published() -> None
 def _bound_claim(world: World, device: str = "a-0") -> None:
     claim: dict[str, Any] = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": []}}}
     world.create(RESOURCE_CLAIMS, claim)
-    result = {"request": "r", "driver": "d", "pool": "n0", "device": device}
+    result: Data = {"request": "r", "driver": "d", "pool": "n0", "device": device}
     result |= {"bindingConditions": ["attached"], "bindingFailureConditions": ["broken"]}
     status = {"allocation": {"devices": {"results": [result]}}}
     world.patch(RESOURCE_CLAIMS, "c", {"status": status}, subresource="status")

@@ -16,6 +16,7 @@ from typing import Any, Final
 from ...api.equality import same_json
 from ...api.kinds import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from ...api.resource import DeviceRequestAllocationResult, ResourceClaim
+from ...api.types import ObjectMeta
 from ...api.wire import Item
 from ...client.event_writer import WARNING
 from .base import Controller
@@ -184,7 +185,8 @@ def _parsed(text: str) -> list[DevicePool]:
 
 
 def _text(node: Item) -> str:
-    return node.typed.metadata.annotations.get(DEVICES, "")
+    metadata: ObjectMeta = node.typed.metadata
+    return metadata.annotations.get(DEVICES, "")
 
 
 def _named(node: Item, pool: DevicePool, generation: int) -> dict[str, Data]:
