@@ -71,12 +71,13 @@ class LowerPriorityColumns:
         table, amounts = self._table, self.amounts
         self._pods.clear()
         amounts[:] = 0
-        numbers, _ = table.placed.below(self._priority)
-        rows = numbers[:, ROW_AT]
-        for index, place in ((CPU_ROW, CPU_AT), (MEMORY_ROW, MEMORY_AT), (EPHEMERAL_ROW, EPHEMERAL_AT)):
-            np.add.at(amounts[index], rows, numbers[:, place])
+        placed = table.placed
+        places = placed.below(self._priority)
+        rows = placed.numbers(ROW_AT, places)
+        for index, column in ((CPU_ROW, CPU_AT), (MEMORY_ROW, MEMORY_AT), (EPHEMERAL_ROW, EPHEMERAL_AT)):
+            np.add.at(amounts[index], rows, placed.numbers(column, places))
         np.add.at(amounts[PODS_ROW], rows, 1)
-        for row, pod in table.placed.with_scalars_below(self._priority):
+        for row, pod in placed.with_scalars_below(self._priority):
             for name, amount in pod.requests.scalars.items():
                 known = table.column(name)
                 if known is not None:

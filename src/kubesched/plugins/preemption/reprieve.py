@@ -144,24 +144,25 @@ def reprieve_rows(
         None when the pods have to be evaluated one by one: for scalar resources, and when a pod has not started though
         others are said to start in the future.
     """
-    places = [_PLACES.get(index, -1) for index in indexes]
-    if -1 in places:
+    columns = [_PLACES.get(index, -1) for index in indexes]
+    if -1 in columns:
         return None
-    numbers, starts = table.placed.below(priority)
-    rank = np.full(table.capacity, -1, np.intp)
-    rank[rows] = np.arange(len(rows))
-    node = rank[numbers[:, ROW_AT]]
-    here = node >= 0
-    numbers, starts, node = numbers[here], starts[here], node[here]
+    placed, on = table.placed, np.zeros(table.capacity, np.bool_)
+    on[rows] = True
+    places = placed.below(priority, on)
+    starts = placed.starts(places)
     started = np.isfinite(starts)
     if not started.all() and (starts[started] > now).any():
         return None
-    order = np.lexsort((numbers[:, NUMBER_AT], starts, -numbers[:, PRIORITY_AT], node))
-    numbers, starts, started, node = numbers[order], starts[order], started[order], node[order]
+    rank = np.zeros(table.capacity, np.intp)
+    rank[rows] = np.arange(len(rows))
+    node, priorities = rank[placed.numbers(ROW_AT, places)], placed.numbers(PRIORITY_AT, places)
+    order = np.lexsort((placed.numbers(NUMBER_AT, places), starts, -priorities, node))
+    places, starts, priorities, node = places[order], starts[order], priorities[order], node[order]
     counts = np.bincount(node, minlength=len(rows))
     first = np.cumsum(counts) - counts
     is_victim = np.zeros(len(node), np.bool_)
-    amounts = [None if place is None else numbers[:, place] for place in places]
+    amounts = [None if column is None else placed.numbers(column, places) for column in columns]
     for turn in range(int(counts.max(initial=0))):
         nodes = np.flatnonzero(counts > turn)
         pods = first[nodes] + turn
@@ -170,7 +171,7 @@ def reprieve_rows(
         fits = (needed <= have).all(axis=0)
         left[:, nodes] = have - needed * fits
         is_victim[pods] = ~fits
-    return _measured(numbers[is_victim, PRIORITY_AT], starts[is_victim], node[is_victim], len(rows))
+    return _measured(priorities[is_victim], starts[is_victim], node[is_victim], len(rows))
 
 
 def _measured(
