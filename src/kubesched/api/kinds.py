@@ -9,12 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from . import resource, types
+from . import resource, storage, types
 
 __all__ = [
     "BUDGETS",
     "CLAIMS",
     "CORE_EVENTS",
+    "CSI_DRIVERS",
+    "CSI_NODES",
+    "CSI_STORAGE_CAPACITIES",
     "DAEMON_SETS",
     "DEFINITIONS",
     "DEPLOYMENTS",
@@ -35,6 +38,7 @@ __all__ = [
     "STATEFUL_SETS",
     "STORAGE_CLASSES",
     "VOLUMES",
+    "VOLUME_ATTACHMENTS",
     "Kind",
     "kind_by_plural",
     "kind_of",
@@ -117,8 +121,8 @@ KINDS: Final[tuple[Kind, ...]] = (
     _k("", "LimitRange", "limitranges", "limits"),
     _k("", "ResourceQuota", "resourcequotas", "quota"),
     _k("", "PodTemplate", "podtemplates"),
-    _k("", "PersistentVolume", "persistentvolumes", "pv", namespaced=False),
-    _k("", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc"),
+    _k("", "PersistentVolume", "persistentvolumes", "pv", namespaced=False, decoded_as=storage.PersistentVolume),
+    _k("", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc", decoded_as=storage.PersistentVolumeClaim),
     _k("apps", "Deployment", "deployments", "deploy", in_all=True),
     _k("apps", "ReplicaSet", "replicasets", "rs", in_all=True),
     _k("apps", "StatefulSet", "statefulsets", "sts", in_all=True),
@@ -128,11 +132,17 @@ KINDS: Final[tuple[Kind, ...]] = (
     _k("batch", "CronJob", "cronjobs", "cj", in_all=True),
     _k("policy", "PodDisruptionBudget", "poddisruptionbudgets", "pdb"),
     _k("scheduling.k8s.io", "PriorityClass", "priorityclasses", "pc", namespaced=False),
-    _k("storage.k8s.io", "StorageClass", "storageclasses", "sc", namespaced=False),
-    _k("storage.k8s.io", "CSINode", "csinodes", namespaced=False),
-    _k("storage.k8s.io", "CSIDriver", "csidrivers", namespaced=False),
-    _k("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities"),
-    _k("storage.k8s.io", "VolumeAttachment", "volumeattachments", namespaced=False),
+    _k("storage.k8s.io", "StorageClass", "storageclasses", "sc", namespaced=False, decoded_as=storage.StorageClass),
+    _k("storage.k8s.io", "CSINode", "csinodes", namespaced=False, decoded_as=storage.CSINode),
+    _k("storage.k8s.io", "CSIDriver", "csidrivers", namespaced=False, decoded_as=storage.CSIDriver),
+    _k("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities", decoded_as=storage.CSIStorageCapacity),
+    _k(
+        "storage.k8s.io",
+        "VolumeAttachment",
+        "volumeattachments",
+        namespaced=False,
+        decoded_as=storage.VolumeAttachment,
+    ),
     _k("resource.k8s.io", "ResourceClaim", "resourceclaims", decoded_as=resource.ResourceClaim),
     _k("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates"),
     _k("resource.k8s.io", "ResourceSlice", "resourceslices", namespaced=False, decoded_as=resource.ResourceSlice),
@@ -197,6 +207,9 @@ def kind_by_plural(group: str, plural: str) -> Kind | None:
 BUDGETS: Final = _BY_PLURAL["policy", "poddisruptionbudgets"]
 CLAIMS: Final = _BY_PLURAL["", "persistentvolumeclaims"]
 CORE_EVENTS: Final = _BY_PLURAL["", "events"]
+CSI_DRIVERS: Final = _BY_PLURAL["storage.k8s.io", "csidrivers"]
+CSI_NODES: Final = _BY_PLURAL["storage.k8s.io", "csinodes"]
+CSI_STORAGE_CAPACITIES: Final = _BY_PLURAL["storage.k8s.io", "csistoragecapacities"]
 DAEMON_SETS: Final = _BY_PLURAL["apps", "daemonsets"]
 DEFINITIONS: Final = _BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"]
 DEPLOYMENTS: Final = _BY_PLURAL["apps", "deployments"]
@@ -214,3 +227,4 @@ RUNTIME_CLASSES: Final = _BY_PLURAL["node.k8s.io", "runtimeclasses"]
 STATEFUL_SETS: Final = _BY_PLURAL["apps", "statefulsets"]
 STORAGE_CLASSES: Final = _BY_PLURAL["storage.k8s.io", "storageclasses"]
 VOLUMES: Final = _BY_PLURAL["", "persistentvolumes"]
+VOLUME_ATTACHMENTS: Final = _BY_PLURAL["storage.k8s.io", "volumeattachments"]

@@ -121,6 +121,8 @@ class Scheduler:
             nominations=lambda: self.queue.nominator,
             informed=self.informers.objects,
             informed_in=self.informers.objects_in,
+            watch=self.informers.watch,
+            node_changed=self.cache.node_changed,
         )
         # Plugins, and what is built from them: the queue and a search per profile.
         self.frameworks = build_frameworks(config, registry, backends, metrics)

@@ -109,14 +109,17 @@ class Search:
         self.observer: Callable[[Path], None] | None = None
 
     def sign(self, pod: PodInfo) -> tuple[Hashable | None, ...]:
-        """Each signing plugin's signature of the pod (None: it gives none); cached in the pod.
+        """Each signing plugin's signature of the pod (None: it gives none); kept in the pod unless it refers to others.
 
         Raises:
             PluginFailedError: when a plugin fails.
         """
-        if pod.signature is None:
-            pod.signature = tuple([entry.sign(pod) for entry in self._signers])
-        return pod.signature
+        signature = pod.signature
+        if signature is None:
+            signature = tuple([entry.sign(pod) for entry in self._signers])
+            if not pod.refers:
+                pod.signature = signature
+        return signature
 
     def _plan(self, signature: tuple[Hashable | None, ...]) -> Plan:
         shape = tuple([value is not None for value in signature])

@@ -129,11 +129,11 @@ def _claims_of(pod: Pod) -> list[tuple[Data | None, str]]:
     found: list[tuple[Data | None, str]] = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
-            name = volume.persistent_volume_claim.get("claimName")
+            name = volume.persistent_volume_claim.claim_name
             if name:
                 found.append((None, f"{pod.namespace}/{name}"))
         elif volume.ephemeral is not None:
-            template: Any = volume.ephemeral.get("volumeClaimTemplate") or {}
+            template: Any = volume.ephemeral.volume_claim_template or {}
             found.append((template, f"{pod.namespace}/{pod.name}-{volume.name}"))
     return found
 
