@@ -278,6 +278,15 @@ class Contract:
         """May the pod enter the active queue? Cheap; no snapshot. Anything but Success keeps it out."""
         raise AssertionError("documentation only")
 
+    def concerns(self, pod: PodInfo) -> bool:
+        """Optional: whether the plugin has anything to do for a pod, by the pod's spec alone (nodeName aside).
+
+        Called once per version of the pod, and kept. False leaves the plugin out of the pod's attempts: PreEnqueue passes,
+        Filter and Score are skipped, no signature is needed, and none of Reserve, Unreserve, Permit, PreBind, Bind and
+        PostBind is called. Only PostFilter is called in any case. True when in doubt.
+        """
+        raise AssertionError("documentation only")
+
     def less(self, first: QueuedPodInfo, second: QueuedPodInfo) -> bool:
         """Whether ``first`` is scheduled before ``second``. One QueueSort plugin, the same in all profiles."""
         raise AssertionError("documentation only")

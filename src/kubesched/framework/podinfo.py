@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -218,6 +218,8 @@ class PodInfo:
         self.refers = bool(self.storage)
         #: What the decision core remembers this pod's answers under; filled in by it, per plugin.
         self.signature: tuple[Hashable | None, ...] | None = None
+        #: The plugins of its profile that have something to do for the pod; filled in by :mod:`.concerned`.
+        self.concerned: Any = None
 
     def with_pod(self, pod: Pod) -> PodInfo:
         """The same derived data around another version of the pod (see :meth:`derive` for what must not differ)."""
@@ -225,6 +227,13 @@ class PodInfo:
         twin.__dict__.update(self.__dict__)
         twin.pod = pod
         twin.signature = None
+        twin.concerned = None
+        return twin
+
+    def on_node(self, node_name: str) -> PodInfo:
+        """The pod with its node filled in."""
+        twin = self.with_pod(self.pod.on_node(node_name))
+        twin.concerned = self.concerned
         return twin
 
     @classmethod

@@ -167,7 +167,8 @@ class FullScan:
         remembering = layer.filters if layer is not None else ()
         skipped = state.skip_filter.union(entry.name for entry in remembering)
         active = [entry for entry in self._framework.filters if entry.name not in skipped]
-        expensive = any(entry.expensive for entry in (*active, *self._framework.scores))
+        absent = self._framework.concerned(request.pod).absent
+        expensive = any(entry.expensive for entry in (*active, *self._framework.scores) if entry.name not in absent)
         sampled = request.only is None and (request.sampled or bool(self._percentage) or expensive)
         want = nodes_to_find(len(rows), self._percentage) if sampled else len(rows)
         if want < len(rows):

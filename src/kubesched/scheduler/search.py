@@ -19,6 +19,7 @@ import numpy as np
 
 from kubesched.cache import NodeTable, Snapshot
 from kubesched.cache.nominated_rows import NominatedPods, NominatedRows
+from kubesched.framework.concerned import NOT_CONCERNED
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
 from kubesched.framework.extenders import EXTENDER_NAME
@@ -100,12 +101,17 @@ class Search:
         self._nominated = NominatedRows(snapshot.table, nominations)
         self._scan = FullScan(framework, snapshot, rotation, percentage)
         signers: dict[str, FilterEntry | ScoreEntry] = {}
-        signers.update((entry.name, entry) for entry in framework.filters if entry.can_sign)
-        signers.update((entry.name, entry) for entry in framework.scores if entry.can_sign and not entry.needs_all)
-        #: Distinct plugins that can sign; a plugin's place here is its place in the signature.
+        signers.update((entry.name, entry) for entry in framework.filters if entry.can_sign or entry.can_be_absent)
+        signers.update(
+            (entry.name, entry)
+            for entry in framework.scores
+            if entry.can_be_absent or (entry.can_sign and not entry.needs_all)
+        )
+        #: Distinct plugins that can sign, or have nothing to do for some pods; a plugin's place here is its place in the
+        #: signature.
         self._signers = list(signers.values())
         self._layers = LayerCache()
-        self._plans: dict[tuple[bool, ...], Plan] = {}
+        self._plans: dict[tuple[bool | None, ...], Plan] = {}
         self.observer: Callable[[Path], None] | None = None
 
     def sign(self, pod: PodInfo) -> tuple[Hashable | None, ...]:
@@ -116,17 +122,23 @@ class Search:
         """
         signature = pod.signature
         if signature is None:
-            signature = tuple([entry.sign(pod) for entry in self._signers])
+            absent = self._framework.concerned(pod).absent
+            signature = tuple([NOT_CONCERNED if entry.name in absent else entry.sign(pod) for entry in self._signers])
             if not pod.refers:
                 pod.signature = signature
         return signature
 
     def _plan(self, signature: tuple[Hashable | None, ...]) -> Plan:
-        shape = tuple([value is not None for value in signature])
+        shape = tuple([None if value is None else value is NOT_CONCERNED for value in signature])
         plan = self._plans.get(shape)
         if plan is None:
-            signed = frozenset(entry.name for entry, signature in zip(self._signers, shape, strict=True) if signature)
-            plan = self._plans[shape] = Plan(self._framework, signed)
+            signed, absent = (
+                frozenset(
+                    entry.name for entry, is_absent in zip(self._signers, shape, strict=True) if is_absent in kind
+                )
+                for kind in ((False, True), (True,))
+            )
+            plan = self._plans[shape] = Plan(self._framework, signed, absent)
         return plan
 
     # -- the decision ----------------------------------------------------------------------------------
