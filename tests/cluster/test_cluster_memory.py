@@ -50,8 +50,8 @@ def test_pods_of_other_owners_share_a_spec_that_is_the_same_and_nothing_else() -
     first, same, other = view(pod("a", owner="o2")), view(pod("b", owner="o3")), view(pod("c", owner="o4", cpu="2"))
     assert same.spec is first.spec
     assert same.metadata.labels is not first.metadata.labels
-    assert other.spec.tolerations == first.spec.tolerations
-    assert other.spec.tolerations is not first.spec.tolerations
+    assert other.spec.containers != first.spec.containers
+    assert other.metadata.owner_references is not first.metadata.owner_references
 
 
 def test_a_watch_reads_the_same_after_memory_was_given_back() -> None:
