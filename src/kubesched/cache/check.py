@@ -14,6 +14,7 @@ from kubesched.api.declared_features import feature_mask
 from kubesched.api.requests import PODS, Resources
 from kubesched.api.times import cached_time
 from kubesched.api.types import Node, Pod
+from kubesched.framework.disks import Disk, DiskUse
 from kubesched.framework.nodeinfo import NodeInfo, PortTable
 from kubesched.framework.podinfo import PodInfo
 
@@ -35,6 +36,8 @@ def check_cache(cache: Cache) -> list[str]:
             problems.append(f"pod {pod.key} is cached for node {pod.spec.node_name!r} but accounted on {name!r}")
     problems += [f"pod {pod.key} is accounted on node {name} but not cached" for name, pod in on_rows.values()]
     problems += [f"pod {uid} is assumed but not cached" for uid in cache.assumed if uid not in cache.pods]
+    if cache.table.trials:
+        problems.append(f"what-if questions about the rows {sorted(cache.table.trials)} were not closed")
     return problems
 
 
@@ -43,6 +46,7 @@ def check_table(table: NodeTable) -> list[str]:
     problems: list[str] = []
     ports: dict[tuple[str, int], set[int]] = {}
     pvcs: Counter[str] = Counter()
+    disks: dict[Disk, set[int]] = {}
     images: dict[str, set[int]] = {}
     for row, info in enumerate(table.infos):
         if info is None:
@@ -53,6 +57,8 @@ def check_table(table: NodeTable) -> list[str]:
         for _, protocol, port in info.used_ports:
             ports.setdefault((protocol, port), set()).add(row)
         pvcs.update(info.pvc_counts)
+        for disk, _ in info.disk_counts:
+            disks.setdefault(disk, set()).add(row)
         if info.node is not None:
             for image in info.node.status.images:
                 for name in image.names:
@@ -61,6 +67,8 @@ def check_table(table: NodeTable) -> list[str]:
         problems.append("the host port index differs from the rows")
     if dict(pvcs) != table.pvc_counts:
         problems.append("the claim counts differ from the rows")
+    if disks != table.disk_rows:
+        problems.append("the disk index differs from the rows")
     if images != {name: state.rows for name, state in table.images.states.items()}:
         problems.append("the image table differs from the node objects")
     named = {info.name: info.row for info in table.all_infos()}
@@ -106,6 +114,7 @@ def _check_row(table: NodeTable, row: int, info: NodeInfo) -> list[str]:
     total = Resources()
     nonzero = [0, 0]
     claims: Counter[str] = Counter()
+    disks: Counter[DiskUse] = Counter()
     for pod in info.pods.values():
         fresh = PodInfo(pod.pod)
         total.milli_cpu += fresh.requests.milli_cpu
@@ -116,12 +125,14 @@ def _check_row(table: NodeTable, row: int, info: NodeInfo) -> list[str]:
         nonzero[0] += fresh.nonzero_cpu
         nonzero[1] += fresh.nonzero_memory
         claims.update(fresh.pvcs)
+        disks.update(fresh.disks)
     expect("row", info.row, row)
     expect("requested cpu", info.requested.milli_cpu, total.milli_cpu)
     expect("requested memory", info.requested.memory, total.memory)
     expect("requested ephemeral-storage", info.requested.ephemeral_storage, total.ephemeral_storage)
     expect("non-zero requests", [info.nonzero_cpu, info.nonzero_memory], nonzero)
     expect("claim counts", info.pvc_counts, dict(claims))
+    expect("disk counts", info.disk_counts, dict(disks))
     scalars = {name: amount for name, amount in info.requested.scalars.items() if amount}
     expect("requested scalars", scalars, {name: amount for name, amount in total.scalars.items() if amount})
     held = PortTable()

@@ -21,6 +21,7 @@ from kubesched.api.quantity import INT64_MAX
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from kubesched.api.selectors import NodeSelectorMatcher, RequiredNodeAffinity, TermMatcher
 from kubesched.api.types import Node
+from kubesched.framework.disks import Disk
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 
@@ -87,6 +88,10 @@ class NodeTable:
         self.terms = TermIndex(self)
         #: (protocol, port) to rows that use it: what host-port conflicts are looked up in.
         self.port_rows: dict[tuple[str, int], set[int]] = {}
+        #: Disk named without a claim, to the rows with pods that use it: what disk conflicts are looked up in.
+        self.disk_rows: dict[Disk, set[int]] = {}
+        #: Rows whose pods are not the real ones just now (what-if), to how many questions about them are open.
+        self.trials: dict[int, int] = {}
         #: ``namespace/claim`` to number of volumes that use it, cluster-wide.
         self.pvc_counts: dict[str, int] = {}
         #: The pods on nodes as columns of their own.
@@ -252,8 +257,11 @@ class NodeTable:
         self._mirror_requested(info, pod)
         for _, protocol, port in pod.ports:
             self._index_port(info, (protocol, port))
-        for key in pod.pvcs:
-            self.pvc_counts[key] = self.pvc_counts.get(key, 0) + 1
+        if pod.storage:
+            for key in pod.pvcs:
+                self.pvc_counts[key] = self.pvc_counts.get(key, 0) + 1
+            for disk, _ in pod.disks:
+                self.disk_rows.setdefault(disk, set()).add(row)
         if journal:
             self.placed.add(row, pod)
             self.journal.write(row, PODS_CHANGED)
@@ -276,6 +284,9 @@ class NodeTable:
                 self.pvc_counts[key] = left
             else:
                 self.pvc_counts.pop(key, None)
+        for disk, _ in pod.disks:
+            if (disk, False) not in info.disk_counts and (disk, True) not in info.disk_counts:
+                self._unindex_disk(row, disk)
         if journal:
             self.placed.remove(uid)
             self.journal.write(row, PODS_CHANGED)
@@ -305,6 +316,13 @@ class NodeTable:
                 rows.discard(info.row)
                 if not rows:
                     del self.port_rows[key]
+
+    def _unindex_disk(self, row: int, disk: Disk) -> None:
+        rows = self.disk_rows.get(disk)
+        if rows is not None:
+            rows.discard(row)
+            if not rows:
+                del self.disk_rows[disk]
 
     # -- mirrors ---------------------------------------------------------------------------------------
 
