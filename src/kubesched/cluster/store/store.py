@@ -270,6 +270,9 @@ class Store(Records):
         elif patch_type in (MERGE_PATCH, STRATEGIC_PATCH):
             if not isinstance(patch, Mapping):
                 raise ApiError.bad_request("a merge patch of an object is an object")
+            if patch.get("metadata") == {"uid": old.uid}:
+                # Only a precondition, which holds: the metadata stays what it is.
+                patch = {section: value for section, value in patch.items() if section != "metadata"}
             document = dict(before)
             if "metadata" in patch:
                 document["metadata"] = old.section("metadata")
