@@ -6,7 +6,7 @@ Shared by all profiles, keyed by pod UID. The first verdict on a waiting pod is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from .podinfo import PodInfo
 from .status import Code, Status
@@ -119,6 +119,16 @@ class PodInPreBind:
         self._finished = False
         #: Why the pod was cancelled; empty when it was not.
         self.cause = ""
+        self._when_removed: list[Callable[[], None]] = []
+
+    def when_removed(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when the pod is deleted while PreBind works: there may be nothing left to wait for."""
+        self._when_removed.append(callback)
+
+    def removed(self) -> None:
+        """The pod was deleted."""
+        for callback in self._when_removed:
+            callback()
 
     def cancel(self, message: str) -> bool:
         """Cancel the pod; False when PreBind is over already."""
@@ -159,3 +169,9 @@ class PodsInPreBind:
 
     def remove(self, uid: str) -> None:
         self._pods.pop(uid, None)
+
+    def removed(self, uid: str) -> None:
+        """A pod was deleted; nothing happens when it is not in PreBind."""
+        entry = self._pods.get(uid)
+        if entry is not None:
+            entry.removed()
