@@ -35,8 +35,10 @@ class AssumeCache(Generic[T]):
         self._kind = kind
         self._objects: dict[str, T] = {}
         self._assumed: dict[str, T] = {}
-        self._on_change = on_change
+        self._on_change: Callable[[T | None, T | None], None] = on_change
         self._on_event = on_event
+        #: What is assumed and was written to the API server, so that the informer is going to show another version.
+        self._written: set[str] = set()
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -56,9 +58,9 @@ class AssumeCache(Generic[T]):
         """All objects, with what is assumed of them."""
         return (self._assumed.get(key, obj) for key, obj in self._objects.items())
 
-    def assumed(self) -> dict[str, T]:
-        """What is assumed now, by key; a copy."""
-        return dict(self._assumed)
+    def assumed(self, *, written: bool = True) -> dict[str, T]:
+        """What is assumed now, by key; without ``written`` only what has not been written to the API server."""
+        return {key: obj for key, obj in self._assumed.items() if written or key not in self._written}
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -80,15 +82,24 @@ class AssumeCache(Generic[T]):
             raise AssumeError(f'"{key}" is out of sync (stored: {stored}, assume: {version})')
         before = self.get(key)
         self._assumed[key] = obj
+        self._written.discard(key)
         self._on_change(before, obj)
+
+    def written(self, obj: T) -> None:
+        """What was assumed of an object has been written: the next version that the informer shows ends the assumption."""
+        self._written.add(obj.key)
 
     def restore(self, obj: T) -> None:
         """End the assumption of an object, if it is still the one of that version."""
         key = obj.key
         assumed = self._assumed.get(key)
         if assumed is not None and assumed.metadata.resource_version == obj.metadata.resource_version:
-            del self._assumed[key]
+            self._forget(key)
             self._on_change(assumed, self._objects.get(key))
+
+    def _forget(self, key: str) -> None:
+        self._assumed.pop(key, None)
+        self._written.discard(key)
 
     # -- the informer's side ---------------------------------------------------------------------------
 
@@ -102,7 +113,7 @@ class AssumeCache(Generic[T]):
         key = final_state(obj).key
         before = self.get(key)
         self._objects.pop(key, None)
-        self._assumed.pop(key, None)
+        self._forget(key)
         if before is not None:
             self._on_change(before, None)
         self._on_event(key)
@@ -113,6 +124,6 @@ class AssumeCache(Generic[T]):
         self._objects[key] = obj
         assumed = self._assumed.get(key)
         if assumed is None or assumed.metadata.resource_version != obj.metadata.resource_version:
-            self._assumed.pop(key, None)
+            self._forget(key)
             self._on_change(before, obj)
         self._on_event(key)

@@ -149,8 +149,8 @@ def _delayed(
         found.choices.append(Choice(claim, volumes))
         wanting.append((claim, here & (volumes == NO_VOLUME)))
     failed = np.zeros(count, np.bool_)
-    for claim, needed in wanting:
-        needed = needed & ~failed
+    for claim, without in wanting:
+        needed = without & ~failed
         if needed.any():
             provision, bits = _provision(claim, needed, nodes, rows, cache)
             found.provisions.append(provision)

@@ -61,9 +61,11 @@ class VolumeBinder:
         try:
             for place, (claim, volume) in enumerate(bindings):
                 bindings[place] = claim, await self._handle.client.bind_volume(volume)
+                cache.volumes.written(volume)
                 written += 1
             for place, claim in enumerate(provisions):
                 provisions[place] = await self._handle.client.select_node(claim)
+                cache.claims.written(claim)
                 written += 1
         except Exception as error:
             for _, volume in bindings[written:]:

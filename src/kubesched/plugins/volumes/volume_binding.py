@@ -75,7 +75,8 @@ class VolumeBinding(Plugin):
             demand = self._read(pod)
         except Rejected:
             return None
-        cache, parts = self._state.cache, []
+        cache = self._state.cache
+        parts: list[Hashable] = []
         for facts in demand.bound:
             if facts is not None and not facts.is_shared:
                 return None

@@ -196,9 +196,8 @@ class VolumePool:
         nothing = len(self._sizes)
         usable = self._alive.copy()
         usable[: bisect_left(self._sizes, size.nanos)] = False
-        columns: list[IntpArray] = []
-        for place in self._anywhere[usable[self._anywhere]][:count].tolist():
-            columns.append(np.full(len(rows), place, np.intp))
+        everywhere = self._anywhere[usable[self._anywhere]][:count].tolist()
+        columns = [np.full(len(rows), place, np.intp) for place in everywhere]
         for group in self._by_label:
             columns += group.smallest(nodes, rows, usable, nothing, count)
         for reach, places in self._others:

@@ -79,5 +79,6 @@ def _differences(
         known = cache.get_api(key)
         if known is None or known.metadata.resource_version != assumed.metadata.resource_version:
             yield f"{plural} {key}: a version is assumed that is not current"
-        elif key not in reserved:
+    for key in cache.assumed(written=False):
+        if key not in reserved:
             yield f"{plural} {key}: assumed, but reserved for no pod"
