@@ -42,12 +42,14 @@ class VolumeBinder:
         if self._timeout <= 0:
             raise BindError("context deadline exceeded")
         changes = self._cache.changes(_keys(reservation))
-        in_pre_bind = self._handle.pods_in_pre_bind.get(reservation.pod.uid)
-        if in_pre_bind is not None:
-            in_pre_bind.when_removed(changes.wake)
+        entry = self._handle.pods_in_pre_bind.get(reservation.pod.uid)
+        if entry is not None:
+            entry.wake_on_end(changes.wake)
         try:
             async with asyncio.timeout(self._timeout):
                 while not self._is_done(reservation, changes):
+                    if entry is not None and entry.stopping:
+                        raise BindError("context canceled")
                     await changes.next()
         except TimeoutError:
             raise BindError("context deadline exceeded") from None

@@ -37,7 +37,7 @@ def volume_mode(mode: str | None) -> str:
     return mode if mode is not None else "Filesystem"
 
 
-class Wish(NamedTuple):
+class Criteria(NamedTuple):
     """What a claim demands of a volume besides its size. ``selector`` is the label selector's JSON, empty without one."""
 
     storage_class: str
@@ -47,9 +47,9 @@ class Wish(NamedTuple):
     selector: bytes
 
 
-def _wish_of(claim: PersistentVolumeClaim) -> Wish:
+def _criteria_of(claim: PersistentVolumeClaim) -> Criteria:
     spec = claim.spec
-    return Wish(
+    return Criteria(
         class_of(claim),
         volume_mode(spec.volume_mode),
         spec.volume_attributes_class_name or "",
@@ -130,18 +130,18 @@ class _ByLabel:
 
 
 class VolumePool:
-    """The free volumes that suit claims with the same :class:`Wish`.
+    """The free volumes that suit claims with the same :class:`Criteria`.
 
     Volumes are numbered by :class:`Pools`; a number stays with a volume's name.
     """
 
-    def __init__(self, wish: Wish, labels: Selector, cache: VolumeCache, numbers: _Numbers) -> None:
-        self._wish = wish
+    def __init__(self, criteria: Criteria, labels: Selector, cache: VolumeCache, numbers: _Numbers) -> None:
+        self._criteria = criteria
         self._labels = labels
         self._numbers = numbers
         self._affinities: Affinities = cache.affinities
         self._volumes = {
-            name: volume for name, volume in cache.free.get(wish.storage_class, {}).items() if self._suits(volume)
+            name: volume for name, volume in cache.free.get(criteria.storage_class, {}).items() if self._suits(volume)
         }
         self._stale = True
         self._place_of: dict[str, int] = {}
@@ -159,15 +159,15 @@ class VolumePool:
 
     def _suits(self, volume: PersistentVolume) -> bool:
         """Rules 2, 4 to 6, 9 to 11 and 13."""
-        spec, wish = volume.spec, self._wish
+        spec, criteria = volume.spec, self._criteria
         return (
             spec.claim_ref is None
             and volume.status.phase == "Available"
-            and class_of(volume) == wish.storage_class
-            and volume_mode(spec.volume_mode) == wish.volume_mode
-            and (spec.volume_attributes_class_name or "") == wish.attributes_class
+            and class_of(volume) == criteria.storage_class
+            and volume_mode(spec.volume_mode) == criteria.volume_mode
+            and (spec.volume_attributes_class_name or "") == criteria.attributes_class
             and volume.metadata.deletion_timestamp is None
-            and wish.access_modes.issubset(spec.access_modes)
+            and criteria.access_modes.issubset(spec.access_modes)
             and self._labels.matches(volume.metadata.labels)
         )
 
@@ -246,7 +246,7 @@ class Pools:
 
     def __init__(self, cache: VolumeCache) -> None:
         self._cache = cache
-        self._pools: dict[Wish, VolumePool] = {}
+        self._pools: dict[Criteria, VolumePool] = {}
         self.numbers = _Numbers()
         cache.listen(self._note)
 
@@ -256,17 +256,17 @@ class Pools:
         Raises:
             SelectorError: when the claim's label selector cannot be used; the text is upstream's.
         """
-        wish = _wish_of(claim)
-        pool = self._pools.pop(wish, None)
+        criteria = _criteria_of(claim)
+        pool = self._pools.pop(criteria, None)
         if pool is None:
             selector = claim.spec.selector
             if problem := label_selector_problem(selector):
                 raise SelectorError(problem)
             labels = Selector() if selector is None else compile_label_selector(selector)
-            pool = VolumePool(wish, labels, self._cache, self.numbers)
+            pool = VolumePool(criteria, labels, self._cache, self.numbers)
             if len(self._pools) >= _MOST_POOLS:
                 del self._pools[next(iter(self._pools))]
-        self._pools[wish] = pool
+        self._pools[criteria] = pool
         return pool
 
     def _note(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:

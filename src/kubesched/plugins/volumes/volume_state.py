@@ -48,7 +48,7 @@ class VolumeState:
             return True
 
     def problems(self) -> Iterator[str]:
-        """Differences between the assume caches and what the informers hold, and assumptions that nobody will end."""
+        """Differences between the assume caches and what the informers hold, and assumptions that have no reservation."""
         kept_volumes = {volume.key for one in self.reservations.values() for _, volume in one.bindings}
         kept_claims = {claim.key for one in self.reservations.values() for claim in one.provisions}
         yield from _differences(VOLUMES.plural, self.cache.volumes, self._handle.informed(VOLUMES.plural), kept_volumes)
