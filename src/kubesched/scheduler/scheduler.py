@@ -241,7 +241,8 @@ class Scheduler:
         """Informers for pods, nodes, namespaces, and every kind that some plugin registered events for."""
         cache, queue, clock, metrics, informers = self.cache, self.queue, self.clock, self.metrics, self.informers
         recorders = {name: profile.recorder for name, profile in profiles.items()}
-        self._pods.add_handler(PodHandler(cache, queue, self.waiting_pods, recorders, clock, metrics))
+        waiting, pre_binding = self.waiting_pods, self.pods_in_pre_bind
+        self._pods.add_handler(PodHandler(cache, queue, waiting, pre_binding, recorders, clock, metrics))
         informers.of(NODES).add_handler(NodeHandler(cache, queue, clock, metrics))
         informers.of(NAMESPACES).add_handler(NamespaceHandler(cache))
         for resource, actions in watched_actions(event for events in hints.values() for event in events).items():
