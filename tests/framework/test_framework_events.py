@@ -9,7 +9,15 @@ import pytest
 from framework_kit import make_plugin, profile, say
 
 from builders import a_container, a_node, a_pod, a_taint, a_toleration, an_image, info
-from kubesched.api.types import ContainerStatus, Node, Pod, PodResourceClaimStatus, PodStatus, ResourceRequirements
+from kubesched.api.types import (
+    ContainerStatus,
+    ExtendedResourceClaimStatus,
+    Node,
+    Pod,
+    PodResourceClaimStatus,
+    PodStatus,
+    ResourceRequirements,
+)
 from kubesched.framework.enqueue import queueing_hints, registrations, watched_actions
 from kubesched.framework.events import (
     FORCE_ACTIVATE,
@@ -98,7 +106,7 @@ POD_UPDATES: list[tuple[str, Pod, Pod, list[ActionType]]] = [
     ("one more toleration", a_pod(), plain_tolerant := a_pod(tolerations=[a_toleration("a")]), [A.UPDATE_POD_TOLERATION]),
     ("another toleration", plain_tolerant, a_pod(tolerations=[a_toleration("b")]), [A.UPDATE]),
     ("a claim was made", a_pod(), with_status(a_pod(), resource_claim_statuses=(PodResourceClaimStatus(name="c", resource_claim_name="x"),)), [A.UPDATE_POD_GENERATED_RESOURCE_CLAIM]),
-    ("an extended resource claim was made", a_pod(), with_status(a_pod(), extended_resource_claim_status={"resourceClaimName": "x"}), [A.UPDATE_POD_GENERATED_RESOURCE_CLAIM]),
+    ("an extended resource claim was made", a_pod(), with_status(a_pod(), extended_resource_claim_status=ExtendedResourceClaimStatus(resource_claim_name="x")), [A.UPDATE_POD_GENERATED_RESOURCE_CLAIM]),
     ("everything at once, in order", a_pod(cpu="2", gates=["g"]), with_status(a_pod(cpu="1", labels={"a": "b"}, tolerations=[a_toleration("a")]), resource_claim_statuses=(PodResourceClaimStatus(name="c"),)),
      [A.UPDATE_POD_LABEL, A.UPDATE_POD_SCALE_DOWN, A.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, A.UPDATE_POD_TOLERATION, A.UPDATE_POD_GENERATED_RESOURCE_CLAIM]),
 ]  # fmt: skip

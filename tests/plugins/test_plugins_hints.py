@@ -19,7 +19,8 @@ from builders import (
     requirement,
     term,
 )
-from kubesched.api.types import Node, Pod
+from kubesched.api.resource import DeviceClass, DeviceClassSpec
+from kubesched.api.types import Node, ObjectMeta, Pod
 from kubesched.config import FeatureGates
 from kubesched.config.args import NodeAffinityArgs, NodeResourcesFitArgs
 from kubesched.framework.enqueue import registrations
@@ -97,8 +98,8 @@ big = a_pod("me", cpu="2", memory="1Gi")
 ADDED = NodeAffinityArgs(added_affinity=node_affinity(required=[term(requirement("disk", "In", "ssd"))]))
 
 
-def device_class(extended: str | None = None, name: str = "gpu") -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": {"extendedResourceName": extended} if extended else {}}
+def device_class(extended: str | None = None, name: str = "gpu") -> DeviceClass:
+    return DeviceClass(metadata=ObjectMeta(name=name), spec=DeviceClassSpec(extended_resource_name=extended))
 
 
 def holding(name: str = "other", *, on: str = "", nominated: str = "", ip: str = "", port: int = 80) -> Pod:

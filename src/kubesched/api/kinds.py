@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from . import types
+from . import resource, storage, types
 
 __all__ = [
     "BUDGETS",
@@ -121,8 +121,8 @@ KINDS: Final[tuple[Kind, ...]] = (
     _k("", "LimitRange", "limitranges", "limits"),
     _k("", "ResourceQuota", "resourcequotas", "quota"),
     _k("", "PodTemplate", "podtemplates"),
-    _k("", "PersistentVolume", "persistentvolumes", "pv", namespaced=False),
-    _k("", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc"),
+    _k("", "PersistentVolume", "persistentvolumes", "pv", namespaced=False, decoded_as=storage.PersistentVolume),
+    _k("", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc", decoded_as=storage.PersistentVolumeClaim),
     _k("apps", "Deployment", "deployments", "deploy", in_all=True),
     _k("apps", "ReplicaSet", "replicasets", "rs", in_all=True),
     _k("apps", "StatefulSet", "statefulsets", "sts", in_all=True),
@@ -132,15 +132,21 @@ KINDS: Final[tuple[Kind, ...]] = (
     _k("batch", "CronJob", "cronjobs", "cj", in_all=True),
     _k("policy", "PodDisruptionBudget", "poddisruptionbudgets", "pdb"),
     _k("scheduling.k8s.io", "PriorityClass", "priorityclasses", "pc", namespaced=False),
-    _k("storage.k8s.io", "StorageClass", "storageclasses", "sc", namespaced=False),
-    _k("storage.k8s.io", "CSINode", "csinodes", namespaced=False),
-    _k("storage.k8s.io", "CSIDriver", "csidrivers", namespaced=False),
-    _k("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities"),
-    _k("storage.k8s.io", "VolumeAttachment", "volumeattachments", namespaced=False),
-    _k("resource.k8s.io", "ResourceClaim", "resourceclaims"),
+    _k("storage.k8s.io", "StorageClass", "storageclasses", "sc", namespaced=False, decoded_as=storage.StorageClass),
+    _k("storage.k8s.io", "CSINode", "csinodes", namespaced=False, decoded_as=storage.CSINode),
+    _k("storage.k8s.io", "CSIDriver", "csidrivers", namespaced=False, decoded_as=storage.CSIDriver),
+    _k("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities", decoded_as=storage.CSIStorageCapacity),
+    _k(
+        "storage.k8s.io",
+        "VolumeAttachment",
+        "volumeattachments",
+        namespaced=False,
+        decoded_as=storage.VolumeAttachment,
+    ),
+    _k("resource.k8s.io", "ResourceClaim", "resourceclaims", decoded_as=resource.ResourceClaim),
     _k("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates"),
-    _k("resource.k8s.io", "ResourceSlice", "resourceslices", namespaced=False),
-    _k("resource.k8s.io", "DeviceClass", "deviceclasses", namespaced=False),
+    _k("resource.k8s.io", "ResourceSlice", "resourceslices", namespaced=False, decoded_as=resource.ResourceSlice),
+    _k("resource.k8s.io", "DeviceClass", "deviceclasses", namespaced=False, decoded_as=resource.DeviceClass),
     _k("coordination.k8s.io", "Lease", "leases"),
     _k("events.k8s.io", "Event", "events", "ev"),
     _k("discovery.k8s.io", "EndpointSlice", "endpointslices"),
@@ -170,7 +176,14 @@ KINDS: Final[tuple[Kind, ...]] = (
     _k("coordination.k8s.io", "LeaseCandidate", "leasecandidates", version="v1beta1"),
     _k("scheduling.k8s.io", "PodGroup", "podgroups", version="v1alpha2"),
     _k("scheduling.k8s.io", "Workload", "workloads", version="v1alpha2"),
-    _k("resource.k8s.io", "DeviceTaintRule", "devicetaintrules", namespaced=False, version="v1beta2"),
+    _k(
+        "resource.k8s.io",
+        "DeviceTaintRule",
+        "devicetaintrules",
+        namespaced=False,
+        version="v1beta2",
+        decoded_as=resource.DeviceTaintRule,
+    ),
     _k(
         "apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", "crd", "crds", namespaced=False
     ),

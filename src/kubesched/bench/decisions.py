@@ -60,7 +60,7 @@ async def measure_decisions(workload: Workload, registry: Registry, *, seed: int
         start = time.perf_counter()
         decision = searches[info.spec.scheduler_name].find(info)
         if isinstance(decision, Decision):
-            cache.assume_pod(info.with_pod(info.pod.on_node(decision.node.name)))
+            cache.assume_pod(info.on_node(decision.node.name))
         else:
             unschedulable += 1
         samples.append(time.perf_counter() - start)

@@ -201,6 +201,12 @@ class NodeTable:
         self.journal.write(row, NODE_CHANGED)
         return row
 
+    def node_changed(self, name: str) -> None:
+        """Journal a change that is not in the node object; nothing happens when there is no such node."""
+        row = self.row_of(name)
+        if row is not None:
+            self.journal.write(row, NODE_CHANGED)
+
     def remove_node(self, name: str) -> bool:
         """Drop a node; with pods left it becomes a ghost, invisible to plugins. False when it was not there."""
         row = self._row_of.get(name)

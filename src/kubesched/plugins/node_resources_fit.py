@@ -7,11 +7,12 @@ Spec "Node-level scheduler plugins" sections 8.2 to 8.5. The three scoring strat
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Resources, is_extended_resource, pod_requests
+from kubesched.api.resource import EXTENDED_RESOURCE_PREFIX, DeviceClass
 from kubesched.api.types import Node, Pod
 from kubesched.config.args import NodeResourcesFitArgs
 from kubesched.framework.cycle_state import CycleState
@@ -222,12 +223,12 @@ class NodeResourcesFit(Plugin):
         )
         return QueueingHint.QUEUE if grew else QueueingHint.SKIP
 
-    def _after_device_class(self, pod: PodInfo, old: dict[str, Any] | None, new: dict[str, Any]) -> QueueingHint:
-        extended = (new.get("spec") or {}).get("extendedResourceName")
-        if old is not None and (old.get("spec") or {}).get("extendedResourceName") == extended:
+    def _after_device_class(self, pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> QueueingHint:
+        extended = new.spec.extended_resource_name
+        if old is not None and old.spec.extended_resource_name == extended:
             return QueueingHint.SKIP
         asked = pod.fit_requests.scalars
-        implicit = f"deviceclass.resource.kubernetes.io/{new['metadata']['name']}"
+        implicit = f"{EXTENDED_RESOURCE_PREFIX}{new.metadata.name}"
         helps = (old is None and implicit in asked) or extended in asked
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 

@@ -81,5 +81,5 @@ class Attempts:
         return seconds
 
     def forget(self, key: str) -> None:
-        """The work is done, or nobody wants it any more."""
+        """The work is done or no longer wanted."""
         self._current.pop(key, None)

@@ -40,11 +40,11 @@ def claims_of(pod: Pod) -> list[tuple[str, dict[str, Any] | None]]:
     found: list[tuple[str, dict[str, Any] | None]] = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
-            name = volume.persistent_volume_claim.get("claimName")
+            name = volume.persistent_volume_claim.claim_name
             if name:
                 found.append((f"{pod.namespace}/{name}", None))
         elif volume.ephemeral is not None:
-            template: dict[str, Any] = volume.ephemeral.get("volumeClaimTemplate") or {}
+            template = volume.ephemeral.volume_claim_template or {}
             found.append((f"{pod.namespace}/{pod.name}-{volume.name}", template))
     return found
 

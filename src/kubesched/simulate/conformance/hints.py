@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubesched.api.decode import from_builtins
+from kubesched.api.kinds import kind_of
 from kubesched.api.types import Node, Pod
 from kubesched.framework.enqueue import registrations
 from kubesched.framework.events import ACTION_NAMES, ActionType, ClusterEvent, QueueingHint, node_events, pod_events
@@ -28,7 +29,9 @@ def _typed(obj: JSON | None, resource: str) -> Any:
         return from_builtins(complete(obj, "Pod"), Pod)
     if resource == "Node":
         return from_builtins(complete(obj, "Node"), Node)
-    return complete(obj, obj.get("kind", ""))
+    kind = kind_of(obj.get("apiVersion", ""), obj.get("kind", ""))
+    data = complete(obj, obj.get("kind", ""))
+    return data if kind is None or kind.type is None else from_builtins(data, kind.type)
 
 
 def compare_hint(comparison: Comparison, world: World, vector: JSON) -> None:
