@@ -6,6 +6,19 @@ Written against :class:`kubesched.api.wire.Transport`. :mod:`.manager` runs them
 
 from .base import Controller
 from .context import ControllerSettings
-from .manager import ALL, STORAGE, ControllerManager, ControllerStatistics
+from .device_pools import DEVICES as DEVICES_ANNOTATION
+from .device_pools import DevicesError, parse_devices
+from .manager import ALL, DEVICES, STORAGE, ControllerManager, ControllerStatistics
 
-__all__ = ["ALL", "STORAGE", "Controller", "ControllerManager", "ControllerSettings", "ControllerStatistics"]
+__all__ = [
+    "ALL",
+    "DEVICES",
+    "DEVICES_ANNOTATION",
+    "STORAGE",
+    "Controller",
+    "ControllerManager",
+    "ControllerSettings",
+    "ControllerStatistics",
+    "DevicesError",
+    "parse_devices",
+]

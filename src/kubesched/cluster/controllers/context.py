@@ -45,6 +45,7 @@ class ControllerSettings:
         missing_node_seconds: how long pods stay bound to a node that does not exist before they are collected.
         terminated_pods: how many finished pods are kept (--terminated-pod-gc-threshold); 0 keeps all.
         stages: rules for what storage does; those for pods are left to the kubelets.
+        device_taint_rules: whether DeviceTaintRules evict pods (upstream's gate DRADeviceTaintRules).
         disruption_seconds: how long an eviction may take to show before the budget counts the pod as healthy again.
     """
 
@@ -54,6 +55,7 @@ class ControllerSettings:
     missing_node_seconds: float = 40.0
     terminated_pods: int = 12_500
     stages: tuple[Stage, ...] = ()
+    device_taint_rules: bool = False
     disruption_seconds: float = 120.0
 
 
@@ -66,7 +68,7 @@ def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
 
 
 def _owner_uid(item: Item) -> Iterable[str]:
-    if item.kind == PODS:
+    if item.kind.type is not None:
         reference = controller_of(item.typed.metadata)
         return () if reference is None else (reference.uid,)
     references = item.data()["metadata"].get("ownerReferences") or ()

@@ -25,6 +25,8 @@ from .context import Context, ControllerSettings
 from .csi_nodes import CsiNodes
 from .daemon_sets import DaemonSets
 from .deployments import Deployments
+from .device_driver import DeviceDriver
+from .device_taints import DeviceTaintEviction
 from .ephemeral_volumes import EphemeralVolumes
 from .first_consumer import FirstConsumer
 from .garbage import GarbageCollector
@@ -34,11 +36,12 @@ from .node_lifecycle import NodeLifecycle
 from .pod_gc import PodGarbage
 from .provisioner import Provisioner
 from .replica_sets import ReplicaSets, ReplicationControllers
+from .resource_claims import ResourceClaims
 from .stateful_sets import StatefulSets
 from .taint_eviction import TaintEviction
 from .volumes import Volumes
 
-__all__ = ["ALL", "STORAGE", "ControllerManager", "ControllerStatistics"]
+__all__ = ["ALL", "DEVICES", "STORAGE", "ControllerManager", "ControllerStatistics"]
 
 #: Every controller, in the order in which they are notified of changes.
 ALL: Final[tuple[type[Controller], ...]] = (
@@ -56,11 +59,17 @@ ALL: Final[tuple[type[Controller], ...]] = (
     Attachments,
     EphemeralVolumes,
     FirstConsumer,
+    ResourceClaims,
+    DeviceDriver,
     NodeLifecycle,
     TaintEviction,
+    DeviceTaintEviction,
     PodGarbage,
     GarbageCollector,
 )
+
+#: Those that make devices work: for clusters that run nothing else.
+DEVICES: Final[tuple[type[Controller], ...]] = (ResourceClaims, DeviceDriver, DeviceTaintEviction)
 
 
 #: Those that make storage work: for clusters that run nothing else.
