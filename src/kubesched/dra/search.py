@@ -58,7 +58,7 @@ class _Outcome(enum.Enum):
 _FAILED: Final = _Outcome.FAILED
 _DONE: Final = _Outcome.DONE
 _EXCEEDED: Final = _Outcome.EXCEEDED
-#: Steps between two looks at the clock.
+#: Steps between two readings of the clock.
 _STEPS: Final = 64
 
 
