@@ -33,6 +33,7 @@ from kubesched.api.types import (
     Toleration,
     Volume,
 )
+from kubesched.api.volume_sources import ClaimSource
 from kubesched.framework.podinfo import PodInfo
 
 __all__ = [
@@ -127,7 +128,7 @@ def a_pod(
             affinity=None if affinity is None else Affinity(node_affinity=affinity),
             scheduling_gates=tuple(PodSchedulingGate(name=gate) for gate in gates),
             volumes=tuple(
-                Volume(name=f"v{index}", persistent_volume_claim={"claimName": claim})
+                Volume(name=f"v{index}", persistent_volume_claim=ClaimSource(claim_name=claim))
                 for index, claim in enumerate(claims)
             ),
             **spec,

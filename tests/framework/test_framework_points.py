@@ -422,6 +422,6 @@ def test_the_queue_gets_its_plugins() -> None:
     assert framework.queue_sort.name == "Sort"
     one: Any = 1
     assert framework.less(one, 2)  # type: ignore[arg-type]
-    assert {name: shown(method(info()))[:2] for name, method in framework.pre_enqueue_plugins().items()} == {
+    assert {name: shown(method(info()))[:2] for name, method in framework.pre_enqueue_plugins(info()).items()} == {
         "Gate": ("Unschedulable", "no")
     }

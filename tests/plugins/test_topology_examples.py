@@ -134,10 +134,11 @@ def test_a_service_that_goes_or_changes_is_noticed() -> None:
     existing = [pod("e", WEB, "n1")]
     cluster = world(FOUR, existing, [SERVICE, REPLICAS])
     assert scores(cluster, pod("i", WEB), "PodTopologySpread") is not None
-    cluster.objects["services"]["default/s"] = {**SERVICE, "spec": {"selector": {"app": "db"}}}
+    cluster.objects.put("services", "default/s", {**SERVICE, "spec": {"selector": {"app": "db"}}})
     assert scores(cluster, pod("i", WEB), "PodTopologySpread") is None
     assert scores(cluster, owned("i"), "PodTopologySpread") is not None
-    cluster.objects["replicasets"].clear()
+    for key in list(cluster.objects.informed("replicasets")):
+        cluster.objects.remove("replicasets", key)
     assert scores(cluster, owned("i"), "PodTopologySpread") is None
 
 

@@ -110,13 +110,13 @@ class Pair:
         assert kind is not None
         space, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
         self.model.objects[obj["kind"], space, name] = obj
-        self.world.objects.setdefault(kind.plural, {})[f"{space}/{name}"] = obj
+        self.world.objects.put(kind.plural, f"{space}/{name}", obj)
 
     def remove_object(self, key: tuple[str, str, str]) -> None:
         obj = self.model.objects.pop(key)
         kind = kind_of(obj["apiVersion"], obj["kind"])
         assert kind is not None
-        del self.world.objects[kind.plural][f"{key[1]}/{key[2]}"]
+        self.world.objects.remove(kind.plural, f"{key[1]}/{key[2]}")
 
     def set_node(self, obj: JSON) -> None:
         self.model.nodes[obj["metadata"]["name"]] = obj

@@ -127,7 +127,7 @@ class Bench:
         options.setdefault("sort_key", sort_key)
         self.queue = SchedulingQueue(
             clock=self.clock,
-            pre_enqueue={SCHEDULER: {"Gate": self.gate, "Gate2": self.gate2}},
+            pre_enqueue={SCHEDULER: lambda pod: {"Gate": self.gate, "Gate2": self.gate2}},
             queueing_hints={SCHEDULER: hints},
             metrics=self.metrics,
             random=Random(1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -99,10 +99,7 @@ class QueueMachine(RuleBasedStateMachine):
         order: dict[str, Any] = {"less": less} if by_less else {"sort_key": sort_key}
         self.queue = SchedulingQueue(
             clock=self.clock,
-            pre_enqueue={
-                scheduler: {name: self.plugin(function) for name, function in functions.items()}
-                for scheduler, functions in gates.items()
-            },
+            pre_enqueue={scheduler: self.plugins_of(functions) for scheduler, functions in gates.items()},
             queueing_hints={
                 scheduler: {
                     event: [(plugin, as_hint(hint) if hint else None) for plugin, hint in pairs]
@@ -113,6 +110,12 @@ class QueueMachine(RuleBasedStateMachine):
             max_backoff=maximum,
             **order,
         )
+
+    def plugins_of(
+        self, functions: Mapping[str, Callable[[Pod], bool]]
+    ) -> Callable[[PodInfo], Mapping[str, Callable[[PodInfo], Status | None]]]:
+        plugins = {name: self.plugin(function) for name, function in functions.items()}
+        return lambda pod: plugins
 
     def gate(self, name: str) -> Callable[[Pod], bool]:
         return lambda pod: (name, pod.name) not in self.closed_gates

@@ -23,6 +23,7 @@ from kubesched.scheduler.diagnosis import NodeStatuses, Rejection
 from kubesched.scheduler.full_scan import Evaluation, Rotation
 from kubesched.scheduler.handle import Backends, ProfileHandle
 from kubesched.scheduler.search import Decision, Search
+from kubesched.simulate.conformance.objects import LocalObjects
 
 #: In-tree plugins that sign every pod, in upstream's order.
 SIGNING = (
@@ -89,14 +90,17 @@ class House:
         self.rotation = Rotation()
         self.percentage = percentage
         self.random = random.Random(seed)
-        #: Plural to key to object: what plugins look up.
-        self.objects: dict[str, dict[str, Any]] = {}
+        #: What plugins look up.
+        self.objects = LocalObjects()
         backends = Backends(
             StillClock(now),
             self.random,
             self.cache.snapshot(),
             nominations=lambda: self.nominated,
-            informed=lambda kind: self.objects.get(kind, {}),
+            informed=self.objects.informed,
+            informed_in=self.objects.informed_in,
+            watch=self.objects.watch,
+            node_changed=self.cache.node_changed,
         )
         registry: Registry = in_tree_registry()
         names: list[str] = []

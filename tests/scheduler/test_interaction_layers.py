@@ -294,22 +294,19 @@ class LayerMachine(RuleBasedStateMachine):
 
     @rule(there=st.booleans())
     def set_service(self, there: bool) -> None:
-        services = self.world.objects.setdefault("services", {})
         if there:
-            services["default/db"] = {"metadata": {"name": "db"}, "spec": {"selector": {"app": "db"}}}
+            service = {"metadata": {"name": "db"}, "spec": {"selector": {"app": "db"}}}
+            self.world.objects.put("services", "default/db", service)
         else:
-            services.pop("default/db", None)
+            self.world.objects.remove("services", "default/db")
 
     @rule(name=st.sampled_from(["blue", "green"]), there=st.booleans())
     def set_owner(self, name: str, there: bool) -> None:
-        owners = self.world.objects.setdefault("statefulsets", {})
         if there:
-            owners[f"default/{name}"] = {
-                "metadata": {"name": name},
-                "spec": {"selector": {"matchLabels": {"app": "owned"}}},
-            }
+            owner = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": "owned"}}}}
+            self.world.objects.put("statefulsets", f"default/{name}", owner)
         else:
-            owners.pop(f"default/{name}", None)
+            self.world.objects.remove("statefulsets", f"default/{name}")
 
     @rule(kinds=st.lists(_kinds, max_size=4))
     def look_around(self, kinds: list[str]) -> None:
@@ -527,12 +524,12 @@ def test_arrays_that_were_given_back_meanwhile_are_made_again(kind: str) -> None
 
 def test_the_owner_of_the_current_pod_counts_not_that_of_an_earlier_one() -> None:
     world = world_of_zones(2, 3)
-    owners = world.objects.setdefault("statefulsets", {})
     selector = {"matchLabels": {"app": "owned"}}
-    owners["default/blue"] = {"metadata": {"name": "blue"}, "spec": {"selector": selector}}
+    blue, green = ({"metadata": {"name": name}, "spec": {"selector": selector}} for name in ("blue", "green"))
+    world.objects.put("statefulsets", "default/blue", blue)
     place(world, "owned-blue", 4)
-    del owners["default/blue"]
-    owners["default/green"] = {"metadata": {"name": "green"}, "spec": {"selector": selector}}
+    world.objects.remove("statefulsets", "default/blue")
+    world.objects.put("statefulsets", "default/green", green)
     world.cache.set_node(a_node("late", {ZONE: "z0", "rack": "late"}, "64"))
     for number in range(4):
         decision = look(world, a_pod("owned-green", f"green-{number}"))

@@ -121,16 +121,17 @@ class Town:
     def budgets(self, allowed: int | None) -> None:
         """Budgets for the pods named web (None: no budget at all), and one that matches nothing."""
         if allowed is None:
-            self.house.objects.pop("poddisruptionbudgets", None)
+            for name in ("web", "none"):
+                self.house.objects.remove("poddisruptionbudgets", f"ns/{name}")
             return
-        self.house.objects["poddisruptionbudgets"] = {
-            "ns/web": {
-                "metadata": {"name": "web", "namespace": "ns"},
-                "spec": {"selector": {"matchLabels": {"app": "web"}}},
-                "status": {"disruptionsAllowed": allowed},
-            },
-            "ns/none": {"metadata": {"name": "none", "namespace": "ns"}, "spec": {"selector": {}}, "status": {}},
+        web = {
+            "metadata": {"name": "web", "namespace": "ns"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}},
+            "status": {"disruptionsAllowed": allowed},
         }
+        none = {"metadata": {"name": "none", "namespace": "ns"}, "spec": {"selector": {}}, "status": {}}
+        self.house.objects.put("poddisruptionbudgets", "ns/web", web)
+        self.house.objects.put("poddisruptionbudgets", "ns/none", none)
 
     def check(self, pod: PodInfo) -> bool:
         """Compare for one preemptor; whether the fast way applied."""

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from .types import Int64, NodeSelector, ObjectMeta, Struct
+from .structs import Int64, Struct
+from .types import NodeSelector, ObjectMeta
 
 __all__ = [
     "ADMIN_ACCESS_LABEL",

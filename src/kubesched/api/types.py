@@ -10,9 +10,25 @@ The field names are upstream's in snake_case; on the wire they are camelCase.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
+
+from .structs import Int32, Int64, Labels, ResourceList, Struct
+from .volume_sources import (
+    ISCSI,
+    RBD,
+    AWSElasticBlockStore,
+    AzureDisk,
+    AzureFile,
+    Cinder,
+    ClaimSource,
+    CSISource,
+    EphemeralSource,
+    GCEPersistentDisk,
+    PortworxVolume,
+    VsphereVolume,
+)
 
 __all__ = [
     "Affinity",
@@ -57,21 +73,6 @@ __all__ = [
     "Volume",
     "WeightedPodAffinityTerm",
 ]
-
-#: Resource name to quantity, as written.
-ResourceList = dict[str, str | int | float]
-Labels = dict[str, str]
-
-#: Numbers as wide as upstream's fields; others are refused while decoding.
-Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
-Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-
-
-class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, gc=False):
-    """Base of the API types: immutable, camelCase on the wire, defaults left out when encoding.
-
-    They are trees of scalars, tuples and plain dicts, so the garbage collector need not track them.
-    """
 
 
 # -- metadata ----------------------------------------------------------------------------------------------
@@ -243,19 +244,40 @@ class Container(Struct, frozen=True):
 
 
 class Volume(Struct, frozen=True):
-    """A pod volume; the sources that scheduling reads are typed, the rest are kept as plain data."""
+    """A pod volume. Only the sources that scheduling reads are declared; :attr:`has_storage` says whether it has one."""
 
     name: str = ""
-    persistent_volume_claim: dict[str, Any] | None = None
-    ephemeral: dict[str, Any] | None = None
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: EphemeralSource | None = None
     image: dict[str, Any] | None = None
-    gce_persistent_disk: dict[str, Any] | None = None
-    aws_elastic_block_store: dict[str, Any] | None = None
-    rbd: dict[str, Any] | None = None
-    iscsi: dict[str, Any] | None = None
-    csi: dict[str, Any] | None = None
-    config_map: dict[str, Any] | None = None
-    secret: dict[str, Any] | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    azure_disk: AzureDisk | None = None
+    azure_file: AzureFile | None = None
+    cinder: Cinder | None = None
+    csi: CSISource | None = None
+    gce_persistent_disk: GCEPersistentDisk | None = None
+    iscsi: ISCSI | None = None
+    portworx_volume: PortworxVolume | None = None
+    rbd: RBD | None = None
+    vsphere_volume: VsphereVolume | None = None
+
+    @property
+    def has_storage(self) -> bool:
+        """Whether any source but ``image`` is declared here: whether a storage plugin may have to do with the volume."""
+        return (
+            self.persistent_volume_claim is not None
+            or self.ephemeral is not None
+            or self.csi is not None
+            or self.aws_elastic_block_store is not None
+            or self.gce_persistent_disk is not None
+            or self.iscsi is not None
+            or self.rbd is not None
+            or self.azure_disk is not None
+            or self.azure_file is not None
+            or self.cinder is not None
+            or self.portworx_volume is not None
+            or self.vsphere_volume is not None
+        )
 
 
 class PodSchedulingGate(Struct, frozen=True):

@@ -155,6 +155,10 @@ class Cache:
         if not self.table.remove_node(name):
             raise CacheError(f"node {name} is not found")
 
+    def node_changed(self, name: str) -> None:
+        """Something that plugins read for a node changed, beyond the node itself; see the handle of plugins."""
+        self.table.node_changed(name)
+
     # -- namespaces ------------------------------------------------------------------------------------
 
     def set_namespace(self, namespace: Namespace) -> None:

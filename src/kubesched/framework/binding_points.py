@@ -8,11 +8,12 @@ Source: spec "Scheduling framework" sections 4.13 to 4.16.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kubesched.api.tasks import child
 
+from .concerned import Concerned
 from .cycle_state import CycleState
 from .driver import Driver
 from .entries import PluginFailedError
@@ -25,21 +26,20 @@ __all__ = ["BindingPoints"]
 
 
 class BindingPoints:
-    """Runs the binding plugins of one profile, given as point key to plugins in order."""
+    """Runs the binding plugins of one profile; ``concerned`` gives those that have something to do for a pod."""
 
-    def __init__(self, driver: Driver, plugins: Mapping[str, Sequence[Any]]) -> None:
+    def __init__(self, driver: Driver, concerned: Callable[[PodInfo], Concerned]) -> None:
         self._driver = driver
-        self._pre_bind = plugins[PRE_BIND.key]
-        self._pre_bind_names = frozenset(plugin.name for plugin in self._pre_bind)
-        self._with_pre_flight = [plugin for plugin in self._pre_bind if hasattr(plugin, "pre_bind_pre_flight")]
-        self._bind = plugins[BIND.key]
-        self._post_bind = plugins[POST_BIND.key]
+        self._concerned = concerned
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Find out which PreBind plugins have work: Skip when none has.
 
         A PreBind plugin without this method always has work.
         """
+        concerned = self._concerned(pod)
+        if not concerned.pre_bind:
+            return Status.skip()
         skipped: set[str] = set()
         parallel: set[str] = set()
 
@@ -58,15 +58,16 @@ class BindingPoints:
                 plugin,
             )
 
-        problem = self._driver.each(state, PRE_BIND_PRE_FLIGHT, self._with_pre_flight, pod, node_name, take=take)
+        plugins = concerned.pre_bind_pre_flight
+        problem = self._driver.each(state, PRE_BIND_PRE_FLIGHT, plugins, pod, node_name, take=take)
         if problem is not None:
             return problem
         state.skip_pre_bind, state.parallel_pre_bind = frozenset(skipped), frozenset(parallel)
-        return None if self.has_pre_bind_work(state) else Status.skip()
+        return None if self.has_pre_bind_work(state, pod) else Status.skip()
 
-    def has_pre_bind_work(self, state: CycleState) -> bool:
+    def has_pre_bind_work(self, state: CycleState, pod: PodInfo) -> bool:
         """Whether some PreBind plugin did not skip this attempt."""
-        return not self._pre_bind_names <= state.skip_pre_bind
+        return any(plugin.name not in state.skip_pre_bind for plugin in self._concerned(pod).pre_bind)
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run PreBind group by group; plugins of one group run at the same time."""
@@ -76,7 +77,7 @@ class BindingPoints:
         return status
 
     async def _run_groups(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        for group in self._groups(state):
+        for group in self._groups(state, self._concerned(pod).pre_bind):
             if len(group) == 1:
                 status = await self._pre_bind_one(state, group[0], pod, node_name)
                 if status is not None:
@@ -97,10 +98,11 @@ class BindingPoints:
                 await asyncio.wait(tasks)
         return None
 
-    def _groups(self, state: CycleState) -> list[list[Any]]:
+    @staticmethod
+    def _groups(state: CycleState, plugins: Sequence[Any]) -> list[list[Any]]:
         groups: list[list[Any]] = []
         last_was_parallel = False
-        for plugin in self._pre_bind:
+        for plugin in plugins:
             is_parallel = plugin.name in state.parallel_pre_bind
             if plugin.name in state.skip_pre_bind:
                 # A skipped plugin that may not run in parallel still splits groups; a parallel one does not.
@@ -120,7 +122,7 @@ class BindingPoints:
         """Run the Bind plugins in order; the first that does not skip decides. Skip when all do."""
         start = self._driver.now()
         status: Status | None = Status.skip()
-        for plugin in self._bind:
+        for plugin in self._concerned(pod).bind:
             answer = await self._driver.ask_async(state, BIND, plugin, pod, node_name)
             if answer[1] is not None and answer[1].code is Code.SKIP:
                 continue
@@ -131,10 +133,11 @@ class BindingPoints:
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Inform the PostBind plugins; a failure is only logged."""
-        if not self._post_bind:
+        plugins = self._concerned(pod).post_bind
+        if not plugins:
             return
         start = self._driver.now()
-        for plugin in self._post_bind:
+        for plugin in plugins:
             try:
                 self._driver.call(state, POST_BIND, plugin, pod, node_name)
             except PluginFailedError:

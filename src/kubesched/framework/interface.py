@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Awaitable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
@@ -50,6 +50,7 @@ __all__ = [
     "IntArray",
     "NodeToStatus",
     "Normalize",
+    "ObjectHandler",
     "Plugin",
     "PostFilterResult",
     "PreBindPreFlight",
@@ -126,6 +127,17 @@ class Recorder(Protocol):
     """Records events; returns at once."""
 
     def record(self, regarding: Any, type: str, reason: str, action: str, note: str, related: Any = None) -> None: ...  # noqa: A002 - upstream's word
+
+
+class ObjectHandler(Protocol):
+    """Receives the changes of a kind of object; called in the event loop, one object after the other."""
+
+    def on_add(self, obj: Any, is_initial: bool) -> None: ...
+    def on_update(self, old: Any, new: Any) -> None: ...
+
+    def on_delete(self, obj: Any) -> None:
+        """``obj`` may be a :class:`~kubesched.api.tombstone.DeletedFinalStateUnknown`."""
+        ...
 
 
 class Profile(Protocol):
@@ -211,6 +223,24 @@ class Handle(Protocol):
         """Objects of a watched kind in one namespace. A plugin has kinds watched by naming them in ``informs``."""
         ...
 
+    def watch(self, kind: str, handler: ObjectHandler) -> None:
+        """Have a kind watched, and receive every object of it that is known already and every change.
+
+        The handler is called before the queue's hints are. To be called while the plugin is built.
+        """
+        ...
+
+    def shared(self, name: str, make: Callable[[], Any]) -> Any:
+        """What several plugins, or a plugin in several profiles, keep together: made once, by the first that needs it."""
+        ...
+
+    def node_changed(self, node_name: str) -> None:
+        """Something else than the node and its pods changed that is read for a node, such as its CSINode.
+
+        It is put in the change journal, so what layers remember of the node is evaluated again.
+        """
+        ...
+
 
 class Plugin:
     """Base class: keeps ``args`` and ``handle``. Deriving from it is convenient, not required.
@@ -248,6 +278,15 @@ class Contract:
         """May the pod enter the active queue? Cheap; no snapshot. Anything but Success keeps it out."""
         raise AssertionError("documentation only")
 
+    def concerns(self, pod: PodInfo) -> bool:
+        """Optional: whether the plugin has anything to do for a pod, by the pod's spec alone (nodeName aside).
+
+        Called once per version of the pod, and kept. False leaves the plugin out of the pod's attempts: PreEnqueue passes,
+        Filter and Score are skipped, no signature is needed, and none of Reserve, Unreserve, Permit, PreBind, Bind and
+        PostBind is called. Only PostFilter is called in any case. True when in doubt.
+        """
+        raise AssertionError("documentation only")
+
     def less(self, first: QueuedPodInfo, second: QueuedPodInfo) -> bool:
         """Whether ``first`` is scheduled before ``second``. One QueueSort plugin, the same in all profiles."""
         raise AssertionError("documentation only")
@@ -264,6 +303,10 @@ class Contract:
         """A value such that pods with equal values get equal answers from this plugin on equal nodes.
 
         ``()`` when the plugin reads nothing of the pod; None when it has no signature (results are then never reused).
+
+        A pod that refers to other objects (``PodInfo.refers``: claims and volumes) is signed at every attempt, so what
+        those objects say now may be part of the value, and a change of theirs leads to other results. A pod that does
+        not is signed once.
         """
         raise AssertionError("documentation only")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -31,7 +31,10 @@ from kubesched.api.types import (
     PodAffinityTerm,
     PodSpec,
     PodStatus,
+    Volume,
 )
+
+from .disks import DiskUse, disk_uses
 
 __all__ = [
     "NO_AFFINITY_TERMS",
@@ -42,7 +45,6 @@ __all__ = [
     "WeightedAffinityTerm",
     "affinity_terms",
     "host_ports",
-    "pvc_keys",
 ]
 
 #: (ip, protocol, port), with the defaults ``0.0.0.0`` and ``TCP`` filled in.
@@ -178,11 +180,11 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     return tuple(_wanted(port) for container in _port_containers(pod) for port in container.ports if port.host_port > 0)
 
 
-def pvc_keys(pod: Pod) -> tuple[str, ...]:
+def _pvc_keys(namespace: str, storage: tuple[Volume, ...]) -> tuple[str, ...]:
     """``namespace/claim`` of every volume that names a claim, one per volume."""
     return tuple(
-        f"{pod.namespace}/{volume.persistent_volume_claim.get('claimName', '')}"
-        for volume in pod.spec.volumes
+        f"{namespace}/{volume.persistent_volume_claim.claim_name}"
+        for volume in storage
         if volume.persistent_volume_claim is not None
     )
 
@@ -195,7 +197,9 @@ class PodInfo:
         requests: what a node is charged for the pod (status-aware).
         nonzero_cpu, nonzero_memory: milli-CPU and bytes charged for scoring, with defaults.
         ports: host ports.
-        pvcs: claim keys.
+        storage: the volumes that storage plugins may have to do with.
+        pvcs: the keys of the claims that volumes name.
+        disks: the disks that volumes name without a claim.
 
     The rest is computed when first asked for.
     """
@@ -210,9 +214,16 @@ class PodInfo:
         self.requests: Resources = pod_requests(pod)
         self.nonzero_cpu, self.nonzero_memory = nonzero_requests(pod, self.requests)
         self.ports: tuple[HostPort, ...] = host_ports(pod)
-        self.pvcs: tuple[str, ...] = pvc_keys(pod) if pod.spec.volumes else ()
+        volumes = pod.spec.volumes
+        self.storage: tuple[Volume, ...] = tuple([one for one in volumes if one.has_storage]) if volumes else ()
+        self.pvcs: tuple[str, ...] = _pvc_keys(pod.metadata.namespace, self.storage) if self.storage else ()
+        self.disks: tuple[DiskUse, ...] = disk_uses(self.storage) if self.storage else ()
+        #: Whether what plugins say of the pod depends on other objects that it refers to.
+        self.refers = bool(self.storage)
         #: What the decision core remembers this pod's answers under; filled in by it, per plugin.
         self.signature: tuple[Hashable | None, ...] | None = None
+        #: The plugins of its profile that have something to do for the pod; filled in by :mod:`.concerned`.
+        self.concerned: Any = None
 
     def with_pod(self, pod: Pod) -> PodInfo:
         """The same derived data around another version of the pod (see :meth:`derive` for what must not differ)."""
@@ -220,6 +231,13 @@ class PodInfo:
         twin.__dict__.update(self.__dict__)
         twin.pod = pod
         twin.signature = None
+        twin.concerned = None
+        return twin
+
+    def on_node(self, node_name: str) -> PodInfo:
+        """The pod with its node filled in."""
+        twin = self.with_pod(self.pod.on_node(node_name))
+        twin.concerned = self.concerned
         return twin
 
     @classmethod

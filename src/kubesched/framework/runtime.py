@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kubesched.config.errors import ConfigError
 
 from .binding_points import BindingPoints
+from .concerned import Concerned, Concerns, PreEnqueueMethod
 from .cycle_state import CycleState
 from .driver import Driver
 from .entries import FilterEntry, PluginFailedError, ScoreEntry
@@ -138,10 +139,11 @@ class Framework:
         )
         pre_filters = self._points["preFilter"]
         self._with_extensions = tuple(plugin for plugin in pre_filters if hasattr(plugin, "add_pod"))
-        self._reserving = tuple(plugin for plugin in self._points["reserve"] if hasattr(plugin, "reserve"))
-        self._unreserving = tuple(plugin for plugin in self._points["reserve"][::-1] if hasattr(plugin, "unreserve"))
+        pre_enqueuing = {plugin.name: partial(self._pre_enqueue, plugin) for plugin in self._points["preEnqueue"]}
+        #: The plugins that have something to do for a pod.
+        self.concerned: Callable[[PodInfo], Concerned] = Concerns(self.plugins.values(), self._points, pre_enqueuing).of
         #: The points of the binding cycle.
-        self.binding = BindingPoints(self._driver, self._points)
+        self.binding = BindingPoints(self._driver, self.concerned)
 
     def now(self) -> float:
         return self._driver.now()
@@ -152,13 +154,16 @@ class Framework:
 
     # -- queue -----------------------------------------------------------------------------------------
 
-    def pre_enqueue_plugins(self) -> dict[str, Callable[[PodInfo], Status | None]]:
-        """Plugin name to its PreEnqueue method, in order. What the method raises, and nonsense, is an Error status."""
-        return {plugin.name: partial(self._pre_enqueue, plugin) for plugin in self._points["preEnqueue"]}
+    def pre_enqueue_plugins(self, pod: PodInfo) -> Mapping[str, PreEnqueueMethod]:
+        """The PreEnqueue methods for a pod, by plugin, in order. What one raises, and nonsense, is an Error status."""
+        return self.concerned(pod).pre_enqueue
 
     def _pre_enqueue(self, plugin: Any, pod: PodInfo) -> Status | None:
         try:
-            _, status = self._driver.read(PRE_ENQUEUE, plugin, plugin.pre_enqueue(pod))
+            answer = plugin.pre_enqueue(pod)
+            if answer is None:
+                return None
+            _, status = self._driver.read(PRE_ENQUEUE, plugin, answer)
         except (Exception, SystemExit) as error:
             _log.exception("plugin %s failed in pre_enqueue", plugin.name)
             status = Status.from_error(error)
@@ -214,19 +219,23 @@ class Framework:
                 return outcome.status
             return False
 
-        plugins = self._only(PRE_FILTER, only)
+        absent = self.concerned(pod).absent
+        plugins = self._at(PRE_FILTER, only, absent)
         start = self._driver.now()
         ended = self._driver.each(state, PRE_FILTER, plugins, pod, nodes, take=take)
-        state.skip_filter |= skipped
+        state.skip_filter |= absent.union(skipped)
         if ended is None or ended is outcome.status:
             self._driver.observed(PRE_FILTER, start, outcome.status)
             return outcome
         self._driver.observed(PRE_FILTER, start, ended)
         raise PluginFailedError.of(ended)
 
-    def _only(self, point: Point, names: Container[str] | None) -> Sequence[Any]:
+    def _at(self, point: Point, only: Container[str] | None, absent: frozenset[str]) -> Sequence[Any]:
+        """The plugins of a point: all, or those named in ``only``, without the absent ones."""
         plugins = self._points[point.key]
-        return plugins if names is None else [plugin for plugin in plugins if plugin.name in names]
+        if only is None and not absent:
+            return plugins
+        return [plugin for plugin in plugins if (only is None or plugin.name in only) and plugin.name not in absent]
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
         """Inform the PreFilter plugins of a pod added to a node in a what-if.
@@ -371,7 +380,9 @@ class Framework:
 
         Plugins that answer Skip are added to ``state.skip_score``.
         """
+        absent = self.concerned(pod).absent
         if not self._points["preScore"]:
+            state.skip_score |= absent
             return None
         skipped: set[str] = set()
 
@@ -382,24 +393,24 @@ class Framework:
             skipped.add(plugin)
             return True
 
-        status = self._driver.run(state, PRE_SCORE, self._only(PRE_SCORE, only), pod, nodes, take=take)
-        state.skip_score |= skipped
+        status = self._driver.run(state, PRE_SCORE, self._at(PRE_SCORE, only, absent), pod, nodes, take=take)
+        state.skip_score |= absent.union(skipped)
         return status
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run Reserve; on failure the caller runs :meth:`unreserve`."""
-        if not self._reserving:
-            return None
-        return self._driver.run(state, RESERVE, self._reserving, pod, node_name)
+        plugins = self.concerned(pod).reserve
+        return self._driver.run(state, RESERVE, plugins, pod, node_name) if plugins else None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Undo Reserve for all its plugins in reverse order, also those that never ran. A failure is only logged."""
-        for plugin in self._unreserving:
+        for plugin in self.concerned(pod).unreserve:
             self._driver.ask(state, UNRESERVE, plugin, pod, node_name)  # logs a failure; the others still run
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, dict[str, float]]:
         """Run Permit: (status, plugin to seconds it wants to wait). A Wait status has a non-empty map."""
-        if not self._points["permit"]:
+        plugins = self.concerned(pod).permit
+        if not plugins:
             return None, {}
         waiting: dict[str, float] = {}
         last_wait: Status | None = None
@@ -412,7 +423,7 @@ class Framework:
             last_wait = status.with_plugin(plugin)
             return True
 
-        status = self._driver.run(state, PERMIT, self._points["permit"], pod, node_name, take=take)
+        status = self._driver.run(state, PERMIT, plugins, pod, node_name, take=take)
         if status is None and last_wait is not None:
             return last_wait.with_reasons(["one or more plugins asked to wait and no plugin rejected pod"]), waiting
         return status, {}

@@ -68,7 +68,7 @@ class SchedulingQueue:
         sort_key: the order of the active queue: a smaller key is popped first, equal keys first come first
             served. The key is taken when a pod enters and when it is updated.
         less: the order as a comparison, for QueueSort plugins without a key; slower.
-        pre_enqueue: scheduler name -> plugin name -> function, in order.
+        pre_enqueue: scheduler name -> what gives the plugins for a pod: plugin name -> function, in order.
         queueing_hints: scheduler name -> registered event -> (plugin, hint function) in order.
         signers: scheduler name -> function that signs a pod. None: pods carry no signature.
         pod_lister: the live pod of a (namespace, name), for the nominator.

@@ -51,9 +51,8 @@ class Attempt:
 
     def choose(self, node_name: str, state: CycleState) -> None:
         """A node was found."""
-        pod = self.queued.pod_info
         self.state = state
-        self.assumed = pod.with_pod(pod.pod.on_node(node_name))
+        self.assumed = self.queued.pod_info.on_node(node_name)
         self.node_name = node_name
 
     def on_chosen_node(self, status: Status) -> Status | Rejection:

@@ -182,7 +182,7 @@ class BindingCycles:
     async def _binding_steps(self, attempt: Attempt) -> Status | None:
         """PreBind and Bind. Without work for PreBind (all its plugins returned Skip) only Bind."""
         framework, state = attempt.profile.framework, attempt.state
-        if not self._publish_node or framework.binding.has_pre_bind_work(state):
+        if not self._publish_node or framework.binding.has_pre_bind_work(state, attempt.assumed):
             status = await self._pre_bind(attempt)
             if status is not None:
                 return status

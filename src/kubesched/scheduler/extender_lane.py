@@ -32,7 +32,8 @@ from .attempt import Attempt
 from .cycle import Cycle
 from .diagnosis import Rejection
 from .extender_calls import filter_nodes, prioritize
-from .search import Candidates, Decision
+from .extender_search import Candidates, candidates, choose
+from .search import Decision
 
 __all__ = ["ExtenderLane"]
 
@@ -98,7 +99,7 @@ class ExtenderLane:
             PluginFailedError: when a plugin fails.
         """
         search, sampled = attempt.profile.search, self._cycle.sampled()
-        found = search.candidates(attempt.queued.pod_info, record_plugin_metrics=sampled, try_nominated=True)
+        found = candidates(search, attempt.queued.pod_info, record_plugin_metrics=sampled, try_nominated=True)
         if isinstance(found, Candidates) and found.by_nomination:
             # Whatever is wrong with the nominated node, the search among all nodes follows.
             try:
@@ -109,7 +110,7 @@ class ExtenderLane:
             else:
                 if not isinstance(outcome, Rejection):
                     return outcome
-            found = search.candidates(attempt.queued.pod_info, record_plugin_metrics=sampled, try_nominated=False)
+            found = candidates(search, attempt.queued.pod_info, record_plugin_metrics=sampled, try_nominated=False)
         if isinstance(found, Rejection):
             return found
         return await self._ask(attempt, found, sampled=sampled)
@@ -123,9 +124,8 @@ class ExtenderLane:
         if current is None:
             return None
         attempt.queued.pod_info = current
-        return attempt.profile.search.choose(
-            current, found, left.names, left.rejections, points, record_plugin_metrics=sampled
-        )
+        search = attempt.profile.search
+        return choose(search, current, found, left.names, left.rejections, points, record_plugin_metrics=sampled)
 
     def _current(self, attempt: Attempt) -> PodInfo | None:
         """The pod as it is after an await; None when it was or is being deleted, or got a node from another scheduler."""

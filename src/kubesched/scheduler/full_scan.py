@@ -115,59 +115,57 @@ class FullScan:
         self._rotation = rotation
         self._percentage = percentage
 
-    def scan(self, request: ScanRequest, *, score_one: bool = False, score: bool = True) -> Evaluation | Rejection:
+    def evaluate(self, request: ScanRequest) -> Evaluation | Rejection:
         """Filter the candidate nodes, and score those that fit if there are several.
-
-        The node that the pod is nominated to is tried first, and alone. ``score_one``: score a single one, too, if
-        that does not fail. Without ``score`` none is scored.
 
         Raises:
             PluginFailedError: when a plugin fails.
         """
-        outcome = request.outcome
+        found = self.filter(request)
+        return found if isinstance(found, Rejection) or len(found.feasible) == 1 else self.score(request, found)
+
+    def filter(self, request: ScanRequest) -> Evaluation | Rejection:
+        """Filter the candidate nodes, each with the pods nominated there; nothing is scored.
+
+        The node that the pod is nominated to is tried first, and alone.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        outcome, statuses = request.outcome, NodeStatuses(self._table)
         if outcome.status is not None:
-            statuses = NodeStatuses(self._table)
             statuses.absent = outcome.status
             message = outcome.status.message()
             diagnosis = Diagnosis.of(statuses, [outcome.status], outcome.restricting, message)
             return Rejection(len(self._table), diagnosis, request.state)
         tried, status = self._try_nominated_node(request)
         if tried is not None and status is None:
-            evaluation = Evaluation(np.array([tried.row], np.intp), NodeStatuses(self._table), by_nomination=True)
-        else:
-            evaluation = self._filter(request)
-            rejecting = set(outcome.restricting)
-            if tried is not None and status is not None:
-                evaluation.statuses.set(tried.name, status)
-                rejecting.add(status.plugin)
-            if outcome.nodes is not None:
-                names = " ".join(sorted(rejecting))
-                evaluation.statuses.absent = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
-        feasible = evaluation.feasible
-        if not len(feasible):
-            statuses = evaluation.statuses
-            diagnosis = Diagnosis.of(statuses, statuses.distinct(), outcome.restricting)
-            return Rejection(len(self._table), diagnosis, request.state)
-        if not score or not (len(feasible) > 1 or score_one):
+            return Evaluation(np.array([tried.row], np.intp), statuses, by_nomination=True)
+        evaluation = self._filter(request)
+        statuses, rejecting = evaluation.statuses, set(outcome.restricting)
+        if tried is not None and status is not None:
+            statuses.set(tried.name, status)
+            rejecting.add(status.plugin)
+        if outcome.nodes is not None:
+            names = " ".join(sorted(rejecting))
+            statuses.absent = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
+        if len(evaluation.feasible):
             return evaluation
-        try:
-            return self._score(request, evaluation)
-        except PluginFailedError:
-            if len(feasible) > 1:
-                raise
-            return evaluation  # a scheduler would never notice
+        return Rejection(
+            len(self._table), Diagnosis.of(statuses, statuses.distinct(), outcome.restricting), request.state
+        )
 
     # -- filters ---------------------------------------------------------------------------------------
 
     def _filter(self, request: ScanRequest) -> Evaluation:
-        """Filter the candidate nodes, each with the pods nominated there; nothing is scored."""
         table, state = self._table, request.state
         rows = self._candidates(request)
         layer = request.layer
         remembering = layer.filters if layer is not None else ()
         skipped = state.skip_filter.union(entry.name for entry in remembering)
         active = [entry for entry in self._framework.filters if entry.name not in skipped]
-        expensive = any(entry.expensive for entry in (*active, *self._framework.scores))
+        absent = self._framework.concerned(request.pod).absent
+        expensive = any(entry.expensive for entry in (*active, *self._framework.scores) if entry.name not in absent)
         sampled = request.only is None and (request.sampled or bool(self._percentage) or expensive)
         want = nodes_to_find(len(rows), self._percentage) if sampled else len(rows)
         if want < len(rows):
@@ -290,8 +288,12 @@ class FullScan:
 
     # -- scores ----------------------------------------------------------------------------------------
 
-    def _score(self, request: ScanRequest, evaluation: Evaluation) -> Evaluation:
-        """The same with scores and totals."""
+    def score(self, request: ScanRequest, evaluation: Evaluation) -> Evaluation:
+        """The same with scores and totals.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
         framework, pod, state, rows = self._framework, request.pod, request.state, evaluation.feasible
         nodes = NodeList(self._table, rows)
         entries, only = framework.scores, None

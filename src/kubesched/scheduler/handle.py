@@ -11,7 +11,7 @@ from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.cache import Snapshot
 from kubesched.config import DEFAULT_GATES, FeatureGates
-from kubesched.framework.interface import Recorder
+from kubesched.framework.interface import ObjectHandler, Recorder
 from kubesched.framework.nominating import Nominations, NoNominations
 from kubesched.framework.preemption import PreemptionExtender
 from kubesched.framework.runtime import Framework
@@ -32,6 +32,9 @@ class Backends:
         nominations: the queue's nominator.
         informed: the objects of a watched kind by key.
         informed_in: the objects of a kind (plural) in a namespace.
+        watch: has a kind (plural) watched and its changes delivered to a handler.
+        node_changed: marks a node as changed in the journal.
+        parts: what plugins share, by name.
     """
 
     clock: Clock
@@ -50,6 +53,9 @@ class Backends:
     nominations: Callable[[], Nominations] = NoNominations
     informed: Callable[[str], Mapping[str, Any]] = lambda kind: {}
     informed_in: Callable[[str, str], Sequence[Any]] = lambda kind, namespace: ()
+    watch: Callable[[str, ObjectHandler], None] = lambda kind, handler: None
+    node_changed: Callable[[str], None] = lambda name: None
+    parts: dict[str, Any] = field(default_factory=dict)
 
 
 class _NoRecorder:
@@ -125,3 +131,15 @@ class ProfileHandle:
 
     def informed_in(self, kind: str, namespace: str) -> Sequence[Any]:
         return self._backends.informed_in(kind, namespace)
+
+    def watch(self, kind: str, handler: ObjectHandler) -> None:
+        self._backends.watch(kind, handler)
+
+    def shared(self, name: str, make: Callable[[], Any]) -> Any:
+        parts = self._backends.parts
+        if name not in parts:
+            parts[name] = make()
+        return parts[name]
+
+    def node_changed(self, node_name: str) -> None:
+        self._backends.node_changed(node_name)

@@ -9,7 +9,7 @@ from kubesched.api.kinds import KINDS, Kind
 from kubesched.framework.events import EventResource
 from kubesched.framework.registry import PluginError
 
-from .port import Informer, Port
+from .port import Informer, InformerHandler, Port
 
 __all__ = ["Informers", "kind_of_event", "kinds_informed"]
 
@@ -28,6 +28,7 @@ _EVENT_KINDS: Final[dict[str, str]] = {
 }
 
 _KINDS: Final = [kind for kind in KINDS if kind.group != "events.k8s.io"]
+_BY_PLURAL: Final = {kind.plural: kind for kind in _KINDS}
 _BY_NAMESPACE: Final = "namespace"
 
 
@@ -43,13 +44,18 @@ def kinds_informed(plugin: Any) -> list[Kind]:
     Raises:
         PluginError: when it names one that does not exist.
     """
-    by_plural = {kind.plural: kind for kind in _KINDS}
     plurals: tuple[str, ...] = getattr(plugin, "informs", ())
-    for plural in plurals:
-        if plural not in by_plural:
-            known = ", ".join(sorted(by_plural))
-            raise PluginError(f"plugin {plugin.name}: informs: {plural!r} is no kind of object; known are {known}")
-    return [by_plural[plural] for plural in plurals]
+    try:
+        return [_kind_by_plural(plural) for plural in plurals]
+    except PluginError as error:
+        raise PluginError(f"plugin {plugin.name}: informs: {error}") from None
+
+
+def _kind_by_plural(plural: str) -> Kind:
+    kind = _BY_PLURAL.get(plural)
+    if kind is None:
+        raise PluginError(f"{plural!r} is no kind of object; known are {', '.join(sorted(_BY_PLURAL))}")
+    return kind
 
 
 class Informers(Mapping[str, Informer]):
@@ -76,6 +82,14 @@ class Informers(Mapping[str, Informer]):
         if informer is None:
             informer = self._informers[kind.plural] = self._port.informer(kind, field_selector)
         return informer
+
+    def watch(self, plural: str, handler: InformerHandler) -> None:
+        """Let a plugin receive the changes of a kind.
+
+        Raises:
+            PluginError: when there is no such kind.
+        """
+        self.of(_kind_by_plural(plural)).add_handler(handler)
 
     def index_by_namespace(self, kind: Kind) -> None:
         """Let plugins look up a kind by namespace."""
@@ -110,6 +124,10 @@ class _InformerView(Mapping[str, Any]):
         if obj is None:
             raise KeyError(key)
         return obj
+
+    def get(self, key: str, default: Any = None) -> Any:
+        obj = self._informer.get_by_key(key)
+        return obj if obj is not None else default
 
     def __iter__(self) -> Any:
         return iter(self._informer.keys())

@@ -58,8 +58,9 @@ class Plan:
         can_interact: whether all unsigned plugins offer what an interaction layer needs.
     """
 
-    def __init__(self, framework: Framework, signed: frozenset[str]) -> None:
-        scored = signed - {entry.name for entry in framework.scores if entry.needs_all}
+    def __init__(self, framework: Framework, signed: frozenset[str], absent: frozenset[str] = frozenset()) -> None:
+        """``absent``: those of the ``signed`` plugins that have nothing to do for the pods; their points are skipped."""
+        scored = signed - ({entry.name for entry in framework.scores if entry.needs_all} - absent)
         names = frozenset(framework.plugins)
         self.signed = Share(framework, signed, scored)
         self.unsigned = unsigned = Share(framework, names - signed, names - scored)

@@ -121,6 +121,8 @@ class Scheduler:
             nominations=lambda: self.queue.nominator,
             informed=self.informers.objects,
             informed_in=self.informers.objects_in,
+            watch=self.informers.watch,
+            node_changed=self.cache.node_changed,
         )
         # Plugins, and what is built from them: the queue and a search per profile.
         self.frameworks = build_frameworks(config, registry, backends, metrics)
@@ -134,7 +136,7 @@ class Scheduler:
             clock=clock,
             sort_key=getattr(first.queue_sort, "sort_key", None),
             less=first.less,
-            pre_enqueue={name: framework.pre_enqueue_plugins() for name, framework in self.frameworks.items()},
+            pre_enqueue={name: framework.pre_enqueue_plugins for name, framework in self.frameworks.items()},
             queueing_hints=hints,
             pod_lister=self.live_pod,
             initial_backoff=float(config.pod_initial_backoff_seconds),

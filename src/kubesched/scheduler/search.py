@@ -12,23 +12,21 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Any
 
 from kubesched.cache import NodeTable, Snapshot
 from kubesched.cache.nominated_rows import NominatedPods, NominatedRows
+from kubesched.framework.concerned import NOT_CONCERNED
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
-from kubesched.framework.extenders import EXTENDER_NAME
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.nominating import Nominations
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
-from kubesched.framework.status import Status
 
-from .diagnosis import Diagnosis, NodeStatuses, Rejection
+from .diagnosis import Rejection
 from .full_scan import Evaluation, FullScan, Rotation, ScanRequest
 from .layer_cache import LayerCache
 from .layers import Layer
@@ -36,7 +34,7 @@ from .nominations import NominationFilter, NominationShare
 from .plan import Plan
 from .ranking import pick_uniformly
 
-__all__ = ["Candidates", "Decision", "Path", "Search"]
+__all__ = ["Decision", "Path", "Search", "prepared"]
 
 #: Signature; and interaction key, None for a signature layer, or the priority that says which nominations count.
 _Key = tuple[Hashable, tuple[Hashable, ...] | int | None]
@@ -52,20 +50,6 @@ class Decision:
     feasible: int
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """The nodes that fit a pod by the plugins, before extenders are awaited; see :meth:`Search.candidates`.
-
-    ``statuses`` says why others do not, by name; ``restricting`` are the plugins that left nodes out at PreFilter.
-    ``by_nomination``: it is only the node that the pod is nominated to.
-    """
-
-    nodes: tuple[NodeInfo, ...]
-    statuses: NodeStatuses
-    restricting: tuple[str, ...]
-    by_nomination: bool
-
-
 class Path(enum.Enum):
     """How an attempt finds its node, or why it has none; see :meth:`Search._path`."""
 
@@ -79,6 +63,8 @@ class Search:
     """The algorithm of one profile. Everything is synchronous; nothing else runs meanwhile.
 
     Attributes:
+        table: the nodes by row.
+        scan: the full scans.
         observer: receives the path of every attempt that :meth:`find` answers, if set.
     """
 
@@ -94,36 +80,50 @@ class Search:
         """``percentage`` is the profile's percentageOfNodesToScore, else the global one; 0 when neither is set."""
         self._framework = framework
         self._snapshot = snapshot
-        self._table: NodeTable = snapshot.table
+        self.table: NodeTable = snapshot.table
         self._rng = rng
         self._percentage = percentage
         self._nominated = NominatedRows(snapshot.table, nominations)
-        self._scan = FullScan(framework, snapshot, rotation, percentage)
+        self.scan = FullScan(framework, snapshot, rotation, percentage)
         signers: dict[str, FilterEntry | ScoreEntry] = {}
-        signers.update((entry.name, entry) for entry in framework.filters if entry.can_sign)
-        signers.update((entry.name, entry) for entry in framework.scores if entry.can_sign and not entry.needs_all)
-        #: Distinct plugins that can sign; a plugin's place here is its place in the signature.
+        signers.update((entry.name, entry) for entry in framework.filters if entry.can_sign or entry.can_be_absent)
+        signers.update(
+            (entry.name, entry)
+            for entry in framework.scores
+            if entry.can_be_absent or (entry.can_sign and not entry.needs_all)
+        )
+        #: Distinct plugins that can sign, or have nothing to do for some pods; a plugin's place here is its place in the
+        #: signature.
         self._signers = list(signers.values())
         self._layers = LayerCache()
-        self._plans: dict[tuple[bool, ...], Plan] = {}
+        self._plans: dict[tuple[bool | None, ...], Plan] = {}
         self.observer: Callable[[Path], None] | None = None
 
     def sign(self, pod: PodInfo) -> tuple[Hashable | None, ...]:
-        """Each signing plugin's signature of the pod (None: it gives none); cached in the pod.
+        """Each signing plugin's signature of the pod (None: it gives none); kept in the pod unless it refers to others.
 
         Raises:
             PluginFailedError: when a plugin fails.
         """
-        if pod.signature is None:
-            pod.signature = tuple([entry.sign(pod) for entry in self._signers])
-        return pod.signature
+        signature = pod.signature
+        if signature is None:
+            absent = self._framework.concerned(pod).absent
+            signature = tuple([NOT_CONCERNED if entry.name in absent else entry.sign(pod) for entry in self._signers])
+            if not pod.refers:
+                pod.signature = signature
+        return signature
 
     def _plan(self, signature: tuple[Hashable | None, ...]) -> Plan:
-        shape = tuple([value is not None for value in signature])
+        shape = tuple([None if value is None else value is NOT_CONCERNED for value in signature])
         plan = self._plans.get(shape)
         if plan is None:
-            signed = frozenset(entry.name for entry, signature in zip(self._signers, shape, strict=True) if signature)
-            plan = self._plans[shape] = Plan(self._framework, signed)
+            signed, absent = (
+                frozenset(
+                    entry.name for entry, is_absent in zip(self._signers, shape, strict=True) if is_absent in kind
+                )
+                for kind in ((False, True), (True,))
+            )
+            plan = self._plans[shape] = Plan(self._framework, signed, absent)
         return plan
 
     # -- the decision ----------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class Search:
         Raises:
             PluginFailedError: when a plugin fails.
         """
-        if not len(self._table):
+        if not len(self.table):
             return Rejection.without_nodes(CycleState())
         signature = self.sign(pod)
         plan = self._plan(signature)
@@ -145,91 +145,23 @@ class Search:
                 raise
             # Layers call the plugins that signed for nodes that an earlier, unsigned filter may have rejected. Whether
             # the failure counts is decided in the configured order.
-            state = self._prepared(CycleState(), record_plugin_metrics)
-            path, answer = Path.FULL_SCAN, self._chosen(self._scanned(state, pod, score_one=False), state)
+            state = prepared(CycleState(), record_plugin_metrics)
+            path, answer = Path.FULL_SCAN, self._chosen(self.request(pod, state))
         if self.observer is not None:
             self.observer(path)
         return answer
-
-    # -- in two halves, for extenders ------------------------------------------------------------------
-
-    def candidates(self, pod: PodInfo, *, record_plugin_metrics: bool, try_nominated: bool) -> Candidates | Rejection:
-        """The first half: the nodes that extenders are to be given. They are sampled: each is expensive.
-
-        Nothing is remembered: an extender's answer takes longer than a scan.
-
-        Raises:
-            PluginFailedError: when a plugin fails.
-        """
-        state = self._prepared(CycleState(), record_plugin_metrics)
-        if not len(self._table):
-            return Rejection.without_nodes(state)
-        self.sign(pod)  # a plugin that cannot sign fails an attempt
-        outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
-        nominated = self._nominated.of(pod.priority)
-        request = ScanRequest(pod, state, outcome, nominated, sampled=True, try_nominated=try_nominated)
-        found = self._scan.scan(request, score=False)
-        if isinstance(found, Rejection):
-            return found
-        found.statuses.freeze()
-        nodes = tuple([self._table.info(row) for row in found.feasible.tolist()])
-        return Candidates(nodes, found.statuses, tuple(outcome.restricting), found.by_nomination)
-
-    def choose(
-        self,
-        pod: PodInfo,
-        candidates: Candidates,
-        kept: Collection[str],
-        rejections: Mapping[str, Status],
-        contributions: Mapping[str, int],
-        *,
-        record_plugin_metrics: bool,
-    ) -> Decision | Rejection:
-        """The second half: choose among the nodes that extenders ``kept``, as the cluster is now.
-
-        They are filtered again and scored, so the decision is valid whatever happened since the first half.
-        ``rejections`` say why extenders rejected others; ``contributions`` are added to the totals, by node name.
-
-        Raises:
-            PluginFailedError: when a plugin fails.
-        """
-        state = self._prepared(CycleState(), record_plugin_metrics)
-        if not len(self._table):
-            return Rejection.without_nodes(state)
-        outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
-        nominated = self._nominated.of(pod.priority)
-        found = self._scan.scan(ScanRequest(pod, state, outcome, nominated, only=kept, try_nominated=False))
-        if isinstance(found, Evaluation):
-            if found.totals is not None and contributions:
-                names = [self._table.info(row).name for row in found.feasible.tolist()]
-                found.totals[:] += np.array([contributions.get(name, 0) for name in names], np.int64)
-            return self._chosen(found, state)
-        if outcome.status is not None:
-            return found
-        statuses = candidates.statuses
-        for name, status in rejections.items():
-            statuses.set(name, status)
-        for status, rejected in found.diagnosis.statuses.groups():
-            for name in rejected:
-                statuses.set(name, status)
-        shrank = (EXTENDER_NAME,) if len(kept) < len(candidates.nodes) and not candidates.by_nomination else ()
-        restricting = (*candidates.restricting, *outcome.restricting, *shrank)
-        return Rejection(len(self._table), Diagnosis.of(statuses, statuses.distinct(), restricting), state)
-
-    @staticmethod
-    def _prepared(state: CycleState, record_plugin_metrics: bool) -> CycleState:
-        state.record_plugin_metrics = record_plugin_metrics
-        state.write(PODS_TO_ACTIVATE, PodsToActivate())
-        return state
 
     def _find(
         self, pod: PodInfo, signature: tuple[Hashable | None, ...], plan: Plan, record_plugin_metrics: bool
     ) -> tuple[Path, Decision | Rejection]:
         layer = self._layer((signature, None), plan, None, pod)
-        state = self._prepared(layer.state.clone() if layer is not None else CycleState(), record_plugin_metrics)
+        state = prepared(layer.state.clone() if layer is not None else CycleState(), record_plugin_metrics)
         nominated = self._nominated.of(pod.priority)
         skips = layer is not None and plan.all_skip(pod)
         path, key = self._path(pod, plan, (signature, None), layer, skips=skips, nominated=nominated)
+        if skips:
+            state.skip_filter |= plan.unsigned.names
+        used: Layer | None = None
         if layer is not None and path is not Path.FULL_SCAN:
             counting = nominated if path is Path.NOMINATIONS else None
             used = layer if path is Path.SIGNATURE else self._layer(key, plan, layer, pod, counting)
@@ -237,11 +169,11 @@ class Search:
             if used is not None and row is not None:
                 state.skip_filter |= plan.unsigned.names
                 state.skip_score |= layer.state.skip_score | plan.unsigned.names
-                return path, Decision(self._table.info(row), state, len(self._table), used.feasible)
+                return path, Decision(self.table.info(row), state, len(self.table), used.feasible)
+            if used is not None and used.diagnosis is not None:
+                return path, Rejection(len(self.table), used.diagnosis, state)
         outcome = PreFilterOutcome()
-        if skips:
-            state.skip_filter |= plan.unsigned.names
-        elif layer is None or plan.unsigned.pre_filters:
+        if not skips and (layer is None or plan.unsigned.pre_filters):
             only = plan.unsigned.pre_filters if layer is not None else None
             outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), only)
 
@@ -255,7 +187,10 @@ class Search:
             return above.share.nominations
 
         request = ScanRequest(pod, state, outcome, nominated, layer, plan, remembered)
-        return Path.FULL_SCAN, self._chosen(self._scan.scan(request), state)
+        answer = self._chosen(request)
+        if skips and used is not None and isinstance(answer, Rejection):
+            used.diagnosis = answer.diagnosis  # for the next pod like this one, until a row changes
+        return Path.FULL_SCAN, answer
 
     def _path(
         self, pod: PodInfo, plan: Plan, key: _Key, layer: Layer | None, *, skips: bool, nominated: NominatedPods
@@ -287,7 +222,7 @@ class Search:
             if base is not None and nominated is not None:
                 filters = NominationFilter(self._framework, self._snapshot, nominated, base, plan.unsigned.names)
                 share = NominationShare(filters)
-            layer = Layer(self._framework, self._table, share, base)
+            layer = Layer(self._framework, self.table, share, base)
             self._layers.put(key, layer)
         usable = False
         try:
@@ -297,13 +232,22 @@ class Search:
                 self._layers.drop(key)  # perhaps half refreshed
         return layer if usable else None
 
-    def _chosen(self, found: Evaluation | Rejection, state: CycleState) -> Decision | Rejection:
+    # -- full scans ------------------------------------------------------------------------------------
+
+    def request(self, pod: PodInfo, state: CycleState, **how: Any) -> ScanRequest:
+        """A full scan of the pod with nothing remembered, from PreFilter on; ``how`` as for the request."""
+        outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
+        return ScanRequest(pod, state, outcome, self._nominated.of(pod.priority), **how)
+
+    def choose(self, scores: Evaluation, state: CycleState) -> Decision:
         """One of the best nodes, each with the same chance."""
-        if isinstance(found, Rejection):
-            return found
-        rows, totals = found.feasible, found.totals
+        rows, totals = scores.feasible, scores.totals
         best = pick_uniformly(self._rng, totals) if totals is not None else 0
-        return Decision(self._table.info(int(rows[best])), state, len(rows) + len(found.statuses), len(rows))
+        return Decision(self.table.info(int(rows[best])), state, len(rows) + len(scores.statuses), len(rows))
+
+    def _chosen(self, request: ScanRequest) -> Decision | Rejection:
+        found = self.scan.evaluate(request)
+        return found if isinstance(found, Rejection) else self.choose(found, request.state)
 
     def evaluate(self, state: CycleState, pod: PodInfo) -> Evaluation | Rejection:
         """Scan all nodes, with nothing cached, and score all that fit, even a single one.
@@ -315,9 +259,20 @@ class Search:
             PluginFailedError: as :meth:`find`.
         """
         self.sign(pod)  # a plugin that cannot sign fails an attempt, hence this, too
-        return self._scanned(state, pod, score_one=True) if len(self._table) else Rejection.without_nodes(state)
+        if not len(self.table):
+            return Rejection.without_nodes(state)
+        request = self.request(pod, state)
+        found = self.scan.evaluate(request)
+        if isinstance(found, Rejection) or found.totals is not None:
+            return found
+        try:
+            return self.scan.score(request, found)
+        except PluginFailedError:
+            return found
 
-    def _scanned(self, state: CycleState, pod: PodInfo, *, score_one: bool) -> Evaluation | Rejection:
-        outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
-        request = ScanRequest(pod, state, outcome, self._nominated.of(pod.priority))
-        return self._scan.scan(request, score_one=score_one)
+
+def prepared(state: CycleState, record_plugin_metrics: bool) -> CycleState:
+    """The state of an attempt with what every attempt has."""
+    state.record_plugin_metrics = record_plugin_metrics
+    state.write(PODS_TO_ACTIVATE, PodsToActivate())
+    return state

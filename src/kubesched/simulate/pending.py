@@ -122,7 +122,7 @@ def _look(embedded: Embedded, pod: Pod) -> _Finding:
         text = f'no profile is named "{pod.spec.scheduler_name}" (there is {known}); another scheduler would take it'
         return _Finding("UnknownScheduler", text)
     info = PodInfo(pod)
-    for plugin in framework.pre_enqueue_plugins().values():
+    for plugin in framework.pre_enqueue_plugins(info).values():
         status = plugin(info)
         if status is not None and status.code is Code.ERROR:
             return _Finding("SchedulerError", status.message())

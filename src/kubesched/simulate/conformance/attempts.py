@@ -6,7 +6,7 @@ whichever of its paths.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -41,7 +41,7 @@ def status_of(status: Status) -> JSON:
 
 def pre_enqueue(world: World, pod: PodInfo) -> JSON | None:
     """The plugin that keeps the pod out of the queue, or None."""
-    for name, plugin in world.frameworks[pod.spec.scheduler_name].pre_enqueue_plugins().items():
+    for name, plugin in world.frameworks[pod.spec.scheduler_name].pre_enqueue_plugins(pod).items():
         status = plugin(pod)
         if status is not None:
             return {"plugin": name, **status_of(status)}
@@ -66,7 +66,7 @@ def evaluated(world: World, pod: PodInfo) -> JSON:
         return {**record, **_node_by_node(world, pod), "best": [], "outcome": "error", "message": str(error)}
     if isinstance(evaluation, Rejection):
         return {**record, **_rejected(evaluation)}
-    return {**record, **_scheduled(world, pod, evaluation, sorted(state.skip_score))}
+    return {**record, **_scheduled(world, pod, evaluation, _at(world, pod, "preScore", state.skip_score))}
 
 
 def rejection_of(world: World, pod: PodInfo) -> Rejection:
@@ -87,9 +87,14 @@ def _pre_filter(world: World, pod: PodInfo) -> JSON:
             "plugin": error.plugin,
             "reasons": [str(error)],
             "nodes": None,
-            "skipped": sorted(state.skip_filter),
+            "skipped": _at(world, pod, "preFilter", state.skip_filter),
         }
-    return {**_outcome(outcome), "skipped": sorted(state.skip_filter)}
+    return {**_outcome(outcome), "skipped": _at(world, pod, "preFilter", state.skip_filter)}
+
+
+def _at(world: World, pod: PodInfo, point: str, names: Container[str]) -> list[str]:
+    """Those of the names that are plugins of a point, sorted."""
+    return sorted(name for name, _ in world.frameworks[pod.spec.scheduler_name].points[point] if name in names)
 
 
 def _outcome(outcome: PreFilterOutcome) -> JSON:

@@ -149,11 +149,13 @@ class _Attempt:
             skipped = sorted({*answer.get("scoreSkipped", ()), *missing})
             self._check("scoreSkipped", expected["scoreSkipped"], skipped)
         if "scores" in expected:
-            missing = missing_plugins(self.world, self.pod, "score")
+            # So do those that the pod does not concern.
+            absent = self.world.frameworks[self.pod.spec.scheduler_name].concerned(self.pod).absent
+            zeros = absent.union(missing_plugins(self.world, self.pod, "score"))
             self._met.add("scores")
             scores = answer.get("scores", {})
             for plugin, want in expected["scores"].items():
-                zero = dict.fromkeys(want, 0) if plugin in missing else None
+                zero = dict.fromkeys(want, 0) if plugin in zeros else None
                 self._check("scores", want, scores.get(plugin, zero), f"scores of {plugin}")
             for plugin in scores.keys() - expected["scores"].keys():
                 self._check("scores", None, scores[plugin], f"scores of {plugin}")

@@ -36,6 +36,7 @@ from kubesched.scheduler.profiles import build_frameworks
 from kubesched.scheduler.search import Search
 
 from .coverage import Coverage
+from .objects import LocalObjects
 
 __all__ = ["FixedClock", "NotBuiltError", "World", "complete"]
 
@@ -123,7 +124,7 @@ class World:
         pending: the pods to place, in the order of the scenario.
         points: scheduler name to what upstream runs there: point to plugin names in order, built or not.
         frameworks, searches: what we run, by scheduler name.
-        objects: plural to key to object.
+        objects: what plugins look up.
         device_resources: the extended resources that device classes offer.
         coverage: counts what the searches do, if given.
     """
@@ -143,7 +144,7 @@ class World:
         self.cache = Cache()
         self.nominations = Nominations()
         self.snapshot = self.cache.snapshot()
-        self.objects: dict[str, dict[str, Any]] = {}
+        self.objects = LocalObjects()
         self.device_resources: set[str] = set()
         self._volume_sources: dict[str, frozenset[str]] = {}
         for obj in scenario["objects"]:
@@ -151,8 +152,10 @@ class World:
         backends = Backends(
             FixedClock(), random.Random(0), self.snapshot,
             nominations=lambda: self.nominations,
-            informed=lambda kind: self.objects.get(kind, {}),
-            informed_in=self._objects_in,
+            informed=self.objects.informed,
+            informed_in=self.objects.informed_in,
+            watch=self.objects.watch,
+            node_changed=self.cache.node_changed,
             client=_NoServer(), spawn=lambda work, name: asyncio.run(work),
         )  # fmt: skip
         self.frameworks: dict[str, Framework] = self._build(backends)
@@ -212,13 +215,9 @@ class World:
         if kind.kind == "DeviceClass" and (resource := (obj.get("spec") or {}).get("extendedResourceName")):
             self.device_resources.add(resource)
         typed = obj if kind.type is None else from_builtins(obj, kind.type)
-        self.objects.setdefault(kind.plural, {})[key] = typed
+        self.objects.put(kind.plural, key, typed)
         if isinstance(typed, Namespace):
             self.cache.set_namespace(typed)
-
-    def _objects_in(self, plural: str, namespace: str) -> list[Any]:
-        prefix = f"{namespace}/"
-        return [obj for key, obj in self.objects.get(plural, {}).items() if key.startswith(prefix)]
 
     def filter_with_nominated(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Filter one node by itself: with the nominated pods that count, and then as it is (spec framework 4.8).

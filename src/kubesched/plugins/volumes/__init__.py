@@ -1,0 +1,1 @@
+"""The plugins for storage: VolumeBinding, VolumeRestrictions, VolumeZone, NodeVolumeLimits, and what they share."""
