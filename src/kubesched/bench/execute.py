@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from kubesched.api.kinds import NAMESPACES, NODES, PODS, Kind, kind_of
+from kubesched.api.kinds import CSI_NODES, NAMESPACES, NODES, PODS, Kind, kind_of
 from kubesched.api.tasks import TaskCrashedError
 from kubesched.api.times import RealClock, parse_duration
 from kubesched.api.wire import ApiError
@@ -25,6 +25,7 @@ from kubesched.framework.registry import Registry
 from kubesched.simulate.embedded import Embedded
 
 from .measure import Run, Section, SectionTimer, StopwatchSearch, peak_rss_mib
+from .storage import create_bound_claim, csi_node, pod_with_claim
 from .templates import Template
 from .workloads import (
     Barrier,
@@ -155,6 +156,8 @@ class Maker:
             status = dict(made.get("status") or {})
             status.setdefault("allocatable", dict(status.get("capacity") or {}))
             self._embedded.store.create(NODES, "", {**made, "metadata": metadata, "status": status})
+            if op.node_allocatable_strategy is not None:
+                self._embedded.store.create(CSI_NODES, "", csi_node(name, op.node_allocatable_strategy))
         return name
 
     def namespace(self, name: str, template: dict[str, Any] | None = None) -> None:
@@ -309,10 +312,18 @@ class _Execution:
         if op.collect_metrics:
             self._start(namespace, [namespace])
         template = self._maker.pod_template(op)
+        claims = volumes = None
+        if op.persistent_volume_claim_template_path:
+            claims = self._maker.template(op.persistent_volume_claim_template_path, "")
+            volumes = self._maker.template(op.persistent_volume_template_path, "")
         own = []
         client, timer = self.embedded.client, self._timer if namespace in self._collected else None
         for index in range(op.count):
             pod = template.make(index, op.count)
+            if claims is not None and volumes is not None:
+                made = (claims.make(index, op.count), volumes.make(index, op.count))
+                await create_bound_claim(client, namespace, index, *made)
+                pod = pod_with_claim(pod, index)
             now = time.perf_counter()
             item = await client.create(PODS, namespace, pod)
             own.append(item.key)

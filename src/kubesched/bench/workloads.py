@@ -15,6 +15,7 @@ import msgspec
 from kubesched.api.yamltext import TextError, read_single
 
 __all__ = [
+    "AllocatableNodes",
     "Barrier",
     "Churn",
     "CreateAny",
@@ -52,9 +53,22 @@ class LabelNodes(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     label_values: list[str]
 
 
+class DriverLimit(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    count: int
+
+
+class AllocatableNodes(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """What every node's CSINode says; ``node_allocatable`` has no effect, as upstream (quirk Q7)."""
+
+    node_allocatable: dict[str, str] = {}
+    csi_node_allocatable: dict[str, DriverLimit] = {}
+    migrated_plugins: list[str] = []
+
+
 class CreateNodes(_Op, frozen=True, kw_only=True):
     count: int = 0
     node_template_path: str = ""
+    node_allocatable_strategy: AllocatableNodes | None = None
     label_node_prepare_strategy: LabelNodes | None = None
 
 
@@ -68,6 +82,8 @@ class CreatePods(_Op, frozen=True, kw_only=True):
     count: int = 0
     namespace: str = ""
     pod_template_path: str = ""
+    persistent_volume_template_path: str = ""
+    persistent_volume_claim_template_path: str = ""
     collect_metrics: bool = False
     skip_wait_to_completion: bool = False
 
@@ -151,10 +167,8 @@ _UNSUPPORTED_OPCODES: Final = frozenset(
     ("updateAny", "createResourceDriver", "createResourceClaims", "allocResourceClaims")
 )
 _UNSUPPORTED_FIELDS: Final[dict[str, frozenset[str]]] = {
-    "createNodes": frozenset(("nodeAllocatableStrategy", "uniqueNodeLabelStrategy")),
-    "createPods": frozenset(
-        ("steadyState", "duration", "persistentVolumeTemplatePath", "persistentVolumeClaimTemplatePath")
-    ),
+    "createNodes": frozenset(("uniqueNodeLabelStrategy",)),
+    "createPods": frozenset(("steadyState", "duration")),
     "barrier": frozenset(("labelSelector",)),
     "startCollectingMetrics": frozenset(("labelSelector",)),
 }
@@ -240,6 +254,12 @@ def _check(title: str, operations: list[Operation]) -> None:
         where = f"{title}: operation {number} ({op.opcode})"
         if isinstance(op, CreatePods) and op.collect_metrics and op.skip_wait_to_completion:
             raise WorkloadError(f"{where}: collectMetrics and skipWaitToCompletion exclude each other")
+        if isinstance(op, CreatePods) and bool(op.persistent_volume_template_path) is not bool(
+            op.persistent_volume_claim_template_path
+        ):
+            raise WorkloadError(
+                f"{where}: persistentVolumeTemplatePath and persistentVolumeClaimTemplatePath need each other"
+            )
         if isinstance(op, Churn):
             if op.mode not in ("create", "recreate"):
                 raise WorkloadError(f"{where}: mode must be create or recreate, got {op.mode!r}")
@@ -286,11 +306,13 @@ def _operation(raw: dict[str, Any], params: dict[str, Any], used: set[str], wher
 
 
 def load_workloads(path: Path) -> list[Workload]:
-    """Every workload of a file, in file order.
+    """Every workload of a file, in file order; a folder is short for the ``performance-config.yaml`` in it.
 
     Raises:
         WorkloadError: when the file cannot be read or is not in the format.
     """
+    if path.is_dir():
+        path /= "performance-config.yaml"
     try:
         data = read_single(path.read_bytes(), "workload file")
     except OSError as error:
