@@ -81,5 +81,5 @@ class Attempts:
         return seconds
 
     def forget(self, key: str) -> None:
-        """The work is done, or nobody wants it any more."""
+        """The work is done, or it is not wanted any more."""
         self._current.pop(key, None)

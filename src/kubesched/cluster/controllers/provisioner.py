@@ -29,7 +29,7 @@ __all__ = ["Provisioner"]
 
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 _CLAIM, _CAPACITY = "claim:", "capacity:"
-#: Where the capacity objects are, and the annotation by which they are told from others'.
+#: Where the capacity objects are, and the annotation that distinguishes them from others'.
 _NAMESPACE: Final = "kube-system"
 _MADE_BY: Final = "kubesched.io/capacity-of"
 _EXHAUSTED: Final = "ResourceExhausted"

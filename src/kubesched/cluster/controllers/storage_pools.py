@@ -65,7 +65,7 @@ def exact_bytes(count: int) -> str:
 
 
 def _allowed(storage_class: Data, segment: Segment) -> bool:
-    """Whether a class's allowedTopologies admit a segment: one term whose expressions all do, as far as they can tell."""
+    """Whether a class's allowedTopologies admit a segment: one term whose expressions all do, as far as is known."""
     terms = storage_class.get("allowedTopologies") or ()
     key, value = segment
     return not terms or any(
