@@ -6,15 +6,16 @@ shape. Informers and the event broadcaster are given tasks by the same assembly.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
+from typing import Any
 
 import msgspec
 
 from kubesched.api.kinds import CLAIMS, PODS, VOLUMES, Kind
 from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Pod, PodCondition
-from kubesched.api.wire import MERGE_PATCH, ApiError, Transport
+from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, PatchOptions, Transport
 
 from ..api.times import Clock
 from .backoff import TokenBucket, is_other_uid, retry_write
@@ -185,3 +186,38 @@ class ApiPort:
                 raise
             return False
         return True
+
+    # -- objects that plugins write ------------------------------------------------------------------------
+    #
+    # Not retried: only the caller knows what a second try means. All raise ApiError when the server refuses (404, 409 for
+    # another version or UID, 422, …) and OSError when it cannot be reached.
+
+    async def get_object(self, kind: Kind, namespace: str, name: str) -> Any:
+        """An object as it is now, decoded as the kind's informer decodes it."""
+        return (await self.transport.get(kind, namespace, name)).typed
+
+    async def create_object(self, kind: Kind, namespace: str, obj: Mapping[str, Any]) -> Any:
+        """Add an object, given in wire names; what was stored."""
+        return (await self.transport.create(kind, namespace, obj)).typed
+
+    async def patch_object(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        merge: bool = True,
+    ) -> Any:
+        """Change an object by a merge patch, or by a strategic merge patch; what was stored.
+
+        ``metadata.resourceVersion`` and ``metadata.uid`` in the patch are preconditions.
+        """
+        kind_of_patch = MERGE_PATCH if merge else STRATEGIC_PATCH
+        options: PatchOptions = {"patch_type": kind_of_patch, "subresource": subresource}
+        return (await self.transport.patch(kind, namespace, name, patch, **options)).typed
+
+    async def delete_object(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """Delete exactly this object, by UID."""
+        await self.transport.delete(kind, namespace, name, uid=uid)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from kubesched.api.kinds import Kind
@@ -71,3 +71,17 @@ class Port(Protocol):
     async def delete_pod(self, pod: Pod) -> bool:
         """Delete exactly this pod, by UID, with its own grace period; False when it is gone already."""
         ...
+
+    async def get_object(self, kind: Kind, namespace: str, name: str) -> Any: ...
+    async def create_object(self, kind: Kind, namespace: str, obj: Mapping[str, Any]) -> Any: ...
+    async def patch_object(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        merge: bool = True,
+    ) -> Any: ...
+    async def delete_object(self, kind: Kind, namespace: str, name: str, uid: str) -> None: ...

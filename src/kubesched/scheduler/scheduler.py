@@ -248,7 +248,7 @@ class Scheduler:
         for resource, actions in watched_actions(event for events in hints.values() for event in events).items():
             kind = kind_of_event(resource)
             if kind is not None and actions != ActionType.NONE:
-                informers.of(kind).add_handler(ResourceHandler(resource, actions, queue, clock, metrics))
+                informers.source(kind).add_handler(ResourceHandler(resource, actions, queue, clock, metrics))
         plugins = (plugin for framework in self.frameworks.values() for plugin in framework.plugins.values())
         for kind in dict.fromkeys(kind for plugin in plugins for kind in kinds_informed(plugin)):
             informers.index_by_namespace(kind)
