@@ -7,7 +7,7 @@ benchmark, the demonstration and the tests. It runs in real time or in virtual t
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from kubesched.api.times import Clock
 from kubesched.api.types import Node, Pod
 from kubesched.cache.check import check_cache, compare_with_server
 from kubesched.client.port import ApiPort
-from kubesched.cluster.controllers import ControllerManager
+from kubesched.cluster.controllers import ALL, Controller, ControllerManager
 from kubesched.cluster.kubelets import HollowKubelets
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
@@ -52,7 +52,7 @@ class Embedded:
         event_queue_size: int = 1000,
         on_bind: Callable[[str, str, str], None] | None = None,
         believe_priority: bool = False,
-        controllers: bool = False,
+        controllers: bool | Iterable[type[Controller] | str] = False,
         kubelet_options: Mapping[str, Any] | None = None,
         extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
@@ -64,8 +64,8 @@ class Embedded:
         ``believe_priority`` turns priority admission off: a pod's own ``spec.priority`` counts, as in upstream's
         benchmark.
 
-        ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too; ``kubelet_options`` are
-        passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`.
+        ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too, all or some of them, by class
+        or name; ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`.
 
         ``extenders``, ``wrap_search`` and ``on_preemption`` are passed on to
         :class:`~kubesched.scheduler.scheduler.Scheduler`.
@@ -100,8 +100,9 @@ class Embedded:
             if kubelets
             else None
         )
+        wanted = () if controllers is False else ALL if controllers is True else tuple(controllers)
         self.controllers = (
-            ControllerManager(self.client, clock, random.Random(rng.getrandbits(64))) if controllers else None
+            ControllerManager(self.client, clock, random.Random(rng.getrandbits(64)), wanted) if wanted else None
         )
         #: The parent of everything that runs here; tasks of others may be added.
         self.tasks = Supervisor("embedded cluster")

@@ -4,10 +4,19 @@ Written against :class:`kubesched.api.wire.Transport`. :mod:`.manager` runs them
 :mod:`.context` what they share.
 """
 
+from .base import Controller
 from .context import ControllerSettings
 from .device_pools import DEVICES as DEVICES_ANNOTATION
 from .device_pools import DevicesError, parse_devices
 from .manager import ALL, DEVICES, ControllerManager, ControllerStatistics
 
-__all__ = ["ALL", "DEVICES", "DEVICES_ANNOTATION", "ControllerManager", "ControllerSettings", "ControllerStatistics"]
+__all__ = [
+    "ALL",
+    "DEVICES",
+    "DEVICES_ANNOTATION",
+    "Controller",
+    "ControllerManager",
+    "ControllerSettings",
+    "ControllerStatistics",
+]
 __all__ += ["DevicesError", "parse_devices"]
