@@ -245,7 +245,9 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     )
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
-    parser.add_argument("--stages", metavar="FILE", action="append", default=[], help="stage rules for hollow pods")
+    parser.add_argument(
+        "--stages", metavar="FILE", action="append", default=[], help="stage rules for hollow pods and volumes"
+    )
     parser.add_argument(
         "--host",
         metavar="ADDRESS",

@@ -181,12 +181,10 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
     config, remarks = load_configuration(options.config, registry, own)
     for remark in remarks:
         warn(remark)
-    kubelets: dict[str, Any] = {"heartbeat_seconds": _HEARTBEAT_SECONDS}
-    if options.stages:
-        try:
-            kubelets["stages"] = load_stages(options.stages)
-        except StageError as error:
-            raise CliError(str(error)) from None
+    try:
+        stages = load_stages(options.stages)
+    except StageError as error:
+        raise CliError(str(error)) from None
     snapshot = None
     if options.snapshot and Path(options.snapshot).exists():
         try:
@@ -199,7 +197,8 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         clock=_clock(options, loop, snapshot),
         seed=options.seed,
         controllers=not options.no_controllers,
-        kubelet_options=kubelets,
+        kubelet_options={"heartbeat_seconds": _HEARTBEAT_SECONDS},
+        stages=stages,
         extenders=http_extenders(config.extenders),
     )
     _fill(embedded.store, options, snapshot)

@@ -17,8 +17,8 @@ from kubesched.api.times import Clock
 from kubesched.api.types import Node, Pod
 from kubesched.cache.check import check_cache, compare_with_server
 from kubesched.client.port import ApiPort
-from kubesched.cluster.controllers import ALL, Controller, ControllerManager
-from kubesched.cluster.kubelets import HollowKubelets
+from kubesched.cluster.controllers import ALL, Controller, ControllerManager, ControllerSettings
+from kubesched.cluster.kubelets import HollowKubelets, Stage
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.framework.extenders import Extender
@@ -54,6 +54,7 @@ class Embedded:
         believe_priority: bool = False,
         controllers: bool | Iterable[type[Controller] | str] = False,
         kubelet_options: Mapping[str, Any] | None = None,
+        stages: Sequence[Stage] = (),
         extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
         on_preemption: Callable[[Preemption], None] | None = None,
@@ -64,8 +65,9 @@ class Embedded:
         ``believe_priority`` turns priority admission off: a pod's own ``spec.priority`` counts, as in upstream's
         benchmark.
 
-        ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too, all or some of them, by class
-        or name; ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`.
+        ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too, all or those that it names;
+        ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
+        are the rules by which pods and storage take their time and fail, for both.
 
         ``extenders``, ``wrap_search`` and ``on_preemption`` are passed on to
         :class:`~kubesched.scheduler.scheduler.Scheduler`.
@@ -96,13 +98,18 @@ class Embedded:
             on_preemption=on_preemption,
         )
         self.kubelets = (
-            HollowKubelets(self.client, clock, rng=random.Random(rng.getrandbits(64)), **(kubelet_options or {}))
+            HollowKubelets(
+                self.client, clock, rng=random.Random(rng.getrandbits(64)), stages=stages, **(kubelet_options or {})
+            )
             if kubelets
             else None
         )
-        wanted = () if controllers is False else ALL if controllers is True else tuple(controllers)
+        chosen = ALL if controllers is True else tuple(controllers or ())
+        settings = ControllerSettings(stages=tuple(stages), device_taint_rules=gates.enabled("DRADeviceTaintRules"))
         self.controllers = (
-            ControllerManager(self.client, clock, random.Random(rng.getrandbits(64)), wanted) if wanted else None
+            ControllerManager(self.client, clock, random.Random(rng.getrandbits(64)), chosen, settings=settings)
+            if chosen
+            else None
         )
         #: The parent of everything that runs here; tasks of others may be added.
         self.tasks = Supervisor("embedded cluster")

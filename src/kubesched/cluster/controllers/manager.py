@@ -18,26 +18,30 @@ from typing import Final
 from ...api.tasks import EndedFirstError, Supervisor, unless
 from ...api.times import Clock
 from ...api.wire import Transport
+from .attachments import Attachments
 from .base import Controller
 from .budgets import Budgets
 from .context import Context, ControllerSettings
+from .csi_nodes import CsiNodes
 from .daemon_sets import DaemonSets
 from .deployments import Deployments
 from .device_driver import DeviceDriver
 from .device_taints import DeviceTaintEviction
+from .ephemeral_volumes import EphemeralVolumes
+from .first_consumer import FirstConsumer
 from .garbage import GarbageCollector
 from .job_orphans import JobOrphans
 from .jobs import Jobs
 from .node_lifecycle import NodeLifecycle
 from .pod_gc import PodGarbage
-from .pod_volumes import PodVolumes
+from .provisioner import Provisioner
 from .replica_sets import ReplicaSets, ReplicationControllers
 from .resource_claims import ResourceClaims
 from .stateful_sets import StatefulSets
 from .taint_eviction import TaintEviction
 from .volumes import Volumes
 
-__all__ = ["ALL", "DEVICES", "ControllerManager", "ControllerStatistics"]
+__all__ = ["ALL", "DEVICES", "STORAGE", "ControllerManager", "ControllerStatistics"]
 
 #: Every controller, in the order in which they are notified of changes.
 ALL: Final[tuple[type[Controller], ...]] = (
@@ -50,7 +54,11 @@ ALL: Final[tuple[type[Controller], ...]] = (
     JobOrphans,
     Budgets,
     Volumes,
-    PodVolumes,
+    Provisioner,
+    CsiNodes,
+    Attachments,
+    EphemeralVolumes,
+    FirstConsumer,
     ResourceClaims,
     DeviceDriver,
     NodeLifecycle,
@@ -62,6 +70,17 @@ ALL: Final[tuple[type[Controller], ...]] = (
 
 #: Those that make devices work: for clusters that run nothing else.
 DEVICES: Final[tuple[type[Controller], ...]] = (ResourceClaims, DeviceDriver, DeviceTaintEviction)
+
+
+#: Those that make storage work: for clusters that run nothing else.
+STORAGE: Final[tuple[type[Controller], ...]] = (
+    Volumes,
+    Provisioner,
+    CsiNodes,
+    Attachments,
+    EphemeralVolumes,
+    FirstConsumer,
+)
 
 
 @dataclass(frozen=True, slots=True)

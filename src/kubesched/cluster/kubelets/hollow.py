@@ -33,7 +33,7 @@ from ...client.event_writer import WARNING, Counts, EventWriter
 from ...client.reflector import YIELD_INTERVAL, Reflector
 from .heartbeats import Heartbeats
 from .pod_status import finished_status, ready_condition, ready_status, running_status
-from .stages import DURATION, EXIT, Next, Stage, choose, default_stages
+from .stages import DURATION, EXIT, Next, Stage, choose, default_stages, rules_of
 
 __all__ = ["DURATION", "EXIT", "HollowKubelets"]
 
@@ -156,7 +156,7 @@ class HollowKubelets:
     Args:
         startup_delay: seconds from binding to Running.
         stop_delay: seconds from deletion to gone; None for the pod's whole grace period.
-        stages: rules instead of the built-in ones, which the two delays are for.
+        stages: rules; those for pods take the place of the built-in ones, which the two delays are for.
         rng: for jitter, weights and failure rates.
         heartbeat_seconds: how often nodes renew their Lease; None for quiet heartbeats, see :mod:`.heartbeats`.
         report_images: whether a node lists the images that pods have run there.
@@ -174,7 +174,7 @@ class HollowKubelets:
         *,
         startup_delay: float = 1.0,
         stop_delay: float | None = None,
-        stages: Sequence[Stage] | None = None,
+        stages: Sequence[Stage] = (),
         rng: Random | None = None,
         heartbeat_seconds: float | None = None,
         report_images: bool = False,
@@ -182,7 +182,7 @@ class HollowKubelets:
     ) -> None:
         self._client = client
         self._clock = clock
-        self._stages = tuple(stages) if stages is not None else default_stages(startup_delay, stop_delay)
+        self._stages = rules_of("Pod", stages, default_stages(startup_delay, stop_delay))
         self._random = rng if rng is not None else Random(0)
         self._report_images = report_images
         self._image_sizes = dict(image_sizes or {})
