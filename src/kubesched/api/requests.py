@@ -281,6 +281,8 @@ def has_actual_resources(pod: Pod) -> bool:
     status = pod.status
     if status.resources is not None:
         return True
+    if not status.container_statuses and not status.init_container_statuses:
+        return False
     return any(item.resources is not None for item in (*status.container_statuses, *status.init_container_statuses))
 
 

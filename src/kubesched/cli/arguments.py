@@ -157,8 +157,8 @@ def conformance(parser: argparse.ArgumentParser) -> None:
 def bench(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 Run a workload through the whole path in one process, in real time: create through the store, watch, queue, decide,
-bind, watch back, with events recorded. Python's garbage collector does not track what was set up before the
-measurement (gc.freeze), as the scheduler itself does after start-up; objects made while measuring are collected."""
+bind, watch back, with events recorded. Python's garbage collector leaves out what was set up before the measurement, and
+runs as rarely as in `kubesched run` and `kubesched up`."""
     parser.epilog = """\
 examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
           kubesched bench --shape topology --case TopologySpreading --set initPods=50000

@@ -8,19 +8,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
-import gc
 import logging
 import os
 import secrets
 import ssl
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from kubesched.api.collector import collector_paused
 from kubesched.api.kinds import NODES
 from kubesched.api.times import Clock, RealClock, SteadyClock, timestamp
 from kubesched.api.wire import ApiError
@@ -55,9 +55,6 @@ __all__ = ["run"]
 _HEARTBEAT_SECONDS: Final = 10.0
 #: Events are looked through for old ones this often (seconds).
 _EXPIRY_SECONDS: Final = 60.0
-#: Nearly all that is allocated here is either gone at once or kept (a pod's versions, its event), and next to nothing
-#: of it in cycles: at Python's own 700, 10 and 10 the collector takes a seventh of the time and finds nothing.
-_GC_THRESHOLDS: Final = (50_000, 20, 20)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -80,7 +77,7 @@ async def _up(options: argparse.Namespace) -> int:
         embedded, started = None, False
         try:
             async with AsyncExitStack() as stack:
-                with _collector_paused():
+                with collector_paused():
                     with stop.interrupts():
                         embedded = _build(options, loop)
                     stack.push_async_callback(embedded.stop)
@@ -101,22 +98,6 @@ async def _up(options: argparse.Namespace) -> int:
                 if not options.quiet:
                     write(f"saved {count} objects to {options.snapshot}\n")
     return 0
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No garbage collection while a cluster is set up: nearly all that is made stays, and is looked through in vain.
-
-    What is there at the end is left out of later collections, too, and those are rarer than usual.
-    """
-    gc.disable()
-    try:
-        yield
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
-    finally:
-        gc.enable()
 
 
 async def _expire_events(store: Store) -> None:

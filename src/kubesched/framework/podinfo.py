@@ -34,6 +34,8 @@ from kubesched.api.types import (
     Volume,
 )
 
+from .disks import DiskUse, disk_uses
+
 __all__ = [
     "NO_AFFINITY_TERMS",
     "AffinityTerm",
@@ -197,6 +199,7 @@ class PodInfo:
         ports: host ports.
         storage: the volumes that storage plugins may have to do with.
         pvcs: the keys of the claims that volumes name.
+        disks: the disks that volumes name without a claim.
 
     The rest is computed when first asked for.
     """
@@ -214,6 +217,7 @@ class PodInfo:
         volumes = pod.spec.volumes
         self.storage: tuple[Volume, ...] = tuple([one for one in volumes if one.has_storage]) if volumes else ()
         self.pvcs: tuple[str, ...] = _pvc_keys(pod.metadata.namespace, self.storage) if self.storage else ()
+        self.disks: tuple[DiskUse, ...] = disk_uses(self.storage) if self.storage else ()
         #: Whether what plugins say of the pod depends on other objects that it refers to.
         self.refers = bool(self.storage)
         #: What the decision core remembers this pod's answers under; filled in by it, per plugin.

@@ -19,5 +19,6 @@ __all__ = [
     "ControllerManager",
     "ControllerSettings",
     "ControllerStatistics",
+    "DevicesError",
+    "parse_devices",
 ]
-__all__ += ["DevicesError", "parse_devices"]

@@ -44,8 +44,8 @@ class ControllerSettings:
         node_grace_seconds: how long a node may be unresponsive before it is unreachable (--node-monitor-grace-period).
         missing_node_seconds: how long pods stay bound to a node that does not exist before they are collected.
         terminated_pods: how many finished pods are kept (--terminated-pod-gc-threshold); 0 keeps all.
-        device_taint_rules: whether DeviceTaintRules evict pods (upstream's gate DRADeviceTaintRules).
         stages: rules for what storage does; those for pods are left to the kubelets.
+        device_taint_rules: whether DeviceTaintRules evict pods (upstream's gate DRADeviceTaintRules).
         disruption_seconds: how long an eviction may take to show before the budget counts the pod as healthy again.
     """
 
@@ -54,8 +54,8 @@ class ControllerSettings:
     node_grace_seconds: float = 40.0
     missing_node_seconds: float = 40.0
     terminated_pods: int = 12_500
-    device_taint_rules: bool = False
     stages: tuple[Stage, ...] = ()
+    device_taint_rules: bool = False
     disruption_seconds: float = 120.0
 
 
