@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from kubesched.cluster.files import load_manifests
-from kubesched.cluster.kubelets import node_template
+from kubesched.cluster.kubelets import load_stages, node_template
 from kubesched.simulate.report import render_json, render_table, render_yaml
 from kubesched.simulate.simulation import run_simulation
 
@@ -33,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
             zones=[f"zone-{number}" for number in range(1, options.zones + 1)],
             config=config,
             seed=options.seed,
+            stages=load_stages(options.stages),
             until=options.until,
             on_progress=bar.update,
         )

@@ -35,11 +35,11 @@ from kubesched.cluster.http import (
     make_certificates,
     write_kubeconfig,
 )
-from kubesched.cluster.kubelets import StageError, load_stages, make_nodes
+from kubesched.cluster.kubelets import load_stages, make_nodes
 from kubesched.cluster.store import Store
 from kubesched.extenders.http import http_extenders
 from kubesched.simulate.embedded import Embedded
-from kubesched.simulate.intake import in_order, unknown_fields
+from kubesched.simulate.intake import in_order, unknown_fields, with_default_class
 from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
 
 from .console import progress_bar, warn, write
@@ -162,10 +162,6 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
     config, remarks = load_configuration(options.config, registry, own)
     for remark in remarks:
         warn(remark)
-    try:
-        stages = load_stages(options.stages)
-    except StageError as error:
-        raise CliError(str(error)) from None
     snapshot = None
     if options.snapshot and Path(options.snapshot).exists():
         try:
@@ -179,7 +175,7 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         seed=options.seed,
         controllers=not options.no_controllers,
         kubelet_options={"heartbeat_seconds": _HEARTBEAT_SECONDS},
-        stages=stages,
+        stages=load_stages(options.stages),
         extenders=http_extenders(config.extenders),
     )
     _fill(embedded.store, options, snapshot)
@@ -222,12 +218,14 @@ def _fill(store: Store, options: argparse.Namespace, snapshot: Snapshot | None) 
                     bar.update(done, options.nodes)
     elif options.node_template:
         warn(f"--node-template {options.node_template}: left out, --nodes says how many to make of it")
+    objects: list[Manifest] = []
     if options.filename:
         loaded = load_manifests([path for group in options.filename for path in group])
         for warning in (*loaded.warnings, *unknown_fields(loaded.objects)):
             warn(warning)
-        for item in in_order(loaded.objects):
-            _create(store, item, exists_is_fine=snapshot is not None)
+        objects = loaded.objects
+    for item in in_order(objects if snapshot is not None else with_default_class(objects)):
+        _create(store, item, exists_is_fine=snapshot is not None)
 
 
 def _create(store: Store, item: Manifest, *, exists_is_fine: bool = False) -> None:

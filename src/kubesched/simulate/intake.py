@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from kubesched.api.decode import DecodeError, from_builtins
-from kubesched.api.kinds import NAMESPACES, NODES, PODS
+from kubesched.api.kinds import CLAIMS, NAMESPACES, NODES, PODS, STORAGE_CLASSES, VOLUMES
 from kubesched.api.selectors import required_node_affinity
 from kubesched.api.taints import first_untolerated
 from kubesched.api.types import Node, Pod
@@ -34,7 +34,7 @@ from kubesched.cluster.store import Store
 
 from .result import Refusal
 
-__all__ = ["Intake", "Source", "gather", "in_order", "store_objects", "unknown_fields"]
+__all__ = ["Intake", "Source", "gather", "in_order", "store_objects", "unknown_fields", "with_default_class"]
 
 #: Loaded manifests, or paths of files and directories, or objects as plain data; also mixed.
 Source: TypeAlias = Manifests | Iterable[str | os.PathLike[str] | Mapping[str, Any] | Manifest]
@@ -56,12 +56,33 @@ _BUILT_IN: Final = frozenset(
 )
 
 
+#: What a cluster without a StorageClass of its own gets, as kind's clusters have: claims without a class just work.
+_DEFAULT_CLASS: Final = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+    "provisioner": "hollow.kubesched.io",
+    "reclaimPolicy": "Delete",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+
+
 @dataclass(slots=True)
 class Intake:
     """Everything to be stored, pods of workloads included, in the order of creation."""
 
     objects: list[Manifest] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def uses_storage(self) -> bool:
+        """Whether there are storage objects, or pods that use claims."""
+        return any(
+            item.kind in (CLAIMS, VOLUMES)
+            or item.kind.group == STORAGE_CLASSES.group
+            or (item.kind == PODS and _uses_claims(item.data))
+            for item in self.objects
+        )
 
 
 def gather(
@@ -97,6 +118,21 @@ def gather(
             raise ManifestError(_misshapen(item, error)) from error
     intake.objects = in_order(intake.objects)
     return intake
+
+
+def with_default_class(objects: Sequence[Manifest]) -> list[Manifest]:
+    """The objects, with the default StorageClass ``standard`` in front when there is no StorageClass among them."""
+    if any(item.kind == STORAGE_CLASSES for item in objects):
+        return list(objects)
+    return [Manifest(STORAGE_CLASSES, dict(_DEFAULT_CLASS), "default storage class"), *objects]
+
+
+def _uses_claims(pod: Mapping[str, Any]) -> bool:
+    volumes = (pod.get("spec") or {}).get("volumes")
+    return any(
+        isinstance(volume, Mapping) and ("persistentVolumeClaim" in volume or "ephemeral" in volume)
+        for volume in (volumes if isinstance(volumes, list) else ())
+    )
 
 
 def unknown_fields(objects: Iterable[Manifest]) -> list[str]:

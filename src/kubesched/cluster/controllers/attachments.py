@@ -10,6 +10,7 @@ stage rules is written into the object and tried again. Hollow pods do not wait 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -103,7 +104,7 @@ class Attachments(Controller):
         body: Data = {
             "metadata": {
                 "name": f"csi-{digest}",
-                "finalizers": [f"external-attacher/{csi['driver'].replace('.', '-')}"],
+                "finalizers": [f"external-attacher/{re.sub(r'[^a-z0-9]', '-', csi['driver'])}"],
             },
             "spec": {"attacher": csi["driver"], "nodeName": node, "source": {"persistentVolumeName": name}},
         }
