@@ -46,10 +46,11 @@ def test_pods_of_one_owner_share_what_is_equal_and_nothing_else() -> None:
         assert shared == msgspec.json.decode(msgspec.json.encode(obj), type=Pod), "sharing must not alter a pod"
 
 
-def test_pods_of_other_owners_share_nothing_of_a_template() -> None:
+def test_pods_of_other_owners_keep_their_own_owner() -> None:
     first, other = view(pod("a", owner="o2")), view(pod("b", owner="o3"))
     assert first.spec.containers == other.spec.containers
-    assert first.spec.containers is not other.spec.containers
+    assert [reference.uid for reference in first.metadata.owner_references] == ["o2"]
+    assert [reference.uid for reference in other.metadata.owner_references] == ["o3"]
 
 
 def test_a_watch_reads_the_same_after_memory_was_given_back() -> None:

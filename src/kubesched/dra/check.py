@@ -1,6 +1,6 @@
 """What must hold of allocations, found by brute force: for tests, and for operators on demand.
 
-:func:`check_allocations` looks at the objects of a cluster alone, :func:`compare_allocated` compares the scheduler's
+:func:`check_allocations` reads the objects of a cluster alone, :func:`compare_allocated` compares the scheduler's
 index with them. Callers: the debugger's comparer and the embedded cluster's checks.
 """
 

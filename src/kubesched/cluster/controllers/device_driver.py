@@ -4,7 +4,7 @@
     annotation changed ──▶ the slices change, in the pool's next generation
     allocated device with binding conditions ──after a while──▶ condition True in the claim's ``status.devices``
 
-The slices are kept: one that somebody changes or deletes is written again. Those of a deleted node are collected with it.
+The slices are kept: one that is changed or deleted is written again. Those of a deleted node are collected with it.
 Preparing devices for pods is the kubelets' (:mod:`kubesched.cluster.kubelets`). Descriptions: :mod:`.device_pools`.
 """
 
