@@ -31,7 +31,7 @@ def _slice(generation: int = 1, name: str = "s", **spec: Any) -> ResourceSlice:
 
 
 def test_what_is_in_order_is_not_reported() -> None:
-    shared = {"shareID": "s1", "consumedCapacity": {"memory": "40Gi"}}
+    shared: dict[str, Any] = {"shareID": "s1", "consumedCapacity": {"memory": "40Gi"}}
     claims = [
         _claim("a", "gpu-0", "gpu-1", reserved=True),
         _claim("b", "gpu-0", adminAccess=True),
