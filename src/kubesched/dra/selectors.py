@@ -1,0 +1,215 @@
+"""CEL selectors of devices (spec "DynamicResources plugin", section 9).
+
+An expression is compiled once. Its result for a device depends on what it reads of it only: that is found in the
+syntax tree, so that devices which differ in other attributes (serial numbers) share one evaluation.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import cached_property
+from typing import Any, Final
+
+from kubesched.cel import (
+    Call,
+    Checked,
+    CompilationError,
+    Constant,
+    Environment,
+    EvaluationCancelledError,
+    EvaluationError,
+    Expr,
+    Ident,
+    Program,
+    Select,
+    children,
+    kind_of,
+)
+
+from .profiles import Profile
+
+__all__ = ["Selector", "SelectorCache", "SelectorError"]
+
+_VARIABLES: Final = {
+    "device": "map<string,dyn>",
+    "device.driver": "string",
+    "device.allowMultipleAllocations": "bool",
+    "device.attributes": "map<string,map<string,any>>",
+    "device.capacity": "map<string,map<string,kubernetes.Quantity>>",
+}
+_MAPS: Final = ("device.attributes", "device.capacity")
+#: Compiled expressions that are kept.
+_MOST: Final = 1024
+
+
+class SelectorError(Exception):
+    """A selector that cannot be compiled or evaluated: ``CEL compile error: …`` or ``CEL runtime error: …``."""
+
+
+#: The variable, domain and id that an expression reads, with None for "all of them".
+Read = tuple[str, str | None, str | None]
+
+
+class Selector:
+    """A compiled expression, with the results known so far."""
+
+    def __init__(self, program: Program | None, reads: frozenset[Read], error: str = "") -> None:
+        self._program = program
+        self._reads = reads
+        self._error = error
+        self._by_profile: dict[int, bool | SelectorError] = {}
+        self._by_values: dict[Any, bool | SelectorError] = {}
+        #: How often the expression was evaluated.
+        self.evaluations = 0
+
+    def result(self, profile: Profile) -> bool | SelectorError:
+        """Whether devices of a profile are selected, or why that cannot be said."""
+        known = self._by_profile.get(profile.id)
+        if known is None:
+            known = self._by_profile[profile.id] = self._evaluate(profile)
+        return known
+
+    def _evaluate(self, profile: Profile) -> bool | SelectorError:
+        if self._program is None:
+            return SelectorError(f"CEL compile error: {self._error}")
+        try:
+            variables = profile.variables
+        except EvaluationError as error:
+            return SelectorError(f"CEL runtime error: {error}")
+        values = tuple(_read(variables, read) for read in self._reads)
+        known = self._by_values.get(values)
+        if known is None:
+            known = self._by_values[values] = self._run(self._program, variables)
+        return known
+
+    def _run(self, program: Program, variables: dict[str, Any]) -> bool | SelectorError:
+        self.evaluations += 1
+        try:
+            value = program.evaluate(variables)
+        except (EvaluationError, EvaluationCancelledError) as error:
+            return SelectorError(f"CEL runtime error: {error}")
+        if isinstance(value, bool):
+            return value
+        kind = kind_of(value)
+        conversion = (
+            "unsupported native conversion from string to 'bool'"
+            if kind == "string"
+            else f"unsupported type conversion from '{kind}' to bool"
+        )
+        return SelectorError(
+            f"CEL runtime error: CEL result of type {kind} could not be converted to bool: {conversion}"
+        )
+
+
+def _read(variables: dict[str, Any], read: Read) -> Any:
+    """What an expression sees of a device, as something hashable."""
+    name, domain, key = read
+    value = variables[name]
+    if domain is None:
+        return _hashable(value)
+    found = value.get(domain)
+    if key is None or found is None:
+        return _hashable(found)
+    return _hashable(found[key]) if key in found else _ABSENT
+
+
+class _Absent:
+    """No such attribute; unequal to every value."""
+
+
+_ABSENT: Final = _Absent()
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((key, _hashable(item)) for key, item in sorted(value.items()))
+    if isinstance(value, list):
+        return tuple(map(_hashable, value))
+    return type(value), value
+
+
+def _reads_of(expr: Expr) -> set[Read]:
+    """What of the device an expression reads, as narrow as its constants say."""
+    match expr:
+        case Ident(name=name) if name in _VARIABLES:
+            if name == "device":
+                return {(other, None, None) for other in _VARIABLES if other != "device"}
+            return {(name, None, None)}
+        case Select(operand=operand, field=field):
+            domain = _domain(operand)
+            if domain is not None:
+                return {(*domain, field)}
+            if isinstance(operand, Ident) and operand.name in _MAPS:
+                return {(operand.name, field, None)}
+        case Call(function="_[_]" | "_[?_]" | "_?._", args=(operand, Constant(value=str(key)))):
+            domain = _domain(operand)
+            if domain is not None:
+                return {(*domain, key)}
+            if isinstance(operand, Ident) and operand.name in _MAPS:
+                return {(operand.name, key, None)}
+        case Call(function="@in", args=(Constant(value=str(key)), operand)):
+            domain = _domain(operand)
+            if domain is not None:
+                return {(*domain, key)}
+    reads: set[Read] = set()
+    for part in children(expr):
+        reads |= _reads_of(part)
+    return reads
+
+
+def _domain(expr: Expr) -> tuple[str, str] | None:
+    """``device.attributes["domain"]`` with a constant domain, or None."""
+    match expr:
+        case Call(function="_[_]", args=(Ident(name=name), Constant(value=str(domain)))) if name in _MAPS:
+            return name, domain
+        case Select(operand=Ident(name=name), field=domain, test_only=False) if name in _MAPS:
+            return name, domain
+    return None
+
+
+def _unknown_field(expr: Expr) -> Select | None:
+    """A field of ``device`` that does not exist."""
+    if isinstance(expr, Select) and isinstance(expr.operand, Ident) and expr.operand.name == "device":
+        return None if f"device.{expr.field}" in _VARIABLES else expr
+    return next((found for part in children(expr) if (found := _unknown_field(part)) is not None), None)
+
+
+class SelectorCache:
+    """Compiles expressions and keeps the compiled ones; the least recently used one goes first."""
+
+    def __init__(self, *, list_type_attributes: bool = False) -> None:
+        self._lists = list_type_attributes
+        self._selectors: OrderedDict[str, Selector] = OrderedDict()
+
+    @cached_property
+    def _environment(self) -> Environment:
+        return Environment(_VARIABLES)
+
+    def selector(self, expression: str) -> Selector:
+        """The compiled expression. One that does not compile results in its error for every device."""
+        selector = self._selectors.get(expression)
+        if selector is None:
+            selector = self._selectors[expression] = self._compile(expression)
+            if len(self._selectors) > _MOST:
+                self._selectors.popitem(last=False)
+        else:
+            self._selectors.move_to_end(expression)
+        return selector
+
+    def _compile(self, expression: str) -> Selector:
+        try:
+            checked = self._checked(expression)
+        except CompilationError as error:
+            return Selector(None, frozenset(), str(error))
+        return Selector(Program(checked), frozenset(_reads_of(checked.expr)))
+
+    def _checked(self, expression: str) -> Checked:
+        environment = self._environment
+        checked = environment.compile(expression)
+        unknown = _unknown_field(checked.expr)
+        if unknown is not None:
+            raise environment.error_at(expression, checked, unknown, f"undefined field '{unknown.field}'")
+        kind = checked.types.get(checked.expr.id, "dyn")
+        if kind not in ("bool", "any", *(("dyn",) if self._lists else ())):
+            raise CompilationError(f"must evaluate to bool or the unknown type, not {kind}")
+        return checked
