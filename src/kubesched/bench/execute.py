@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import cProfile
 import fnmatch
+import random
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -20,16 +21,17 @@ from kubesched.api.tasks import TaskCrashedError
 from kubesched.api.times import RealClock, parse_duration
 from kubesched.api.wire import ApiError
 from kubesched.cluster.schema import stored_form
-from kubesched.config import KubeSchedulerConfiguration, default_config, load_config_file
+from kubesched.config import DEFAULT_GATES, KubeSchedulerConfiguration, default_config, load_config_file
 from kubesched.framework.extenders import Extender
 from kubesched.framework.registry import Registry
 from kubesched.simulate.embedded import Embedded
 
-from .devices import driver_slice
+from .devices import allocate_claims, driver_slice
 from .maker import Maker, PodMaker
 from .measure import Run, Section, SectionTimer, StopwatchSearch, peak_rss_mib
 from .templates import Template
 from .workloads import (
+    AllocResourceClaims,
     Barrier,
     Churn,
     CreateAny,
@@ -169,6 +171,7 @@ class _Execution:
         self.sections: list[Section] = []
         self.first_measured = time.perf_counter()
         self._title = workload.title
+        self._random = random.Random(seed)
         self._maker = Maker(workload, self.embedded)
         self._profiler = profiler
         self._on_progress = on_progress
@@ -205,6 +208,9 @@ class _Execution:
                 await self._create_any(op)
             case CreateResourceDriver():
                 await self._create_driver(op)
+            case AllocResourceClaims():
+                allocate_claims(self.embedded.store, op.namespace, DEFAULT_GATES, self._random)
+                await self._settle()
             case DeletePods():
                 await self._in_background(
                     self._delete_pods(op), f"delete pods {index}", wait=not op.skip_wait_to_completion

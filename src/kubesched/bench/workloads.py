@@ -16,6 +16,7 @@ from kubesched.api.times import parse_duration
 from kubesched.api.yamltext import TextError, read_single
 
 __all__ = [
+    "AllocResourceClaims",
     "AllocatableNodes",
     "Barrier",
     "Churn",
@@ -118,6 +119,12 @@ class CreateResourceClaims(_Op, frozen=True, kw_only=True):
     count: int = 0
 
 
+class AllocResourceClaims(_Op, frozen=True, kw_only=True):
+    """Allocate the claims of a namespace, of all without one, by the structured allocator."""
+
+    namespace: str = ""
+
+
 class _CreatePodSets(_Op, frozen=True, kw_only=True):
     """Becomes ``count`` operations of kind createPods when a workload is prepared."""
 
@@ -166,6 +173,7 @@ Operation = (
     | CreateAny
     | CreateResourceDriver
     | CreateResourceClaims
+    | AllocResourceClaims
     | DeletePods
     | Churn
     | Barrier
@@ -181,6 +189,7 @@ _OPCODES: Final[dict[str, type[_Op]]] = {
     "createAny": CreateAny,
     "createResourceDriver": CreateResourceDriver,
     "createResourceClaims": CreateResourceClaims,
+    "allocResourceClaims": AllocResourceClaims,
     "createPodSets": _CreatePodSets,
     "deletePods": DeletePods,
     "churn": Churn,
@@ -189,7 +198,7 @@ _OPCODES: Final[dict[str, type[_Op]]] = {
     "startCollectingMetrics": StartCollecting,
     "stopCollectingMetrics": StopCollecting,
 }
-_UNSUPPORTED_OPCODES: Final = frozenset(("updateAny", "allocResourceClaims"))
+_UNSUPPORTED_OPCODES: Final = frozenset(("updateAny",))
 _UNSUPPORTED_FIELDS: Final[dict[str, frozenset[str]]] = {
     "createNodes": frozenset(("uniqueNodeLabelStrategy",)),
     "barrier": frozenset(("labelSelector",)),
