@@ -6,12 +6,15 @@ Two comparisons: columns and indexes against the NodeInfo objects, and the cache
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
 from kubesched.api.declared_features import feature_mask
 from kubesched.api.requests import PODS, Resources
+from kubesched.api.times import cached_time
 from kubesched.api.types import Node, Pod
+from kubesched.framework.disks import Disk, DiskUse
 from kubesched.framework.nodeinfo import NodeInfo, PortTable
 from kubesched.framework.podinfo import PodInfo
 
@@ -24,8 +27,8 @@ __all__ = ["check_cache", "check_table", "compare_with_server"]
 
 
 def check_cache(cache: Cache) -> list[str]:
-    """Everything :func:`check_table` finds, and disagreements between the pod map and the rows."""
-    problems = check_table(cache.table)
+    """Everything :func:`check_table` finds, and disagreements of the pod map and the columns of pods with the rows."""
+    problems = check_table(cache.table) + _check_placed(cache.table)
     on_rows = {uid: (info.name, pod) for info in cache.table.all_infos() for uid, pod in info.pods.items()}
     for uid, pod in cache.pods.items():
         name, accounted = on_rows.pop(uid, ("", None))
@@ -33,6 +36,8 @@ def check_cache(cache: Cache) -> list[str]:
             problems.append(f"pod {pod.key} is cached for node {pod.spec.node_name!r} but accounted on {name!r}")
     problems += [f"pod {pod.key} is accounted on node {name} but not cached" for name, pod in on_rows.values()]
     problems += [f"pod {uid} is assumed but not cached" for uid in cache.assumed if uid not in cache.pods]
+    if cache.table.trials:
+        problems.append(f"what-if questions about the rows {sorted(cache.table.trials)} were not closed")
     return problems
 
 
@@ -41,6 +46,7 @@ def check_table(table: NodeTable) -> list[str]:
     problems: list[str] = []
     ports: dict[tuple[str, int], set[int]] = {}
     pvcs: Counter[str] = Counter()
+    disks: dict[Disk, set[int]] = {}
     images: dict[str, set[int]] = {}
     for row, info in enumerate(table.infos):
         if info is None:
@@ -51,6 +57,8 @@ def check_table(table: NodeTable) -> list[str]:
         for _, protocol, port in info.used_ports:
             ports.setdefault((protocol, port), set()).add(row)
         pvcs.update(info.pvc_counts)
+        for disk, _ in info.disk_counts:
+            disks.setdefault(disk, set()).add(row)
         if info.node is not None:
             for image in info.node.status.images:
                 for name in image.names:
@@ -59,6 +67,8 @@ def check_table(table: NodeTable) -> list[str]:
         problems.append("the host port index differs from the rows")
     if dict(pvcs) != table.pvc_counts:
         problems.append("the claim counts differ from the rows")
+    if disks != table.disk_rows:
+        problems.append("the disk index differs from the rows")
     if images != {name: state.rows for name, state in table.images.states.items()}:
         problems.append("the image table differs from the node objects")
     named = {info.name: info.row for info in table.all_infos()}
@@ -72,6 +82,28 @@ def check_table(table: NodeTable) -> list[str]:
     return problems + check_terms(table)
 
 
+def _check_placed(table: NodeTable) -> list[str]:
+    """The columns of pods against the rows; a node's pods are in the order in which they were added."""
+    problems: list[str] = []
+    entries = table.placed.entries()
+    for info in table.all_infos():
+        numbers: list[int] = []
+        for uid, pod in info.pods.items():
+            entry, start = entries.pop(uid, ([], 0.0))
+            amounts = pod.requests
+            started = cached_time(pod.status.start_time) if pod.status.start_time else None
+            fields = [info.row, pod.priority]
+            fields += [_int64(each) for each in (amounts.milli_cpu, amounts.memory, amounts.ephemeral_storage)]
+            if entry[:2] + entry[3:] != fields or start != (math.inf if started is None else started):
+                problems.append(
+                    f"pod {pod.key}: its columns say {entry} and start {start}, the pod {fields} and {started}"
+                )
+            numbers += entry[2:3]
+        if numbers != sorted(numbers):
+            problems.append(f"node {info.name}: its pods are not in the order of their columns")
+    return problems + [f"pod {uid} has columns, but no node" for uid in entries]
+
+
 def _check_row(table: NodeTable, row: int, info: NodeInfo) -> list[str]:
     problems: list[str] = []
 
@@ -82,6 +114,7 @@ def _check_row(table: NodeTable, row: int, info: NodeInfo) -> list[str]:
     total = Resources()
     nonzero = [0, 0]
     claims: Counter[str] = Counter()
+    disks: Counter[DiskUse] = Counter()
     for pod in info.pods.values():
         fresh = PodInfo(pod.pod)
         total.milli_cpu += fresh.requests.milli_cpu
@@ -92,12 +125,14 @@ def _check_row(table: NodeTable, row: int, info: NodeInfo) -> list[str]:
         nonzero[0] += fresh.nonzero_cpu
         nonzero[1] += fresh.nonzero_memory
         claims.update(fresh.pvcs)
+        disks.update(fresh.disks)
     expect("row", info.row, row)
     expect("requested cpu", info.requested.milli_cpu, total.milli_cpu)
     expect("requested memory", info.requested.memory, total.memory)
     expect("requested ephemeral-storage", info.requested.ephemeral_storage, total.ephemeral_storage)
     expect("non-zero requests", [info.nonzero_cpu, info.nonzero_memory], nonzero)
     expect("claim counts", info.pvc_counts, dict(claims))
+    expect("disk counts", info.disk_counts, dict(disks))
     scalars = {name: amount for name, amount in info.requested.scalars.items() if amount}
     expect("requested scalars", scalars, {name: amount for name, amount in total.scalars.items() if amount})
     held = PortTable()

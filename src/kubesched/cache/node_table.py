@@ -21,6 +21,7 @@ from kubesched.api.quantity import INT64_MAX
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from kubesched.api.selectors import NodeSelectorMatcher, RequiredNodeAffinity, TermMatcher
 from kubesched.api.types import Node
+from kubesched.framework.disks import Disk
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 
@@ -29,6 +30,7 @@ from .domain_counts import DomainCounts
 from .images import ImageTable
 from .journal import NODE_CHANGED, PODS_CHANGED, Journal
 from .node_tree import NodeTree
+from .placed_pods import PlacedPods
 from .term_index import TermIndex
 
 __all__ = ["CPU_ROW", "EPHEMERAL_ROW", "MEMORY_ROW", "PODS_ROW", "NodeTable"]
@@ -86,8 +88,14 @@ class NodeTable:
         self.terms = TermIndex(self)
         #: (protocol, port) to rows that use it: what host-port conflicts are looked up in.
         self.port_rows: dict[tuple[str, int], set[int]] = {}
+        #: Disk named without a claim, to the rows with pods that use it: what disk conflicts are looked up in.
+        self.disk_rows: dict[Disk, set[int]] = {}
+        #: Rows whose pods are not the real ones just now (what-if), to how many questions about them are open.
+        self.trials: dict[int, int] = {}
         #: ``namespace/claim`` to number of volumes that use it, cluster-wide.
         self.pvc_counts: dict[str, int] = {}
+        #: The pods on nodes as columns of their own.
+        self.placed = PlacedPods()
         self._row_of: dict[str, int] = {}
         self._free: list[int] = list(range(capacity - 1, -1, -1))
         self._order: RowArray | None = None
@@ -249,9 +257,13 @@ class NodeTable:
         self._mirror_requested(info, pod)
         for _, protocol, port in pod.ports:
             self._index_port(info, (protocol, port))
-        for key in pod.pvcs:
-            self.pvc_counts[key] = self.pvc_counts.get(key, 0) + 1
+        if pod.storage:
+            for key in pod.pvcs:
+                self.pvc_counts[key] = self.pvc_counts.get(key, 0) + 1
+            for disk, _ in pod.disks:
+                self.disk_rows.setdefault(disk, set()).add(row)
         if journal:
+            self.placed.add(row, pod)
             self.journal.write(row, PODS_CHANGED)
 
     def remove_pod(self, row: int, uid: str, *, journal: bool = True) -> PodInfo:
@@ -272,7 +284,11 @@ class NodeTable:
                 self.pvc_counts[key] = left
             else:
                 self.pvc_counts.pop(key, None)
+        for disk, _ in pod.disks:
+            if (disk, False) not in info.disk_counts and (disk, True) not in info.disk_counts:
+                self._unindex_disk(row, disk)
         if journal:
+            self.placed.remove(uid)
             self.journal.write(row, PODS_CHANGED)
             self._release_if_empty(row)
         return pod
@@ -280,6 +296,7 @@ class NodeTable:
     def replace_pod(self, row: int, uid: str, pod: PodInfo) -> None:
         """Put a newer object in a pod's place when nothing that is counted changed: no journal entry, same position."""
         self.info(row).pods[uid] = pod
+        self.placed.replace(row, pod)
 
     def set_ports(self, row: int, by_ip: dict[str, set[tuple[str, int]]]) -> None:
         """Restore a row's host ports after a what-if."""
@@ -299,6 +316,13 @@ class NodeTable:
                 rows.discard(info.row)
                 if not rows:
                     del self.port_rows[key]
+
+    def _unindex_disk(self, row: int, disk: Disk) -> None:
+        rows = self.disk_rows.get(disk)
+        if rows is not None:
+            rows.discard(row)
+            if not rows:
+                del self.disk_rows[disk]
 
     # -- mirrors ---------------------------------------------------------------------------------------
 

@@ -113,6 +113,7 @@ class WhatIf:
         self._by_ip = {ip: set(used) for ip, used in node.used_ports.by_ip.items()}
         #: (pod, whether it was added), in order.
         self._done: list[tuple[PodInfo, bool]] = []
+        table.trials[node.row] = table.trials.get(node.row, 0) + 1
 
     def add(self, pod: PodInfo) -> None:
         self._table.add_pod(self._node.row, pod, journal=False)
@@ -134,3 +135,8 @@ class WhatIf:
         node.pods = self._pods
         if node.used_ports.by_ip != self._by_ip:
             table.set_ports(node.row, self._by_ip)
+        left = table.trials[node.row] - 1
+        if left:
+            table.trials[node.row] = left
+        else:
+            del table.trials[node.row]

@@ -9,14 +9,17 @@ Source: spec "Scheduler cache" section 4.2.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 from kubesched.api.requests import Resources
 from kubesched.api.types import Labels, Node, Taint
 
+from .disks import DiskUse
 from .podinfo import HostPort, PodInfo
 
 __all__ = ["NodeInfo", "PortTable"]
+
+_Key = TypeVar("_Key")
 
 _WILDCARD_IP: Final = "0.0.0.0"
 
@@ -67,6 +70,15 @@ class PortTable:
     __hash__ = None  # type: ignore[assignment]
 
 
+def _release(counts: dict[_Key, int], key: _Key) -> None:
+    """One user less."""
+    left = counts.get(key, 0) - 1
+    if left > 0:
+        counts[key] = left
+    else:
+        counts.pop(key, None)
+
+
 class NodeInfo:
     """One node as plugins see it.
 
@@ -76,6 +88,7 @@ class NodeInfo:
 
     __slots__ = (
         "allocatable",
+        "disk_counts",
         "image_names",
         "name",
         "node",
@@ -101,6 +114,8 @@ class NodeInfo:
         self.used_ports = PortTable()
         #: ``namespace/claim`` to number of volumes that use it.
         self.pvc_counts: dict[str, int] = {}
+        #: Use of a disk named without a claim, to number of volumes.
+        self.disk_counts: dict[DiskUse, int] = {}
         self.image_names: frozenset[str] = frozenset()
         if node is not None:
             self.set_node(node)
@@ -136,8 +151,11 @@ class NodeInfo:
         self._account(pod, 1)
         if pod.ports:
             self.used_ports.add(pod.ports)
-        for key in pod.pvcs:
-            self.pvc_counts[key] = self.pvc_counts.get(key, 0) + 1
+        if pod.storage:
+            for key in pod.pvcs:
+                self.pvc_counts[key] = self.pvc_counts.get(key, 0) + 1
+            for use in pod.disks:
+                self.disk_counts[use] = self.disk_counts.get(use, 0) + 1
 
     def remove_pod(self, uid: str) -> PodInfo:
         """Take a pod off, with the amounts it was added with.
@@ -150,11 +168,9 @@ class NodeInfo:
         if pod.ports:
             self.used_ports.remove(pod.ports)
         for key in pod.pvcs:
-            left = self.pvc_counts.get(key, 0) - 1
-            if left > 0:
-                self.pvc_counts[key] = left
-            else:
-                self.pvc_counts.pop(key, None)
+            _release(self.pvc_counts, key)
+        for use in pod.disks:
+            _release(self.disk_counts, use)
         return pod
 
     def _account(self, pod: PodInfo, sign: int) -> None:

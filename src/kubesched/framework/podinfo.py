@@ -17,6 +17,7 @@ from kubesched.api.requests import (
     Resources,
     container_requests_with_defaults,
     has_actual_resources,
+    may_be_devices,
     nonzero_requests,
     pod_requests,
 )
@@ -33,6 +34,8 @@ from kubesched.api.types import (
     PodStatus,
     Volume,
 )
+
+from .disks import DiskUse, disk_uses
 
 __all__ = [
     "NO_AFFINITY_TERMS",
@@ -197,6 +200,7 @@ class PodInfo:
         ports: host ports.
         storage: the volumes that storage plugins may have to do with.
         pvcs: the keys of the claims that volumes name.
+        disks: the disks that volumes name without a claim.
 
     The rest is computed when first asked for.
     """
@@ -214,8 +218,9 @@ class PodInfo:
         volumes = pod.spec.volumes
         self.storage: tuple[Volume, ...] = tuple([one for one in volumes if one.has_storage]) if volumes else ()
         self.pvcs: tuple[str, ...] = _pvc_keys(pod.metadata.namespace, self.storage) if self.storage else ()
+        self.disks: tuple[DiskUse, ...] = disk_uses(self.storage) if self.storage else ()
         #: Whether what plugins say of the pod depends on other objects that it refers to.
-        self.refers = bool(self.storage)
+        self.refers = bool(self.storage) or self.has_device_requests
         #: What the decision core remembers this pod's answers under; filled in by it, per plugin.
         self.signature: tuple[Hashable | None, ...] | None = None
         #: The plugins of its profile that have something to do for the pod; filled in by :mod:`.concerned`.
@@ -326,6 +331,14 @@ class PodInfo:
     @property
     def key(self) -> str:
         return self.pod.key
+
+    @property
+    def has_device_requests(self) -> bool:
+        """Whether the pod requests, or claims, what may be devices."""
+        if self.pod.spec.resource_claims:
+            return True
+        scalars = self.requests.scalars
+        return bool(scalars) and any(map(may_be_devices, scalars))
 
     @cached_property
     def fit_requests(self) -> Resources:

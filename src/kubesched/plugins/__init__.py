@@ -19,6 +19,10 @@ from .pod_topology_spread import PodTopologySpread
 from .priority_sort import PrioritySort
 from .scheduling_gates import SchedulingGates
 from .taint_toleration import TaintToleration
+from .volumes.node_volume_limits import NodeVolumeLimits
+from .volumes.volume_binding import VolumeBinding
+from .volumes.volume_restrictions import VolumeRestrictions
+from .volumes.volume_zone import VolumeZone
 
 __all__ = ["IN_TREE", "in_tree_registry"]
 
@@ -32,6 +36,10 @@ IN_TREE: tuple[type, ...] = (
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
     PodTopologySpread,
     InterPodAffinity,
     DefaultPreemption,

@@ -105,7 +105,10 @@ class Store(Records):
         #: Resources whose status is written through its subresource only; custom resources may join.
         self.status_kinds = set(STATUS_KINDS)
         self.admission = Admission(
-            self.table, default_tolerations=default_tolerations, priority_admission=priority_admission
+            self.table,
+            now=self.now,
+            default_tolerations=default_tolerations,
+            priority_admission=priority_admission,
         )
         self._limits = Limits(self.table(LIMIT_RANGES))
         self._events = self._tables[CORE_EVENTS]
@@ -267,6 +270,9 @@ class Store(Records):
         elif patch_type in (MERGE_PATCH, STRATEGIC_PATCH):
             if not isinstance(patch, Mapping):
                 raise ApiError.bad_request("a merge patch of an object is an object")
+            if patch.get("metadata") == {"uid": old.uid}:
+                # Only a precondition, which holds: the metadata stays what it is.
+                patch = {section: value for section, value in patch.items() if section != "metadata"}
             document = dict(before)
             if "metadata" in patch:
                 document["metadata"] = old.section("metadata")
@@ -326,8 +332,11 @@ class Store(Records):
         if changed:
             check_form(kind, encode_clean({name: after[name] for name in changed if name in after}))
             checked_spec_change(self.admission, old, before, after, changed, causes, resize=subresource == "resize")
-            if not same_section(before.get("spec"), after.get("spec")) and "generation" in metadata:
+            same_spec = same_section(before.get("spec"), after.get("spec"))
+            if not same_spec and "generation" in metadata:
                 metadata["generation"] += 1
+            elif same_spec and changed == ["spec"] and not has_new_metadata and not causes:
+                return old  # it lacked nothing but defaults
         causes.raise_if_any(kind, old.name)
         if self._deletion.is_finished(kind, metadata):
             item = old if dry_run else self.remove(table, after, old)
