@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from kubesched.api.kinds import CLAIMS, CSI_NODES, DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, VOLUMES
 from kubesched.bench import Run, WorkloadError, load_workloads, measure_decisions, run_workload
+from kubesched.bench.execute import _Execution
 from kubesched.bench.measure import Percentiles
 from kubesched.bench.templates import Template
 from kubesched.bench.workloads import CreatePods
@@ -76,9 +78,12 @@ def test_bad_templates_are_refused(text: str, message: str) -> None:
     ("operations", "params", "message"),
     [
         ([MEASURED, {"opcode": "fly"}], None, "operation 1: unknown opcode 'fly'"),
-        ([{"opcode": "createResourceDriver"}, MEASURED], None, "opcode createResourceDriver is not supported here"),
-        ([{**MEASURED, "steadyState": True}], None, "steadyState is not supported here"),
+        ([{"opcode": "updateAny"}, MEASURED], None, "opcode updateAny is not supported here"),
+        ([{"opcode": "createResourceDriver"}, MEASURED], None, "missing required field `driverName`"),
+        ([{**MEASURED, "steadyState": True}], None, "steadyState needs a duration and a count greater than 0"),
+        ([{**MEASURED, "steadyState": True, "duration": "soon"}], None, "createPods): duration: "),
         ([{**MEASURED, "colour": "red"}], None, "unknown field `colour`"),
+        ([{**MEASURED, "persistentVolumeTemplatePath": "pv.yaml"}], None, "need each other"),
         ([{**MEASURED, "skipWaitToCompletion": True}], None, "exclude each other"),
         ([{**MEASURED, "countParam": "measurePods"}], None, "must be $ and a parameter's name"),
         ([MEASURED], {}, "there is no parameter measurePods"),
@@ -175,6 +180,111 @@ def test_pods_that_fit_nowhere_end_the_workload_with_the_reason(
 def test_what_goes_wrong_while_running_is_reported(tmp_path: Path, operation: dict[str, Any], message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
         go(workload_file(tmp_path, NODES, operation, MEASURED))
+
+
+def test_pods_with_volumes_have_bound_claims_and_nodes_their_drivers(tmp_path: Path) -> None:
+    (tmp_path / "pv.yaml").write_text(
+        "{apiVersion: v1, kind: PersistentVolume, spec: {accessModes: [ReadOnlyMany], capacity: {storage: 1Gi}, "
+        "csi: {driver: d.example}, persistentVolumeReclaimPolicy: Retain}}"
+    )
+    (tmp_path / "pvc.yaml").write_text(
+        "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {annotations: "
+        '{pv.kubernetes.io/bind-completed: "true"}}, '
+        "spec: {accessModes: [ReadOnlyMany], resources: {requests: {storage: 1Gi}}}}"
+    )
+    strategy = {
+        "nodeAllocatable": {"attachable-volumes-csi-d.example": "2"},
+        "csiNodeAllocatable": {"d.example": {"count": 2}},
+        "migratedPlugins": ["kubernetes.io/aws-ebs"],
+    }
+    paths = {"persistentVolumeTemplatePath": "pv.yaml", "persistentVolumeClaimTemplatePath": "pvc.yaml"}
+    path = workload_file(tmp_path, {**NODES, "nodeAllocatableStrategy": strategy}, {**MEASURED, **paths})
+    [workload] = load_workloads(tmp_path)
+
+    async def main() -> None:
+        execution = _Execution(workload, workload.operations(), in_tree_registry(), 0, None, lambda done, total: None)
+        async with execution.embedded.running():
+            for index, op in enumerate(workload.operations()):
+                await execution.do(index, op)
+        store = execution.embedded.store
+        node = store.get(CSI_NODES, "", "node-000001").data()
+        assert node["metadata"]["annotations"] == {
+            "storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs"
+        }
+        assert node["spec"]["drivers"] == [{"name": "d.example", "nodeID": "node-000001", "allocatable": {"count": 2}}]
+        claim = store.get(CLAIMS, "namespace-1", "pvc-3").data()
+        volume = store.get(VOLUMES, "", "namespace-1-vol-3").data()
+        assert (claim["spec"]["volumeName"], claim["status"]["phase"]) == ("namespace-1-vol-3", "Bound")
+        assert volume["spec"]["claimRef"]["name"] == "pvc-3"
+        assert (volume["spec"]["csi"]["volumeHandle"], volume["status"]["phase"]) == ("namespace-1-vol-3", "Bound")
+        pods = execution.embedded.pods()
+        assert all(pod.spec.node_name for pod in pods)
+        claimed = [pod.spec.volumes[0].persistent_volume_claim for pod in pods]
+        assert len(claimed) == 4
+        assert None not in claimed
+
+    asyncio.run(main())
+    assert path.parent == workload.folder
+
+
+DEVICE_CLASS = """
+apiVersion: resource.k8s.io/v1beta1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {selectors: [{cel: {expression: device.driver == "d.example"}}]}
+"""
+CLAIM_TEMPLATE = """
+apiVersion: resource.k8s.io/v1beta1
+kind: ResourceClaimTemplate
+metadata: {name: one-gpu}
+spec: {spec: {devices: {requests: [{name: gpu, deviceClassName: gpu}]}}}
+"""
+CLAIMING_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {generateName: claiming-}
+spec:
+  containers: [{name: main, image: pause}]
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: one-gpu}]
+"""
+
+
+def test_a_driver_has_devices_on_the_nodes_it_is_for_and_pods_come_in_batches(tmp_path: Path) -> None:
+    for name, text in (("class", DEVICE_CLASS), ("template", CLAIM_TEMPLATE), ("pod", CLAIMING_POD)):
+        (tmp_path / f"{name}.yaml").write_text(text)
+    driver = {"opcode": "createResourceDriver", "driverName": "d.example", "nodes": "*-00000[12]"}
+    pods = {"namespace": "test", "podTemplatePath": "pod.yaml", "steadyState": True, "duration": "1ms"}
+    workload_file(
+        tmp_path,
+        NODES,
+        {**driver, "maxClaimsPerNode": 3},
+        {"opcode": "createAny", "templatePath": "class.yaml"},
+        {"opcode": "createAny", "templatePath": "template.yaml", "namespace": "test"},
+        {**MEASURED, **pods},
+        featureGates={"DynamicResourceAllocation": True},
+    )
+    [workload] = load_workloads(tmp_path)
+
+    async def main() -> None:
+        execution = _Execution(workload, workload.operations(), in_tree_registry(), 0, None, lambda done, total: None)
+        store = execution.embedded.store
+        async with execution.embedded.running():
+            for index, op in enumerate(workload.operations()):
+                await execution.do(index, op)
+        slices = {item.name: item.data()["spec"] for item in store.list(RESOURCE_SLICES).items}
+        assert sorted(slices) == ["node-000001", "node-000002"]
+        assert slices["node-000001"]["nodeName"] == "node-000001"
+        assert [device["name"] for device in slices["node-000001"]["devices"]] == [f"instance-{n}" for n in range(3)]
+        (section,) = execution.sections
+        assert section.bound >= 4
+        assert section.bound % 4 == 0
+        left = execution.embedded.pods()
+        assert len(left) == 4
+        claims = {status.resource_claim_name for pod in left for status in pod.status.resource_claim_statuses}
+        assert claims <= {item.name for item in store.list(RESOURCE_CLAIMS, "test").items}
+        assert store.get(DEVICE_CLASSES, "", "gpu").data()["apiVersion"] == "resource.k8s.io/v1"
+
+    asyncio.run(main())
 
 
 def test_decisions_alone_count_what_does_not_fit(tmp_path: Path) -> None:

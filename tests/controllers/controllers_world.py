@@ -11,6 +11,7 @@ from kubesched.api.kinds import NODES, PODS, Kind, kind_by_plural
 from kubesched.api.types import Pod
 from kubesched.cluster.files.snapshot_file import restore
 from kubesched.cluster.kubelets import make_nodes, node_template
+from kubesched.cluster.kubelets.stages import parse_stages
 from kubesched.config import default_config
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate.embedded import Embedded
@@ -30,6 +31,9 @@ STATEFUL_SETS, DAEMON_SETS = kind("statefulsets", "apps"), kind("daemonsets", "a
 JOBS, BUDGETS = kind("jobs", "batch"), kind("poddisruptionbudgets", "policy")
 CLAIMS, VOLUMES = kind("persistentvolumeclaims"), kind("persistentvolumes")
 STORAGE_CLASSES, QUOTAS, LIMITS = kind("storageclasses", "storage.k8s.io"), kind("resourcequotas"), kind("limitranges")
+CSI_DRIVERS, CSI_NODES = kind("csidrivers", "storage.k8s.io"), kind("csinodes", "storage.k8s.io")
+CAPACITIES = kind("csistoragecapacities", "storage.k8s.io")
+ATTACHMENTS = kind("volumeattachments", "storage.k8s.io")
 LEASES = kind("leases", "coordination.k8s.io")
 
 
@@ -99,13 +103,17 @@ def play(
     nodes: int = 4,
     seed: int = 0,
     restore_from: Path | None = None,
+    stages: str = "",
     **template: Any,
 ) -> None:
     """Run a scenario in a cluster with some nodes; afterwards nothing may be wrong."""
 
     async def main() -> None:
         clock = VirtualClock(asyncio.get_running_loop())
-        embedded = Embedded(default_config(), in_tree_registry(), clock=clock, seed=seed, controllers=True)
+        rules = parse_stages(stages) if stages else ()
+        embedded = Embedded(
+            default_config(), in_tree_registry(), clock=clock, seed=seed, controllers=True, stages=rules
+        )
         world = World(embedded)
         if restore_from is not None:
             restore(embedded.store, restore_from)

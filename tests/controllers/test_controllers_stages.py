@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kubesched.api.kinds import NODES, PODS
-from kubesched.cluster.kubelets import HollowKubelets, StageError, load_stages, node_template
+from kubesched.cluster.kubelets import HollowKubelets, StageError, load_stages, node_template, rules_of
 from kubesched.cluster.kubelets.nodes import create_nodes
 from kubesched.cluster.kubelets.stages import default_stages, parse_stages
 from kubesched.cluster.store import InProcessClient, Store
@@ -243,7 +243,7 @@ def test_nodes_report_the_images_that_ran_there() -> None:
         ("stages: [{}]", "stages[0]: name is missing"),
         ("stages: [{name: a}]", "stages[0] (a).next: is missing"),
         ("stages: [{name: a, next: {phase: Runing}}]", "(a).next.phase: 'Runing' is not a phase"),
-        ("stages: [{name: a, nxt: {}}]", "'nxt' is not known here; there are name, selector"),
+        ("stages: [{name: a, nxt: {}}]", "'nxt' is not known here; there are name, kind, selector"),
         ("stages: [{name: a, next: {delete: 1}}]", "next.delete: must be true or false, got 1"),
         ("stages: [{name: a, delay: {seconds: soon}, next: {delete: true}}]", "'soon' is not a duration"),
         ("stages: [{name: a, delay: {jitter: -1}, next: {delete: true}}]", "a number that is not negative, got -1"),
@@ -259,6 +259,10 @@ def test_nodes_report_the_images_that_ran_there() -> None:
             "Expected `array`, got `int`",
         ),
         ("stages: [{name: a, failure: {rate: 2}, next: {delete: true}}]", "must be between 0 and 1, got 2"),
+        ("stages: [{name: a, kind: Node}]", "stages[0].kind: 'Node' has no stage rules; there are Pod, Persistent"),
+        ("stages: [{name: a, kind: VolumeAttachment, next: {delete: true}}]", "'next' is not known here"),
+        ("stages: [{name: a, kind: PersistentVolumeClaim, selector: {phase: Bound}}]", "'phase' is not known here"),
+        ("stages: [{name: a, kind: PersistentVolumeClaim, delay: {grace: true}}]", "'grace' is not known here"),
         ("stages: [{name: a, selector: {matchLabels: {a: 1}}, next: {delete: true}}]", "(a).selector: "),
         ("stages: [{name: a, next: {delete: true}}, {name: a, next: {delete: true}}]", "'a' is given twice"),
         ("stages: [", "not valid YAML"),
@@ -277,6 +281,22 @@ def test_stages_are_read_from_files(tmp_path: Path) -> None:
     assert [stage.name for stage in load_stages([path])] == ["a"]
     with pytest.raises(StageError, match="cannot be read"):
         load_stages([tmp_path / "none.yaml"])
+
+
+def test_rules_of_one_kind_leave_the_default_ones_of_others() -> None:
+    rules = parse_stages(
+        "stages: [{name: a, kind: PersistentVolumeClaim, selector: {storageClasses: [fast], nodeLabels: {zone: b}, "
+        "matchLabels: {app: db}}, delay: {seconds: 3}, failure: {rate: 1, reason: ResourceExhausted}}]"
+    )
+    [rule] = rules_of("PersistentVolumeClaim", rules)
+    metadata = {"name": "c", "namespace": "default", "labels": {"app": "db"}}
+    assert rule.matches_volume(metadata, "fast", {"zone": "b"})
+    assert not rule.matches_volume(metadata, "slow", {"zone": "b"})
+    assert not rule.matches_volume(metadata, "fast", {"zone": "a"})
+    assert not rule.matches_volume({**metadata, "labels": {}}, "fast", {"zone": "b"})
+    assert (rule.seconds(Random(1)), rule.fails(Random(1)), rule.failure.reason) == (3.0, True, "ResourceExhausted")
+    assert [stage.name for stage in rules_of("VolumeAttachment", rules)] == ["volume-attach"]
+    assert [stage.name for stage in rules_of("Pod", rules)] == ["pod-stop", "pod-start", "pod-finish"]
 
 
 def test_the_built_in_stages_take_the_two_delays() -> None:

@@ -161,6 +161,9 @@ def test_a_kept_volume_is_released_and_a_claim_without_its_volume_is_lost() -> N
         world.store.delete(VOLUMES, "", second)
         await world.settle()
         assert world.get(VOLUMES, first)["status"]["phase"] == "Released"
+        assert world.get(VOLUMES, second)["metadata"]["deletionTimestamp"], "it is in use"
+        world.patch(VOLUMES, second, {"metadata": {"finalizers": None}})
+        await world.settle()
         assert world.get(CLAIMS, "c2")["status"]["phase"] == "Lost"
 
     play(scenario)

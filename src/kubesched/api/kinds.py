@@ -21,6 +21,8 @@ __all__ = [
     "DAEMON_SETS",
     "DEFINITIONS",
     "DEPLOYMENTS",
+    "DEVICE_CLASSES",
+    "DEVICE_TAINT_RULES",
     "EVENTS",
     "JOBS",
     "KINDS",
@@ -32,7 +34,10 @@ __all__ = [
     "PRIORITY_CLASSES",
     "REPLICATION_CONTROLLERS",
     "REPLICA_SETS",
+    "RESOURCE_CLAIMS",
+    "RESOURCE_CLAIM_TEMPLATES",
     "RESOURCE_QUOTAS",
+    "RESOURCE_SLICES",
     "REVISIONS",
     "RUNTIME_CLASSES",
     "STATEFUL_SETS",
@@ -58,6 +63,8 @@ class Kind:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     type: type[Any] | None = None
+    #: Further versions in which it is served; their shapes are converted, see :mod:`kubesched.cluster.schema.versions`.
+    also_served: tuple[str, ...] = ()
     #: Defined by a CustomResourceDefinition: stored as received, without defaults or checks of its own.
     custom: bool = False
 
@@ -97,9 +104,15 @@ def _k(
     in_all: bool = False,
     decoded_as: type[Any] | None = None,
     version: str = "v1",
+    also: tuple[str, ...] = (),
 ) -> Kind:
-    """A row of the table; each kind is stored and served in one version."""
-    return Kind(group, version, kind, plural, namespaced, kind.lower(), short, ("all",) if in_all else (), decoded_as)
+    """A row of the table. Each kind is stored in one version, ``also`` names others it is served in."""
+    categories = ("all",) if in_all else ()
+    return Kind(group, version, kind, plural, namespaced, kind.lower(), short, categories, decoded_as, also)
+
+
+#: The older versions of ``resource.k8s.io`` that 1.36 serves.
+_BETAS: Final = ("v1beta2", "v1beta1")
 
 
 NAMESPACES: Final = _k("", "Namespace", "namespaces", "ns", namespaced=False, decoded_as=types.Namespace)
@@ -143,10 +156,24 @@ KINDS: Final[tuple[Kind, ...]] = (
         namespaced=False,
         decoded_as=storage.VolumeAttachment,
     ),
-    _k("resource.k8s.io", "ResourceClaim", "resourceclaims", decoded_as=resource.ResourceClaim),
-    _k("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates"),
-    _k("resource.k8s.io", "ResourceSlice", "resourceslices", namespaced=False, decoded_as=resource.ResourceSlice),
-    _k("resource.k8s.io", "DeviceClass", "deviceclasses", namespaced=False, decoded_as=resource.DeviceClass),
+    _k("resource.k8s.io", "ResourceClaim", "resourceclaims", decoded_as=resource.ResourceClaim, also=_BETAS),
+    _k("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates", also=_BETAS),
+    _k(
+        "resource.k8s.io",
+        "ResourceSlice",
+        "resourceslices",
+        namespaced=False,
+        decoded_as=resource.ResourceSlice,
+        also=_BETAS,
+    ),
+    _k(
+        "resource.k8s.io",
+        "DeviceClass",
+        "deviceclasses",
+        namespaced=False,
+        decoded_as=resource.DeviceClass,
+        also=_BETAS,
+    ),
     _k("coordination.k8s.io", "Lease", "leases"),
     _k("events.k8s.io", "Event", "events", "ev"),
     _k("discovery.k8s.io", "EndpointSlice", "endpointslices"),
@@ -183,18 +210,26 @@ KINDS: Final[tuple[Kind, ...]] = (
         namespaced=False,
         version="v1beta2",
         decoded_as=resource.DeviceTaintRule,
+        also=("v1alpha3",),
     ),
     _k(
         "apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", "crd", "crds", namespaced=False
     ),
 )
 
-_BY_KIND: Final = {(kind.api_version, kind.kind): kind for kind in KINDS}
+_BY_KIND: Final = {
+    (f"{kind.group}/{version}" if kind.group else version, kind.kind): kind
+    for kind in KINDS
+    for version in (kind.version, *kind.also_served)
+}
 _BY_PLURAL: Final = {(kind.group, kind.plural): kind for kind in KINDS}
 
 
 def kind_of(api_version: str, kind: str) -> Kind | None:
-    """The row for a manifest's ``apiVersion`` and ``kind``, or None when it is not in the table."""
+    """The row for a manifest's ``apiVersion`` and ``kind``, or None when it is not in the table.
+
+    The row's own version may be another one: then the manifest has to be converted before it is stored.
+    """
     return _BY_KIND.get((api_version, kind))
 
 
@@ -213,6 +248,8 @@ CSI_STORAGE_CAPACITIES: Final = _BY_PLURAL["storage.k8s.io", "csistoragecapaciti
 DAEMON_SETS: Final = _BY_PLURAL["apps", "daemonsets"]
 DEFINITIONS: Final = _BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"]
 DEPLOYMENTS: Final = _BY_PLURAL["apps", "deployments"]
+DEVICE_CLASSES: Final = _BY_PLURAL["resource.k8s.io", "deviceclasses"]
+DEVICE_TAINT_RULES: Final = _BY_PLURAL["resource.k8s.io", "devicetaintrules"]
 EVENTS: Final = _BY_PLURAL["events.k8s.io", "events"]
 JOBS: Final = _BY_PLURAL["batch", "jobs"]
 LEASES: Final = _BY_PLURAL["coordination.k8s.io", "leases"]
@@ -221,6 +258,9 @@ LIMIT_RANGES: Final = _BY_PLURAL["", "limitranges"]
 PRIORITY_CLASSES: Final = _BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
 REPLICATION_CONTROLLERS: Final = _BY_PLURAL["", "replicationcontrollers"]
 REPLICA_SETS: Final = _BY_PLURAL["apps", "replicasets"]
+RESOURCE_CLAIMS: Final = _BY_PLURAL["resource.k8s.io", "resourceclaims"]
+RESOURCE_CLAIM_TEMPLATES: Final = _BY_PLURAL["resource.k8s.io", "resourceclaimtemplates"]
+RESOURCE_SLICES: Final = _BY_PLURAL["resource.k8s.io", "resourceslices"]
 RESOURCE_QUOTAS: Final = _BY_PLURAL["", "resourcequotas"]
 REVISIONS: Final = _BY_PLURAL["apps", "controllerrevisions"]
 RUNTIME_CLASSES: Final = _BY_PLURAL["node.k8s.io", "runtimeclasses"]

@@ -13,7 +13,16 @@ from functools import lru_cache
 from math import modf
 from typing import Final, Protocol
 
-__all__ = ["Clock", "RealClock", "SteadyClock", "micro_time", "parse_duration", "parse_time", "timestamp"]
+__all__ = [
+    "Clock",
+    "RealClock",
+    "SteadyClock",
+    "cached_time",
+    "micro_time",
+    "parse_duration",
+    "parse_time",
+    "timestamp",
+]
 
 
 class Clock(Protocol):
@@ -71,6 +80,15 @@ def parse_time(text: str) -> float:
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; write it as 2026-01-02T03:04:05Z")
     return moment.timestamp()
+
+
+@lru_cache(maxsize=1 << 16)
+def cached_time(text: str) -> float | None:
+    """As :func:`parse_time`, for texts that are read often; None for one that cannot be read."""
+    try:
+        return parse_time(text)
+    except ValueError:
+        return None
 
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")

@@ -14,7 +14,7 @@ import msgspec
 
 from .decode import decode_object
 from .kinds import Kind
-from .shared_parts import share_parts
+from .shared_parts import decode_pod
 from .types import Pod
 
 __all__ = [
@@ -145,10 +145,11 @@ class Item:
     def typed(self) -> Any:
         """The object as ``kind.type`` (plain data for kinds without one). Shared: never change it."""
         if self._typed is None:
-            typed = self.data() if self.kind.type is None else decode_object(self.raw, self.kind.type)
-            if type(typed) is Pod:
-                share_parts(typed)
-            self._typed = typed
+            type_ = self.kind.type
+            if type_ is Pod:
+                self._typed = decode_pod(self.raw)
+            else:
+                self._typed = self.data() if type_ is None else decode_object(self.raw, type_)
         return self._typed
 
     def forget(self) -> None:

@@ -6,10 +6,10 @@ operations, in order. Caller: ``kubesched bench --decisions``.
 
 from __future__ import annotations
 
-import gc
 import random
 import time
 
+from kubesched.api.collector import settle_collector
 from kubesched.api.kinds import PODS
 from kubesched.api.times import RealClock
 from kubesched.framework.podinfo import PodInfo
@@ -17,7 +17,8 @@ from kubesched.framework.registry import Registry
 from kubesched.scheduler.search import Decision
 from kubesched.simulate.embedded import Embedded
 
-from .execute import Maker, config_of
+from .execute import config_of
+from .maker import Maker
 from .measure import Decisions, Percentiles
 from .workloads import CreateNodes, CreatePods, Workload
 
@@ -50,8 +51,7 @@ async def measure_decisions(workload: Workload, registry: Registry, *, seed: int
     random.Random(seed).shuffle(pods)  # the store lists by name, which is an order of its own
     for pod in pods:
         queue.add(pod)
-    gc.collect()
-    gc.freeze()
+    restore_collector = settle_collector()
     samples: list[float] = []
     unschedulable = 0
     begin = time.perf_counter()
@@ -66,7 +66,7 @@ async def measure_decisions(workload: Workload, registry: Registry, *, seed: int
         samples.append(time.perf_counter() - start)
         queue.done(queued.uid)
     seconds = max(time.perf_counter() - begin, 1e-9)
-    gc.unfreeze()
+    restore_collector()
     await embedded.stop()
     return Decisions(
         decisions=len(samples),

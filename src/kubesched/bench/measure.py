@@ -6,7 +6,6 @@ everything the process did, the creating of pods and the recording of events as 
 
 from __future__ import annotations
 
-import gc
 import resource
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from kubesched.api.collector import settle_collector
 from kubesched.scheduler.search import Search
 
 __all__ = [
@@ -128,15 +128,14 @@ class SectionTimer:
         self.bound: dict[str, float] = {}
         self._decisions = decisions
         self._first_decision = len(decisions)
-        # What was set up until now lives on: looking through it again and again would only cost time.
-        gc.collect()
-        gc.freeze()
+        # As the commands do that run a scheduler.
+        self._restore_collector = settle_collector()
         self._cpu = time.process_time()
         self._start = time.perf_counter()
 
     def finish(self) -> Section:
         cpu = time.process_time() - self._cpu
-        gc.unfreeze()
+        self._restore_collector()
         end = max(self.bound.values(), default=time.perf_counter())
         seconds = max(end - self._start, 1e-9)
         latencies = [at - self.created[key] for key, at in self.bound.items()]

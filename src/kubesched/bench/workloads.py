@@ -12,15 +12,20 @@ from typing import Any, Final
 
 import msgspec
 
+from kubesched.api.times import parse_duration
 from kubesched.api.yamltext import TextError, read_single
 
 __all__ = [
+    "AllocResourceClaims",
+    "AllocatableNodes",
     "Barrier",
     "Churn",
     "CreateAny",
     "CreateNamespaces",
     "CreateNodes",
     "CreatePods",
+    "CreateResourceClaims",
+    "CreateResourceDriver",
     "DeletePods",
     "Operation",
     "Param",
@@ -52,9 +57,22 @@ class LabelNodes(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     label_values: list[str]
 
 
+class DriverLimit(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    count: int
+
+
+class AllocatableNodes(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """What every node's CSINode says; ``node_allocatable`` has no effect, as upstream (quirk Q7)."""
+
+    node_allocatable: dict[str, str] = {}
+    csi_node_allocatable: dict[str, DriverLimit] = {}
+    migrated_plugins: list[str] = []
+
+
 class CreateNodes(_Op, frozen=True, kw_only=True):
     count: int = 0
     node_template_path: str = ""
+    node_allocatable_strategy: AllocatableNodes | None = None
     label_node_prepare_strategy: LabelNodes | None = None
 
 
@@ -68,8 +86,13 @@ class CreatePods(_Op, frozen=True, kw_only=True):
     count: int = 0
     namespace: str = ""
     pod_template_path: str = ""
+    persistent_volume_template_path: str = ""
+    persistent_volume_claim_template_path: str = ""
     collect_metrics: bool = False
     skip_wait_to_completion: bool = False
+    #: Batches of ``count`` pods, each after the one before is bound and deleted, for ``duration``.
+    steady_state: bool = False
+    duration: str = "0s"
 
 
 class CreateAny(_Op, frozen=True, kw_only=True):
@@ -77,6 +100,28 @@ class CreateAny(_Op, frozen=True, kw_only=True):
 
     template_path: str
     count: int = 1
+    namespace: str = ""
+
+
+class CreateResourceDriver(_Op, frozen=True, kw_only=True):
+    """A ResourceSlice for every node whose name matches the glob ``nodes``, with so many devices."""
+
+    driver_name: str
+    nodes: str
+    max_claims_per_node: int = 0
+
+
+class CreateResourceClaims(_Op, frozen=True, kw_only=True):
+    """Claims of a template; the same as createAny, but for its name."""
+
+    namespace: str
+    template_path: str
+    count: int = 0
+
+
+class AllocResourceClaims(_Op, frozen=True, kw_only=True):
+    """Allocate the claims of a namespace, of all without one, by the structured allocator."""
+
     namespace: str = ""
 
 
@@ -126,6 +171,9 @@ Operation = (
     | CreateNamespaces
     | CreatePods
     | CreateAny
+    | CreateResourceDriver
+    | CreateResourceClaims
+    | AllocResourceClaims
     | DeletePods
     | Churn
     | Barrier
@@ -139,6 +187,9 @@ _OPCODES: Final[dict[str, type[_Op]]] = {
     "createNamespaces": CreateNamespaces,
     "createPods": CreatePods,
     "createAny": CreateAny,
+    "createResourceDriver": CreateResourceDriver,
+    "createResourceClaims": CreateResourceClaims,
+    "allocResourceClaims": AllocResourceClaims,
     "createPodSets": _CreatePodSets,
     "deletePods": DeletePods,
     "churn": Churn,
@@ -147,14 +198,9 @@ _OPCODES: Final[dict[str, type[_Op]]] = {
     "startCollectingMetrics": StartCollecting,
     "stopCollectingMetrics": StopCollecting,
 }
-_UNSUPPORTED_OPCODES: Final = frozenset(
-    ("updateAny", "createResourceDriver", "createResourceClaims", "allocResourceClaims")
-)
+_UNSUPPORTED_OPCODES: Final = frozenset(("updateAny",))
 _UNSUPPORTED_FIELDS: Final[dict[str, frozenset[str]]] = {
-    "createNodes": frozenset(("nodeAllocatableStrategy", "uniqueNodeLabelStrategy")),
-    "createPods": frozenset(
-        ("steadyState", "duration", "persistentVolumeTemplatePath", "persistentVolumeClaimTemplatePath")
-    ),
+    "createNodes": frozenset(("uniqueNodeLabelStrategy",)),
     "barrier": frozenset(("labelSelector",)),
     "startCollectingMetrics": frozenset(("labelSelector",)),
 }
@@ -240,6 +286,14 @@ def _check(title: str, operations: list[Operation]) -> None:
         where = f"{title}: operation {number} ({op.opcode})"
         if isinstance(op, CreatePods) and op.collect_metrics and op.skip_wait_to_completion:
             raise WorkloadError(f"{where}: collectMetrics and skipWaitToCompletion exclude each other")
+        if isinstance(op, CreatePods) and op.steady_state:
+            _check_steady_state(op, where)
+        if isinstance(op, CreatePods) and bool(op.persistent_volume_template_path) is not bool(
+            op.persistent_volume_claim_template_path
+        ):
+            raise WorkloadError(
+                f"{where}: persistentVolumeTemplatePath and persistentVolumeClaimTemplatePath need each other"
+            )
         if isinstance(op, Churn):
             if op.mode not in ("create", "recreate"):
                 raise WorkloadError(f"{where}: mode must be create or recreate, got {op.mode!r}")
@@ -255,6 +309,17 @@ def _check(title: str, operations: list[Operation]) -> None:
         isinstance(op, StopCollecting) or (isinstance(op, CreatePods) and op.collect_metrics) for op in operations
     ):
         raise WorkloadError(f"{title}: nothing is measured: give a createPods operation collectMetrics: true")
+
+
+def _check_steady_state(op: CreatePods, where: str) -> None:
+    if op.skip_wait_to_completion:
+        raise WorkloadError(f"{where}: steadyState and skipWaitToCompletion exclude each other")
+    try:
+        seconds = parse_duration(op.duration)
+    except ValueError as error:
+        raise WorkloadError(f"{where}: duration: {error}") from None
+    if seconds <= 0 or op.count < 1:
+        raise WorkloadError(f"{where}: steadyState needs a duration and a count greater than 0")
 
 
 def _operation(raw: dict[str, Any], params: dict[str, Any], used: set[str], where: str) -> _Op:
@@ -286,11 +351,13 @@ def _operation(raw: dict[str, Any], params: dict[str, Any], used: set[str], wher
 
 
 def load_workloads(path: Path) -> list[Workload]:
-    """Every workload of a file, in file order.
+    """Every workload of a file, in file order; a folder is short for the ``performance-config.yaml`` in it.
 
     Raises:
         WorkloadError: when the file cannot be read or is not in the format.
     """
+    if path.is_dir():
+        path /= "performance-config.yaml"
     try:
         data = read_single(path.read_bytes(), "workload file")
     except OSError as error:

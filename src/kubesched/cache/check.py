@@ -6,11 +6,13 @@ Two comparisons: columns and indexes against the NodeInfo objects, and the cache
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
 from kubesched.api.declared_features import feature_mask
 from kubesched.api.requests import PODS, Resources
+from kubesched.api.times import cached_time
 from kubesched.api.types import Node, Pod
 from kubesched.framework.disks import Disk, DiskUse
 from kubesched.framework.nodeinfo import NodeInfo, PortTable
@@ -25,8 +27,8 @@ __all__ = ["check_cache", "check_table", "compare_with_server"]
 
 
 def check_cache(cache: Cache) -> list[str]:
-    """Everything :func:`check_table` finds, and disagreements between the pod map and the rows."""
-    problems = check_table(cache.table)
+    """Everything :func:`check_table` finds, and disagreements of the pod map and the columns of pods with the rows."""
+    problems = check_table(cache.table) + _check_placed(cache.table)
     on_rows = {uid: (info.name, pod) for info in cache.table.all_infos() for uid, pod in info.pods.items()}
     for uid, pod in cache.pods.items():
         name, accounted = on_rows.pop(uid, ("", None))
@@ -78,6 +80,28 @@ def check_table(table: NodeTable) -> list[str]:
     if any(table.get(name) is not table.infos[row] for name, row in named.items()):
         problems.append("the name index differs from the rows")
     return problems + check_terms(table)
+
+
+def _check_placed(table: NodeTable) -> list[str]:
+    """The columns of pods against the rows; a node's pods are in the order in which they were added."""
+    problems: list[str] = []
+    entries = table.placed.entries()
+    for info in table.all_infos():
+        numbers: list[int] = []
+        for uid, pod in info.pods.items():
+            entry, start = entries.pop(uid, ([], 0.0))
+            amounts = pod.requests
+            started = cached_time(pod.status.start_time) if pod.status.start_time else None
+            fields = [info.row, pod.priority]
+            fields += [_int64(each) for each in (amounts.milli_cpu, amounts.memory, amounts.ephemeral_storage)]
+            if entry[:2] + entry[3:] != fields or start != (math.inf if started is None else started):
+                problems.append(
+                    f"pod {pod.key}: its columns say {entry} and start {start}, the pod {fields} and {started}"
+                )
+            numbers += entry[2:3]
+        if numbers != sorted(numbers):
+            problems.append(f"node {info.name}: its pods are not in the order of their columns")
+    return problems + [f"pod {uid} has columns, but no node" for uid in entries]
 
 
 def _check_row(table: NodeTable, row: int, info: NodeInfo) -> list[str]:

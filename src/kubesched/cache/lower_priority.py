@@ -1,7 +1,7 @@
 """What the pods below a priority request on each node, as columns kept up to date by the change journal.
 
 For preemption: one pass over these columns finds which nodes could hold a pod if everything below its priority left.
-Rows are read again when their pods changed; the pods of a row are sorted only when they are read.
+Rows are read again when their pods changed, all at once when many did; the pods of a row are sorted only when they are read.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from kubesched.api.quantity import INT64_MAX
 from kubesched.framework.podinfo import PodInfo
 
-from .node_table import NodeTable
+from .node_table import CPU_ROW, EPHEMERAL_ROW, MEMORY_ROW, PODS_ROW, NodeTable
 from .nominated_rows import requested_by
+from .placed_pods import CPU_AT, EPHEMERAL_AT, MEMORY_AT, ROW_AT
 
 T = TypeVar("T")
 
@@ -23,6 +25,9 @@ __all__ = ["LowerPriority", "LowerPriorityColumns"]
 
 #: So many priorities are kept, the least recently used go first.
 _MOST: Final = 8
+#: Reading one changed row costs as much as so many pods in a pass over all, which costs as much as so many pods itself.
+_ROW_COST: Final = 200
+_FEW: Final = 5_000
 
 
 class LowerPriorityColumns:
@@ -37,28 +42,46 @@ class LowerPriorityColumns:
         self._table = table
         self._priority = priority
         self._position: int | None = None
+        self._restarted = -1
         self._pods: dict[int, Any] = {}
         self.amounts = np.zeros((0, 0), np.int64)
 
     def refresh(self) -> None:
         """Catch up with the node table."""
         table = self._table
-        position = table.journal.position
+        position, restarted = table.journal.position, table.placed.restarted
         if self.amounts.shape != table.requested.shape:
             grown = np.zeros(table.requested.shape, np.int64)
             old = self.amounts
             grown[: old.shape[0], : old.shape[1]] = old
             self.amounts = grown
         entries = table.journal.since(self._position) if self._position is not None else None
-        if entries is None or len(entries) > table.capacity:
-            self._pods.clear()
-            self.amounts[:] = 0
-            for info in table.all_infos():
-                self._read(info.row)
-        elif entries:
+        moved = restarted.since(self._restarted) if entries is not None else None
+        if entries is None or moved is None or len(entries) * _ROW_COST > len(table.placed) + _FEW:
+            self._read_all()
+        else:
             for row in {entry >> 1 for entry in entries}:
                 self._read(row)
-        self._position = position
+            for row in moved:
+                self._pods.pop(row, None)
+        self._position, self._restarted = position, restarted.position
+
+    def _read_all(self) -> None:
+        """All rows, from the columns of pods. Sums beyond 64 bits wrap around, where ``requested`` is saturated."""
+        table, amounts = self._table, self.amounts
+        self._pods.clear()
+        amounts[:] = 0
+        placed = table.placed
+        places = placed.below(self._priority)
+        rows = placed.numbers(ROW_AT, places)
+        for index, column in ((CPU_ROW, CPU_AT), (MEMORY_ROW, MEMORY_AT), (EPHEMERAL_ROW, EPHEMERAL_AT)):
+            np.add.at(amounts[index], rows, placed.numbers(column, places))
+        np.add.at(amounts[PODS_ROW], rows, 1)
+        for row, pod in placed.with_scalars_below(self._priority):
+            for name, amount in pod.requests.scalars.items():
+                known = table.column(name)
+                if known is not None:
+                    amounts[known, row] += min(amount, INT64_MAX)
 
     def _read(self, row: int) -> None:
         column = self.amounts[:, row]

@@ -30,6 +30,7 @@ from .domain_counts import DomainCounts
 from .images import ImageTable
 from .journal import NODE_CHANGED, PODS_CHANGED, Journal
 from .node_tree import NodeTree
+from .placed_pods import PlacedPods
 from .term_index import TermIndex
 
 __all__ = ["CPU_ROW", "EPHEMERAL_ROW", "MEMORY_ROW", "PODS_ROW", "NodeTable"]
@@ -93,6 +94,8 @@ class NodeTable:
         self.trials: dict[int, int] = {}
         #: ``namespace/claim`` to number of volumes that use it, cluster-wide.
         self.pvc_counts: dict[str, int] = {}
+        #: The pods on nodes as columns of their own.
+        self.placed = PlacedPods()
         self._row_of: dict[str, int] = {}
         self._free: list[int] = list(range(capacity - 1, -1, -1))
         self._order: RowArray | None = None
@@ -260,6 +263,7 @@ class NodeTable:
             for disk, _ in pod.disks:
                 self.disk_rows.setdefault(disk, set()).add(row)
         if journal:
+            self.placed.add(row, pod)
             self.journal.write(row, PODS_CHANGED)
 
     def remove_pod(self, row: int, uid: str, *, journal: bool = True) -> PodInfo:
@@ -284,6 +288,7 @@ class NodeTable:
             if (disk, False) not in info.disk_counts and (disk, True) not in info.disk_counts:
                 self._unindex_disk(row, disk)
         if journal:
+            self.placed.remove(uid)
             self.journal.write(row, PODS_CHANGED)
             self._release_if_empty(row)
         return pod
@@ -291,6 +296,7 @@ class NodeTable:
     def replace_pod(self, row: int, uid: str, pod: PodInfo) -> None:
         """Put a newer object in a pod's place when nothing that is counted changed: no journal entry, same position."""
         self.info(row).pods[uid] = pod
+        self.placed.replace(row, pod)
 
     def set_ports(self, row: int, by_ip: dict[str, set[tuple[str, int]]]) -> None:
         """Restore a row's host ports after a what-if."""

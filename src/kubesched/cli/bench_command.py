@@ -209,7 +209,7 @@ def _as_table(workload: Workload, nodes: int, runs: Sequence[Run], decisions: Se
             f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, NumPy {machine['numpy']}", "dim"
         ),
         Line(", ".join(f"{name}={value}" for name, value in sorted(workload.params.items())), "dim"),
-        Line("create, watch, queue, decide, bind, watch back, events; gc.freeze after set-up", "dim"),
+        Line("create, watch, queue, decide, bind, watch back, events; collector as in kubesched run", "dim"),
     ]
     units = {
         "podsPerSecond": ("throughput", "pods/s", 0),

@@ -8,24 +8,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
-import gc
 import logging
 import os
 import secrets
 import ssl
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AsyncExitStack, nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from kubesched.api.collector import collector_paused
 from kubesched.api.kinds import NODES
 from kubesched.api.times import Clock, RealClock, SteadyClock, timestamp
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
-from kubesched.cluster.files import Manifest, ManifestError, Snapshot, SnapshotError, load_manifests, read
+from kubesched.cluster.files import Manifest, Snapshot, SnapshotError, load_manifests, read
 from kubesched.cluster.http import (
     KUBECONFIG_NAME,
     CertificateFiles,
@@ -35,16 +35,16 @@ from kubesched.cluster.http import (
     make_certificates,
     write_kubeconfig,
 )
-from kubesched.cluster.kubelets import StageError, load_stages, make_nodes
+from kubesched.cluster.kubelets import load_stages, make_nodes
 from kubesched.cluster.store import Store
 from kubesched.extenders.http import http_extenders
 from kubesched.simulate.embedded import Embedded
-from kubesched.simulate.intake import in_order, unknown_fields
+from kubesched.simulate.intake import check_devices, in_order, unknown_fields, with_default_class
 from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
 
 from .console import progress_bar, warn, write
 from .errors import CliError
-from .loading import load_configuration, load_registry
+from .loading import load_configuration, load_node_template, load_registry
 from .memory import give_back
 from .saved_file import claimed, save_or_rescue
 from .stopping import StopSignal
@@ -55,9 +55,6 @@ __all__ = ["run"]
 _HEARTBEAT_SECONDS: Final = 10.0
 #: Events are looked through for old ones this often (seconds).
 _EXPIRY_SECONDS: Final = 60.0
-#: Nearly all that is allocated here is either gone at once or kept (a pod's versions, its event), and next to nothing
-#: of it in cycles: at Python's own 700, 10 and 10 the collector takes a seventh of the time and finds nothing.
-_GC_THRESHOLDS: Final = (50_000, 20, 20)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -80,7 +77,7 @@ async def _up(options: argparse.Namespace) -> int:
         embedded, started = None, False
         try:
             async with AsyncExitStack() as stack:
-                with _collector_paused():
+                with collector_paused():
                     with stop.interrupts():
                         embedded = _build(options, loop)
                     stack.push_async_callback(embedded.stop)
@@ -101,22 +98,6 @@ async def _up(options: argparse.Namespace) -> int:
                 if not options.quiet:
                     write(f"saved {count} objects to {options.snapshot}\n")
     return 0
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No garbage collection while a cluster is set up: nearly all that is made stays, and is looked through in vain.
-
-    What is there at the end is left out of later collections, too, and those are rarer than usual.
-    """
-    gc.disable()
-    try:
-        yield
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
-    finally:
-        gc.enable()
 
 
 async def _expire_events(store: Store) -> None:
@@ -181,12 +162,6 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
     config, remarks = load_configuration(options.config, registry, own)
     for remark in remarks:
         warn(remark)
-    kubelets: dict[str, Any] = {"heartbeat_seconds": _HEARTBEAT_SECONDS}
-    if options.stages:
-        try:
-            kubelets["stages"] = load_stages(options.stages)
-        except StageError as error:
-            raise CliError(str(error)) from None
     snapshot = None
     if options.snapshot and Path(options.snapshot).exists():
         try:
@@ -199,7 +174,8 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         clock=_clock(options, loop, snapshot),
         seed=options.seed,
         controllers=not options.no_controllers,
-        kubelet_options=kubelets,
+        kubelet_options={"heartbeat_seconds": _HEARTBEAT_SECONDS},
+        stages=load_stages(options.stages),
         extenders=http_extenders(config.extenders),
     )
     _fill(embedded.store, options, snapshot)
@@ -233,7 +209,7 @@ def _fill(store: Store, options: argparse.Namespace, snapshot: Snapshot | None) 
         if not options.quiet:
             write(f"restored {len(snapshot.items)} objects from {options.snapshot}\n")
     elif options.nodes:
-        template = _node_template(options.node_template) if options.node_template else None
+        template = load_node_template(options.node_template) if options.node_template else None
         zones = [f"zone-{chr(ord('a') + index)}" for index in range(options.zones)]
         with progress_bar("creating nodes", quiet=options.quiet) as bar:
             for done, node in enumerate(make_nodes(options.nodes, template, zones=zones, now=store.now()), 1):
@@ -242,12 +218,15 @@ def _fill(store: Store, options: argparse.Namespace, snapshot: Snapshot | None) 
                     bar.update(done, options.nodes)
     elif options.node_template:
         warn(f"--node-template {options.node_template}: left out, --nodes says how many to make of it")
+    objects: list[Manifest] = []
     if options.filename:
         loaded = load_manifests([path for group in options.filename for path in group])
         for warning in (*loaded.warnings, *unknown_fields(loaded.objects)):
             warn(warning)
-        for item in in_order(loaded.objects):
-            _create(store, item, exists_is_fine=snapshot is not None)
+        objects = loaded.objects
+    check_devices(objects)
+    for item in in_order(objects if snapshot is not None else with_default_class(objects)):
+        _create(store, item, exists_is_fine=snapshot is not None)
 
 
 def _create(store: Store, item: Manifest, *, exists_is_fine: bool = False) -> None:
@@ -257,14 +236,6 @@ def _create(store: Store, item: Manifest, *, exists_is_fine: bool = False) -> No
         if exists_is_fine and error.reason == "AlreadyExists":
             return
         raise CliError(f"{item.source}: {item.kind.kind} {item.name} was refused: {error}") from None
-
-
-def _node_template(path: str) -> Mapping[str, Any]:
-    """The first Node of a file; its name is not used."""
-    nodes = [item for item in load_manifests([path]).objects if item.kind == NODES]
-    if not nodes:
-        raise ManifestError(f"{path}: holds no Node; a template is a manifest of kind Node")
-    return nodes[0].data
 
 
 async def _serve(store: Store, options: argparse.Namespace, scratch: Path) -> tuple[HttpServer, Path]:

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from kubesched.cache import NodeList, NodeTable
-from kubesched.cache.columns import RowArray
+from kubesched.cache.columns import RowArray, equal_places
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.fit_error import fit_error_text
 from kubesched.framework.interface import VerdictArray
@@ -129,11 +129,9 @@ class NodeStatuses:
         if not rejected.any():
             return result
         rows, owners, verdicts = rows[rejected], owners[rejected], verdicts[rejected]
-        for owner in np.unique(owners).tolist():
-            mine = owners == owner
-            own_rows, own_verdicts = rows[mine], verdicts[mine]
-            for verdict in np.unique(own_verdicts).tolist():
-                result._groups.append((decode(owner, verdict), own_rows[own_verdicts == verdict]))
+        for owner, mine in equal_places(owners):
+            for verdict, places in equal_places(verdicts[mine]):
+                result._groups.append((decode(owner, verdict), rows[mine[places]]))
         return result
 
 

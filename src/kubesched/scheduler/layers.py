@@ -29,6 +29,7 @@ from kubesched.framework.interface import NOT_SCORED, IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 
+from .diagnosis import Diagnosis
 from .plan import Share
 from .ranking import INFEASIBLE, Ranking
 from .score_column import ScoreColumn
@@ -64,6 +65,7 @@ class Layer:
         verdict: uint64[size]; that filter's verdict.
         feasible: number of rows that pass.
         ranking: int64[size] totals of this layer and its base; valid once scored.
+        diagnosis: why every row is rejected, where the search found that out since a row was last evaluated.
     """
 
     def __init__(self, framework: Framework, table: NodeTable, share: Share, base: Layer | None) -> None:
@@ -74,6 +76,7 @@ class Layer:
         self.state = CycleState()
         self.filters: tuple[FilterEntry, ...] = ()
         self.feasible = 0
+        self.diagnosis: Diagnosis | None = None
         self.ranking = Ranking()
         self.columns: list[ScoreColumn] = []
         self.is_scored = False
@@ -269,6 +272,8 @@ class Layer:
 
     def _refilter(self, rows: _Rows) -> bool:
         """Evaluate the filters of these rows; True when the same ones pass as before."""
+        if rows is None or len(rows):
+            self.diagnosis = None
         if isinstance(rows, dict):
             same = True
             for row, whole in rows.items():

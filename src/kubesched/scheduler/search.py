@@ -95,6 +95,8 @@ class Search:
         #: Distinct plugins that can sign, or have nothing to do for some pods; a plugin's place here is its place in the
         #: signature.
         self._signers = list(signers.values())
+        #: Those that may give pods with the same spec different signatures.
+        self._signing_more = frozenset(entry.name for entry in self._signers if not entry.signs_spec)
         self._layers = LayerCache()
         self._plans: dict[tuple[bool | None, ...], Plan] = {}
         self.observer: Callable[[Path], None] | None = None
@@ -105,12 +107,17 @@ class Search:
         Raises:
             PluginFailedError: when a plugin fails.
         """
-        signature = pod.signature
+        if pod.signature is not None:
+            return pod.signature
+        absent = self._framework.concerned(pod).absent
+        model = pod.model if self._signing_more <= absent else None
+        signature = model.signature if model is not None else None
         if signature is None:
-            absent = self._framework.concerned(pod).absent
             signature = tuple([NOT_CONCERNED if entry.name in absent else entry.sign(pod) for entry in self._signers])
-            if not pod.refers:
-                pod.signature = signature
+        if not pod.refers:
+            pod.signature = signature
+            if model is not None:
+                model.signature = signature
         return signature
 
     def _plan(self, signature: tuple[Hashable | None, ...]) -> Plan:
@@ -159,6 +166,9 @@ class Search:
         nominated = self._nominated.of(pod.priority)
         skips = layer is not None and plan.all_skip(pod)
         path, key = self._path(pod, plan, (signature, None), layer, skips=skips, nominated=nominated)
+        if skips:
+            state.skip_filter |= plan.unsigned.names
+        used: Layer | None = None
         if layer is not None and path is not Path.FULL_SCAN:
             counting = nominated if path is Path.NOMINATIONS else None
             used = layer if path is Path.SIGNATURE else self._layer(key, plan, layer, pod, counting)
@@ -167,10 +177,10 @@ class Search:
                 state.skip_filter |= plan.unsigned.names
                 state.skip_score |= layer.state.skip_score | plan.unsigned.names
                 return path, Decision(self.table.info(row), state, len(self.table), used.feasible)
+            if used is not None and used.diagnosis is not None:
+                return path, Rejection(len(self.table), used.diagnosis, state)
         outcome = PreFilterOutcome()
-        if skips:
-            state.skip_filter |= plan.unsigned.names
-        elif layer is None or plan.unsigned.pre_filters:
+        if not skips and (layer is None or plan.unsigned.pre_filters):
             only = plan.unsigned.pre_filters if layer is not None else None
             outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), only)
 
@@ -184,7 +194,10 @@ class Search:
             return above.share.nominations
 
         request = ScanRequest(pod, state, outcome, nominated, layer, plan, remembered)
-        return Path.FULL_SCAN, self._chosen(request)
+        answer = self._chosen(request)
+        if skips and used is not None and isinstance(answer, Rejection):
+            used.diagnosis = answer.diagnosis  # for the next pod like this one, until a row changes
+        return Path.FULL_SCAN, answer
 
     def _path(
         self, pod: PodInfo, plan: Plan, key: _Key, layer: Layer | None, *, skips: bool, nominated: NominatedPods

@@ -7,7 +7,7 @@ benchmark, the demonstration and the tests. It runs in real time or in virtual t
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,8 +17,8 @@ from kubesched.api.times import Clock
 from kubesched.api.types import Node, Pod
 from kubesched.cache.check import check_cache, compare_with_server
 from kubesched.client.port import ApiPort
-from kubesched.cluster.controllers import ControllerManager
-from kubesched.cluster.kubelets import HollowKubelets
+from kubesched.cluster.controllers import ALL, Controller, ControllerManager, ControllerSettings
+from kubesched.cluster.kubelets import HollowKubelets, Stage
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.framework.extenders import Extender
@@ -52,8 +52,9 @@ class Embedded:
         event_queue_size: int = 1000,
         on_bind: Callable[[str, str, str], None] | None = None,
         believe_priority: bool = False,
-        controllers: bool = False,
+        controllers: bool | Iterable[type[Controller] | str] = False,
         kubelet_options: Mapping[str, Any] | None = None,
+        stages: Sequence[Stage] = (),
         extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
         on_preemption: Callable[[Preemption], None] | None = None,
@@ -64,8 +65,9 @@ class Embedded:
         ``believe_priority`` turns priority admission off: a pod's own ``spec.priority`` counts, as in upstream's
         benchmark.
 
-        ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too; ``kubelet_options`` are
-        passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`.
+        ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too, all or those that it names;
+        ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
+        are the rules by which pods and storage take their time and fail, for both.
 
         ``extenders``, ``wrap_search`` and ``on_preemption`` are passed on to
         :class:`~kubesched.scheduler.scheduler.Scheduler`.
@@ -96,12 +98,18 @@ class Embedded:
             on_preemption=on_preemption,
         )
         self.kubelets = (
-            HollowKubelets(self.client, clock, rng=random.Random(rng.getrandbits(64)), **(kubelet_options or {}))
+            HollowKubelets(
+                self.client, clock, rng=random.Random(rng.getrandbits(64)), stages=stages, **(kubelet_options or {})
+            )
             if kubelets
             else None
         )
+        chosen = ALL if controllers is True else tuple(controllers or ())
+        settings = ControllerSettings(stages=tuple(stages), device_taint_rules=gates.enabled("DRADeviceTaintRules"))
         self.controllers = (
-            ControllerManager(self.client, clock, random.Random(rng.getrandbits(64))) if controllers else None
+            ControllerManager(self.client, clock, random.Random(rng.getrandbits(64)), chosen, settings=settings)
+            if chosen
+            else None
         )
         #: The parent of everything that runs here; tasks of others may be added.
         self.tasks = Supervisor("embedded cluster")
@@ -121,6 +129,7 @@ class Embedded:
                 self.tasks.spawn(self.kubelets.run(), "kubelets")
             if self.controllers is not None:
                 self.tasks.spawn(self.controllers.run(), "controllers")
+                await self.controllers.wait_announced()
             if scheduler:
                 await self.scheduler.start()
                 self.tasks.spawn(self.scheduler.run(), "scheduler")
@@ -164,10 +173,14 @@ class Embedded:
         return [item.typed for item in self.store.list(NODES).items]
 
     @property
+    def movers(self) -> list[HollowKubelets | ControllerManager]:
+        """The parts besides the scheduler that change objects by themselves."""
+        return [one for one in (self.kubelets, self.controllers) if one is not None]
+
+    @property
     def is_settled(self) -> bool:
         """Nothing will move any more by itself, except that unschedulable pods are retried from time to time."""
-        movers = (self.kubelets, self.controllers)
-        return self.scheduler.is_idle and all(one is None or one.next_timer() is None for one in movers)
+        return self.scheduler.is_idle and all(one.next_timer() is None for one in self.movers)
 
     def check(self) -> list[str]:
         """What is wrong, when nothing is moving: cache against itself, against the store, and the queue."""

@@ -9,7 +9,6 @@ Different on purpose: at a signal bindings that have begun end before the lease 
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import platform
@@ -26,6 +25,7 @@ from typing import Any, Final
 import msgspec
 
 from kubesched import __version__
+from kubesched.api.collector import collector_paused
 from kubesched.api.kinds import kind_by_plural
 from kubesched.api.tasks import Supervisor, TaskCrashedError
 from kubesched.api.times import RealClock, SteadyClock
@@ -82,8 +82,6 @@ _SEMANTIC_VERSION: Final = KUBERNETES_VERSION.removeprefix("v")
 _BINDING_SECONDS: Final = 5.0
 #: Requests a second, and at once, of token and access reviews.
 _REVIEW_QPS, _REVIEW_BURST = 200.0, 400
-#: Few objects are garbage in cycles here, see ``kubesched up``.
-_GC_THRESHOLDS: Final = (50_000, 20, 20)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -338,14 +336,8 @@ class _Process:
             self._leading = False
 
     async def _start(self, scheduler: Scheduler) -> None:
-        gc.disable()
-        try:
+        with collector_paused():
             await scheduler.start()
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(*_GC_THRESHOLDS)
-        finally:
-            gc.enable()
         self._synced = True
 
     # -- parts -----------------------------------------------------------------------------------------

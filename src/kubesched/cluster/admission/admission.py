@@ -60,9 +60,12 @@ class Admission:
         self,
         table_of: Callable[[Kind], ObjectTable],
         *,
+        now: Callable[[], str],
         default_tolerations: bool = True,
         priority_admission: bool = True,
     ) -> None:
+        #: The time that is written where a client leaves one out.
+        self.now = now
         self._priority_classes = table_of(PRIORITY_CLASSES)
         self._runtime_classes = table_of(RUNTIME_CLASSES)
         self._storage_classes = table_of(STORAGE_CLASSES)

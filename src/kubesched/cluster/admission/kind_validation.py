@@ -16,6 +16,7 @@ from ...api.selectors import SelectorError, compile_label_selector, is_label_val
 from ...api.types import LabelSelector
 from ...api.wire import ApiError
 from .admission import HIGHEST_USER_PRIORITY, Admission, default_pod_spec
+from .devices import DEVICE_CHECKS, DEVICE_DEFAULTS, DEVICE_UPDATES
 from .pod_validation import check_pod_spec, decode_pod_spec
 from .validation import LABEL_VALUE_TEXT, QUALIFIED_TEXT, Causes, check_labels, check_quantities, forbidden
 from .workload_defaults import WORKLOAD_DEFAULTS
@@ -151,6 +152,9 @@ def fill_defaults(kind: Kind, data: Data, admission: Admission) -> None:
     fill_workload = WORKLOAD_DEFAULTS.get(kind.group_resource)
     if fill_workload is not None:
         fill_workload(data)
+    fill_device = DEVICE_DEFAULTS.get(kind.group_resource)
+    if fill_device is not None:
+        fill_device(data, admission.now)
 
 
 def default_kind(kind: Kind, data: Data, admission: Admission, *, keep_status: bool) -> None:
@@ -329,6 +333,9 @@ def check_kind(kind: Kind, data: Data, causes: Causes, admission: Admission) -> 
     check = _CHECKS.get(kind.group_resource)
     if check is not None:
         check(data, causes, admission)
+    check_device = DEVICE_CHECKS.get(kind.group_resource)
+    if check_device is not None:
+        check_device(data, causes)
 
 
 #: Members that an update may not change; (dotted path, message).
@@ -354,6 +361,11 @@ _IMMUTABLE: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "resourceclaims.resource.k8s.io": (("spec", "field is immutable"),),
     "resourceclaimtemplates.resource.k8s.io": (("spec", "field is immutable"),),
+    "resourceslices.resource.k8s.io": (
+        ("spec.nodeName", "field is immutable"),
+        ("spec.driver", "field is immutable"),
+        ("spec.pool.name", "field is immutable"),
+    ),
 }
 
 
@@ -362,6 +374,9 @@ def check_kind_update(kind: Kind, old: Data, new: Data, causes: Causes) -> None:
     for path, why in _IMMUTABLE.get(kind.group_resource, ()):
         if _at(old, path) != _at(new, path):
             causes.invalid(path, _at(new, path), why)
+    check_device = DEVICE_UPDATES.get(kind.group_resource)
+    if check_device is not None:
+        check_device(old, new, causes)
 
 
 def _at(data: Any, path: str) -> Any:

@@ -42,6 +42,8 @@ def checked_spec_change(
         return
     for section in list(after):
         open_section(after, section)
+    if "spec" in changed and after.get("spec"):
+        after["spec"] = drop_nulls(after["spec"])  # a copy: a patch shares what it put there with its caller
     fill_defaults(old.kind, after, admission)
     check_kind(old.kind, after, causes, admission)
     check_kind_update(old.kind, old.data(), after, causes)

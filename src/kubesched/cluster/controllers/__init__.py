@@ -4,7 +4,21 @@ Written against :class:`kubesched.api.wire.Transport`. :mod:`.manager` runs them
 :mod:`.context` what they share.
 """
 
+from .base import Controller
 from .context import ControllerSettings
-from .manager import ALL, ControllerManager, ControllerStatistics
+from .device_pools import DEVICES as DEVICES_ANNOTATION
+from .device_pools import DevicesError, parse_devices
+from .manager import ALL, DEVICES, STORAGE, ControllerManager, ControllerStatistics
 
-__all__ = ["ALL", "ControllerManager", "ControllerSettings", "ControllerStatistics"]
+__all__ = [
+    "ALL",
+    "DEVICES",
+    "DEVICES_ANNOTATION",
+    "STORAGE",
+    "Controller",
+    "ControllerManager",
+    "ControllerSettings",
+    "ControllerStatistics",
+    "DevicesError",
+    "parse_devices",
+]

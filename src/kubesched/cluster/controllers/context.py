@@ -17,16 +17,19 @@ from ...api.times import Clock, timestamp
 from ...api.types import ObjectMeta, OwnerReference
 from ...api.wire import MERGE_PATCH, Item, Transport
 from ...client.event_writer import Counts, EventWriter
+from ..kubelets import Stage
+from .pods import claims_of
 from .watch_cache import WatchCache
 
-__all__ = ["BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]
+__all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]
 
 Data = dict[str, Any]
 
-#: Index of objects by the UID of their controller, of pods by node and of pods by namespace.
+#: Index of objects by the UID of their controller, of pods by node, by namespace, and by the claims they use.
 BY_OWNER: Final = "owner"
 BY_NODE: Final = "node"
 BY_NAMESPACE: Final = "namespace"
+BY_CLAIM: Final = "claim"
 
 _WRITES_PER_TURN: Final = 32
 
@@ -41,7 +44,8 @@ class ControllerSettings:
         node_grace_seconds: how long a node may be unresponsive before it is unreachable (--node-monitor-grace-period).
         missing_node_seconds: how long pods stay bound to a node that does not exist before they are collected.
         terminated_pods: how many finished pods are kept (--terminated-pod-gc-threshold); 0 keeps all.
-        provision_seconds: how long the hollow provisioner takes for a volume.
+        stages: rules for what storage does; those for pods are left to the kubelets.
+        device_taint_rules: whether DeviceTaintRules evict pods (upstream's gate DRADeviceTaintRules).
         disruption_seconds: how long an eviction may take to show before the budget counts the pod as healthy again.
     """
 
@@ -50,7 +54,8 @@ class ControllerSettings:
     node_grace_seconds: float = 40.0
     missing_node_seconds: float = 40.0
     terminated_pods: int = 12_500
-    provision_seconds: float = 1.0
+    stages: tuple[Stage, ...] = ()
+    device_taint_rules: bool = False
     disruption_seconds: float = 120.0
 
 
@@ -63,7 +68,7 @@ def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
 
 
 def _owner_uid(item: Item) -> Iterable[str]:
-    if item.kind == PODS:
+    if item.kind.type is not None:
         reference = controller_of(item.typed.metadata)
         return () if reference is None else (reference.uid,)
     references = item.data()["metadata"].get("ownerReferences") or ()
@@ -73,6 +78,10 @@ def _owner_uid(item: Item) -> Iterable[str]:
 def _node_name(item: Item) -> Iterable[str]:
     name = item.typed.spec.node_name
     return (name,) if name else ()
+
+
+def _claim_keys(item: Item) -> Iterable[str]:
+    return [key for key, _ in claims_of(item.typed)] if item.typed.spec.volumes else ()
 
 
 class Context:
@@ -93,6 +102,7 @@ class Context:
         self.pods.add_index(BY_OWNER, _owner_uid)
         self.pods.add_index(BY_NODE, _node_name)
         self.pods.add_index(BY_NAMESPACE, lambda item: (item.namespace,))
+        self.pods.add_index(BY_CLAIM, _claim_keys)
         self.pods.add_handler(self._pod_changed)
 
     def cache(self, kind: Kind) -> WatchCache:

@@ -18,23 +18,30 @@ from typing import Final
 from ...api.tasks import EndedFirstError, Supervisor, unless
 from ...api.times import Clock
 from ...api.wire import Transport
+from .attachments import Attachments
 from .base import Controller
 from .budgets import Budgets
 from .context import Context, ControllerSettings
+from .csi_nodes import CsiNodes
 from .daemon_sets import DaemonSets
 from .deployments import Deployments
+from .device_driver import DeviceDriver
+from .device_taints import DeviceTaintEviction
+from .ephemeral_volumes import EphemeralVolumes
+from .first_consumer import FirstConsumer
 from .garbage import GarbageCollector
 from .job_orphans import JobOrphans
 from .jobs import Jobs
 from .node_lifecycle import NodeLifecycle
 from .pod_gc import PodGarbage
-from .pod_volumes import PodVolumes
+from .provisioner import Provisioner
 from .replica_sets import ReplicaSets, ReplicationControllers
+from .resource_claims import ResourceClaims
 from .stateful_sets import StatefulSets
 from .taint_eviction import TaintEviction
 from .volumes import Volumes
 
-__all__ = ["ALL", "ControllerManager", "ControllerStatistics"]
+__all__ = ["ALL", "DEVICES", "STORAGE", "ControllerManager", "ControllerStatistics"]
 
 #: Every controller, in the order in which they are notified of changes.
 ALL: Final[tuple[type[Controller], ...]] = (
@@ -47,11 +54,32 @@ ALL: Final[tuple[type[Controller], ...]] = (
     JobOrphans,
     Budgets,
     Volumes,
-    PodVolumes,
+    Provisioner,
+    CsiNodes,
+    Attachments,
+    EphemeralVolumes,
+    FirstConsumer,
+    ResourceClaims,
+    DeviceDriver,
     NodeLifecycle,
     TaintEviction,
+    DeviceTaintEviction,
     PodGarbage,
     GarbageCollector,
+)
+
+#: Those that make devices work: for clusters that run nothing else.
+DEVICES: Final[tuple[type[Controller], ...]] = (ResourceClaims, DeviceDriver, DeviceTaintEviction)
+
+
+#: Those that make storage work: for clusters that run nothing else.
+STORAGE: Final[tuple[type[Controller], ...]] = (
+    Volumes,
+    Provisioner,
+    CsiNodes,
+    Attachments,
+    EphemeralVolumes,
+    FirstConsumer,
 )
 
 
@@ -117,6 +145,13 @@ class ControllerManager:
         """Return when every cache has seen the whole cluster once."""
         for cache in self.context.caches.values():
             await cache.synced.wait()
+
+    async def wait_announced(self) -> None:
+        """Return when CSINodes, capacity objects and ResourceSlices show what there is: no pod should be placed before."""
+        await self.wait_synced()
+        for one in self.controllers:
+            if isinstance(one, CsiNodes | Provisioner | DeviceDriver):
+                await one.queue.drained.wait()
 
     # -- looking ---------------------------------------------------------------------------------------
 

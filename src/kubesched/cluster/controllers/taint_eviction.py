@@ -6,6 +6,9 @@ that is unresponsive they stay Terminating until it recovers or is removed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 from ...api.kinds import NODES, PODS
 from ...api.taints import NO_EXECUTE, tolerates
 from ...api.times import parse_time
@@ -15,7 +18,7 @@ from ...client.event_writer import NORMAL
 from .base import Controller
 from .context import BY_NODE, Context
 
-__all__ = ["TaintEviction", "toleration_seconds"]
+__all__ = ["Eviction", "TaintEviction", "evict", "toleration_seconds"]
 
 
 def toleration_seconds(pod: Pod, taints: list[Taint]) -> float | None:
@@ -30,6 +33,45 @@ def toleration_seconds(pod: Pod, taints: list[Taint]) -> float | None:
                 seconds = max(0.0, float(toleration.toleration_seconds))
                 shortest = seconds if shortest is None else min(shortest, seconds)
     return shortest
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """What an eviction is called: the reason of its event, and reason and message of the pod's condition."""
+
+    event: str
+    reason: str
+    message: str
+
+
+_EVICTION: Final = Eviction(
+    "TaintManagerEviction", "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"
+)
+
+
+async def evict(controller: Controller, item: Item, eviction: Eviction) -> None:
+    """Delete a pod, with an event and the condition DisruptionTarget. Raises what the transport raises."""
+    context = controller.context
+    await controller.record(item, NORMAL, eviction.event, f"Marking for deletion Pod {item.key}")
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": eviction.reason,
+        "message": eviction.message,
+        "lastTransitionTime": context.now_text(),
+    }
+    try:
+        item = await context.patch(
+            item,
+            {"metadata": {"uid": item.uid}, "status": {"conditions": [condition]}},
+            subresource="status",
+            patch_type=STRATEGIC_PATCH,
+        )
+    except ApiError as error:
+        if error.code not in (404, 409):
+            raise
+        return
+    await context.delete(item)
 
 
 class TaintEviction(Controller):
@@ -90,26 +132,7 @@ class TaintEviction(Controller):
         if left > 0:
             self.queue.add_after(key, left)
             return
-        await self.record(item, NORMAL, "TaintManagerEviction", f"Marking for deletion Pod {key}")
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByTaintManager",
-            "message": "Taint manager: deleting due to NoExecute taint",
-            "lastTransitionTime": self.context.now_text(),
-        }
-        try:
-            item = await self.context.patch(
-                item,
-                {"metadata": {"uid": item.uid}, "status": {"conditions": [condition]}},
-                subresource="status",
-                patch_type=STRATEGIC_PATCH,
-            )
-        except ApiError as error:
-            if error.code not in (404, 409):
-                raise
-            return
-        await self.context.delete(item)
+        await evict(self, item, _EVICTION)
 
 
 def _no_execute(node: Node) -> list[Taint]:

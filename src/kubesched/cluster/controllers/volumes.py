@@ -1,43 +1,53 @@
-"""Claims and volumes: binding, a hollow dynamic provisioner, release and reclaim.
+"""Claims and volumes: binding, loss, release, reclaim, and protection of what is in use.
 
     claim Pending ──volume found or provisioned──▶ Bound ──volume gone──▶ Lost
     volume Available ──▶ Bound ──claim gone──▶ Released ──reclaim policy Delete──▶ gone
 
-An Immediate claim is bound here. A WaitForFirstConsumer claim waits until a scheduler, or :mod:`.pod_volumes` in its
-place, writes either the volume's
-``claimRef`` or the annotation ``volume.kubernetes.io/selected-node``; then it is bound or provisioned here.
-Provisioned volumes are reachable from the zone of the selected node. Matching is in :mod:`.volume_match`.
+An Immediate claim is bound here. A WaitForFirstConsumer claim waits until the scheduler writes either a volume's
+``claimRef`` or the annotation ``volume.kubernetes.io/selected-node``; then it is bound here, or handed to
+:mod:`.provisioner`. Matching is in :mod:`.volume_match`. Source: upstream ``pv_controller``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
-from ...api.kinds import CLAIMS, NODES, STORAGE_CLASSES, VOLUMES
+from ...api.kinds import CLAIMS, PODS, STORAGE_CLASSES, VOLUMES
+from ...api.storage import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    NO_PROVISIONER,
+    SELECTED_NODE,
+    WAIT_FOR_FIRST_CONSUMER,
+    StorageClass,
+    class_of,
+)
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import Controller
-from .context import Context, Data
-from .volume_match import best_volume, may_bind
+from .context import BY_CLAIM, Context, Data
+from .pods import claims_of, is_finished
+from .volume_match import PV_PROTECTION, best_volume, claim_reference, may_bind, mismatch
 
-__all__ = ["SELECTED_NODE", "Volumes"]
+__all__ = ["PROVISIONER", "Volumes"]
 
-SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
-NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
-_ZONE: Final = "topology.kubernetes.io/zone"
+PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
 
 _WAITS: Final = "waiting for first consumer to be created before binding"
 _NOTHING: Final = "no persistent volumes available for this claim and no storage class is set"
+_NO_PLUGIN: Final = "no volume plugin matched name: kubernetes.io/no-provisioner"
+_LOST: Final = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+_MISBOUND: Final = "Two claims are bound to the same volume, this one is bound incorrectly"
 _EXTERNAL: Final = (
     "Waiting for a volume to be created either by the external provisioner '{}' or manually by the system administrator."
     " If volume creation is delayed, please verify that the provisioner is running and correctly registered."
 )
 
 _CLAIM, _VOLUME = "claim:", "volume:"
+#: Indexes of volumes: by the claim they are bound to or reserved for, and the free ones by class.
+_BY_REFERENCE, _FREE = "claimRef", "free"
 
 
 class Volumes(Controller):
@@ -50,12 +60,13 @@ class Volumes(Controller):
         super().__init__(context)
         self._claims = context.cache(CLAIMS)
         self._volumes = context.cache(VOLUMES)
+        self._volumes.add_index(_BY_REFERENCE, _reserved_for)
+        self._volumes.add_index(_FREE, _free_class)
         self._classes = context.cache(STORAGE_CLASSES)
-        self._nodes = context.cache(NODES)
-        self._begun: dict[str, float] = {}
         self.watch(CLAIMS, self._claim_changed)
         self.watch(VOLUMES, self._volume_changed)
         self.watch(STORAGE_CLASSES, self._class_changed)
+        self.watch(PODS, self._pod_changed)
 
     def _claim_changed(self, old: Item | None, new: Item | None) -> None:
         item = new or old
@@ -63,29 +74,33 @@ class Volumes(Controller):
             return
         self.queue.add(_CLAIM + item.key)
         if new is None:
-            self._begun.pop(item.uid, None)
-            volume = (item.data().get("spec") or {}).get("volumeName")
-            if volume:
-                self.queue.add(_VOLUME + volume)
+            for volume in self._volumes.indexed(_BY_REFERENCE, item.key):
+                self.queue.add(_VOLUME + volume.name)
 
     def _volume_changed(self, old: Item | None, new: Item | None) -> None:
         item = new or old
         if item is None:
             return
         self.queue.add(_VOLUME + item.name)
-        reference = (item.data().get("spec") or {}).get("claimRef") or {}
-        if reference:
-            self.queue.add(f"{_CLAIM}{reference.get('namespace', '')}/{reference.get('name', '')}")
-        elif old is None:
+        for key in _reserved_for(item):
+            self.queue.add(_CLAIM + key)
+        if new is not None and _free_class(new) and (old is None or not _free_class(old)):
             self._retry_pending()
 
     def _class_changed(self, old: Item | None, new: Item | None) -> None:
         if old is None:
             self._retry_pending()
 
+    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+        """A pod that goes may release a claim; one that comes may be what a claim waits for."""
+        item = new or old
+        if item is not None and (old is None or new is None) and item.typed.spec.volumes:
+            for key, _ in claims_of(item.typed):
+                self.queue.add(_CLAIM + key)
+
     def _retry_pending(self) -> None:
         for item in self._claims.values():
-            if not (item.data().get("spec") or {}).get("volumeName"):
+            if not item.typed.spec.volume_name:
                 self.queue.add(_CLAIM + item.key)
 
     async def reconcile(self, key: str) -> None:
@@ -102,57 +117,98 @@ class Volumes(Controller):
 
     async def _claim(self, item: Item) -> None:
         data = item.data()
+        finalizers = data["metadata"].get("finalizers") or []
         if "deletionTimestamp" in data["metadata"]:
+            # As upstream, pods without a node do not hold it: none will start with a claim that is going.
+            used = any(pod.typed.spec.node_name for pod in self.context.pods.indexed(BY_CLAIM, item.key))
+            if PVC_PROTECTION in finalizers and not used:
+                await self._set_finalizers(item, [one for one in finalizers if one != PVC_PROTECTION])
             return
-        spec, annotations = data["spec"], data["metadata"].get("annotations") or {}
-        name = spec.get("volumeName")
-        if name:
-            volume = self._volumes.get(name)
-            if volume is None:
-                if BIND_COMPLETED in annotations:
-                    await self._set_phase(item, "Lost")
-                return
-            if may_bind(volume.data(), data):
-                await self._bind(item, volume)
-            elif BIND_COMPLETED in annotations:
-                await self._set_phase(item, "Lost")
+        if PVC_PROTECTION not in finalizers:
+            item = await self._set_finalizers(item, [*finalizers, PVC_PROTECTION])
+            data = item.data()
+        name = data["spec"].get("volumeName")
+        if BIND_COMPLETED in (data["metadata"].get("annotations") or {}):
+            await self._completed(item, data, self._volumes.get(name or ""))
+        elif name:
+            await self._prebound(item, data, name)
+        else:
+            await self._unbound(item, data)
+
+    async def _completed(self, item: Item, data: Data, volume: Item | None) -> None:
+        """A claim that was bound stays so as long as its volume says the same."""
+        if volume is not None and may_bind(volume.typed, item.typed):
+            await self._bind(item, volume)
+        elif (data.get("status") or {}).get("phase") != "Lost":
+            reason, text = ("ClaimLost", _LOST) if volume is None else ("ClaimMisbound", _MISBOUND)
+            await self.record(item, WARNING, reason, text)
+            await self._set_phase(item, "Lost")
+
+    async def _prebound(self, item: Item, data: Data, name: str) -> None:
+        """A claim that names its volume takes it, or waits for it."""
+        volume = self._volumes.get(name)
+        if volume is None:
             return
-        class_name = spec.get("storageClassName") or ""
-        storage_class = self._classes.get(class_name) if class_name else None
-        waits = storage_class is not None and _mode(storage_class) == "WaitForFirstConsumer"
-        volume = best_volume(self._volumes.values(), data, reserved_only=waits)
+        if not may_bind(volume.typed, item.typed):
+            text = f'volume "{name}" already bound to a different claim.'
+            await self.record(item, WARNING, "FailedBinding", text)
+        elif volume.typed.spec.claim_ref is None and (why := mismatch(volume.typed, item.typed)):
+            await self.record(item, WARNING, "VolumeMismatch", f'Cannot bind to requested volume "{name}": {why}')
+        else:
+            await self._bind(item, volume)
+
+    async def _unbound(self, item: Item, data: Data) -> None:
+        wanted = class_of(item.typed)
+        found = self._classes.get(wanted) if wanted else None
+        storage_class: StorageClass | None = found.typed if found is not None else None
+        waits = storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+        reserved = self._volumes.indexed(_BY_REFERENCE, item.key)
+        volume = best_volume(reserved, () if waits else self._volumes.indexed(_FREE, f"class:{wanted}"), item.typed)
         if volume is not None:
             await self._bind(item, volume)
-        elif storage_class is not None and (not waits or SELECTED_NODE in annotations):
-            await self._provision(item, data, storage_class)
-        elif waits:
-            await self.record(item, NORMAL, "WaitForFirstConsumer", _WAITS)
-        elif class_name:
-            text = f'storageclass.storage.k8s.io "{class_name}" not found'
+        elif waits and SELECTED_NODE not in (data["metadata"].get("annotations") or {}):
+            await self.record(item, NORMAL, *self._waiting_for(item))
+        elif storage_class is not None:
+            await self._provision(item, data, storage_class.provisioner or NO_PROVISIONER)
+        elif wanted:
+            text = f'storageclass.storage.k8s.io "{wanted}" not found'
             await self.record(item, WARNING, "ProvisioningFailed", text)
         else:
             await self.record(item, NORMAL, "FailedBinding", _NOTHING)
+
+    def _waiting_for(self, item: Item) -> tuple[str, str]:
+        """Reason and text of a claim that waits for the scheduler."""
+        users = [pod for pod in self.context.pods.indexed(BY_CLAIM, item.key) if not is_finished(pod.typed)]
+        names = sorted(pod.name for pod in users if not pod.typed.spec.node_name)
+        if not names:
+            return "WaitForFirstConsumer", _WAITS
+        return (
+            "WaitForPodScheduled",
+            f"waiting for pod{'s' if len(names) > 1 else ''} {','.join(names)} to be scheduled",
+        )
+
+    async def _provision(self, item: Item, data: Data, provisioner: str) -> None:
+        """Name the provisioner that a claim waits for."""
+        if provisioner == NO_PROVISIONER:
+            await self.record(item, WARNING, "ProvisioningFailed", _NO_PLUGIN)
+        elif (data["metadata"].get("annotations") or {}).get(PROVISIONER) != provisioner:
+            await self.context.patch(item, {"metadata": {"annotations": {PROVISIONER: provisioner}}})
+            await self.record(item, NORMAL, "ExternalProvisioning", _EXTERNAL.format(provisioner))
 
     async def _bind(self, item: Item, volume: Item) -> None:
         """Tie the two together, each half only if it is not yet; level-triggered, so any half may be there."""
         claim, pv = item.data(), volume.data()
         reference = pv["spec"].get("claimRef") or {}
         if reference.get("uid") != item.uid:
-            patch: Data = {
-                "metadata": {"resourceVersion": str(volume.resource_version)},
-                "spec": {
-                    "claimRef": {
-                        "apiVersion": "v1",
-                        "kind": "PersistentVolumeClaim",
-                        "namespace": item.namespace,
-                        "name": item.name,
-                        "uid": item.uid,
-                    }
-                },
-            }
+            metadata: Data = {"resourceVersion": str(volume.resource_version)}
             if not reference:
-                patch["metadata"]["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
-            volume = await self.context.patch(volume, patch)
+                metadata["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
+            finalizers = pv["metadata"].get("finalizers") or []
+            if PV_PROTECTION not in finalizers:
+                metadata["finalizers"] = [*finalizers, PV_PROTECTION]
+            volume = await self.context.patch(
+                volume, {"metadata": metadata, "spec": {"claimRef": claim_reference(item)}}
+            )
         await self._set_phase(volume, "Bound")
         annotations = claim["metadata"].get("annotations") or {}
         if claim["spec"].get("volumeName") != volume.name or BIND_COMPLETED not in annotations:
@@ -163,115 +219,69 @@ class Volumes(Controller):
             item = await self.context.patch(item, patch)
         extra = {"accessModes": pv["spec"].get("accessModes"), "capacity": pv["spec"].get("capacity")}
         await self._set_phase(item, "Bound", extra)
-        self._begun.pop(item.uid, None)
 
     async def _set_phase(self, item: Item, phase: str, extra: Data | None = None) -> None:
         data = item.data()
         status = {**(data.get("status") or {}), **(extra or {}), "phase": phase}
         await self.context.write_status(item, data, status)
 
-    # -- provisioning ----------------------------------------------------------------------------------
-
-    async def _provision(self, item: Item, data: Data, storage_class: Item) -> None:
-        """Make a volume for a claim, after the time that takes."""
-        spec = storage_class.data()
-        provisioner = spec.get("provisioner") or NO_PROVISIONER
-        if provisioner == NO_PROVISIONER:
-            await self.record(item, NORMAL, "ExternalProvisioning", _EXTERNAL.format(provisioner))
-            return
-        if (data["metadata"].get("annotations") or {}).get(PROVISIONER) != provisioner:
-            marks = {"metadata": {"annotations": {PROVISIONER: provisioner}}}
-            item = await self.context.patch(item, marks)
-            data = item.data()
-        now = self.context.now()
-        left = self._begun.setdefault(item.uid, now) + self.context.settings.provision_seconds - now
-        if left > 0:
-            self.queue.add_after(_CLAIM + item.key, left)
-            return
-        name = f"pvc-{item.uid}"
-        claim = data["spec"]
-        size = ((claim.get("resources") or {}).get("requests") or {}).get("storage", "1Gi")
-        body: Data = {
-            "metadata": {"name": name, "annotations": {PROVISIONED_BY: provisioner}},
-            "spec": {
-                "capacity": {"storage": size},
-                "accessModes": claim.get("accessModes") or ["ReadWriteOnce"],
-                "volumeMode": claim.get("volumeMode", "Filesystem"),
-                "storageClassName": storage_class.name,
-                "persistentVolumeReclaimPolicy": spec.get("reclaimPolicy", "Delete"),
-                "claimRef": {
-                    "apiVersion": "v1",
-                    "kind": "PersistentVolumeClaim",
-                    "namespace": item.namespace,
-                    "name": item.name,
-                    "uid": item.uid,
-                },
-                "csi": {"driver": provisioner, "volumeHandle": name},
-            },
-        }
-        affinity = self._reach(data, spec)
-        if affinity:
-            body["spec"]["nodeAffinity"] = affinity
-        try:
-            volume = await self.context.create(VOLUMES, "", body)
-            text = f"Successfully provisioned volume {name}"
-            await self.context.events.record(item, provisioner, NORMAL, "ProvisioningSucceeded", text)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-            volume = self._volumes.get(name) or volume_missing(name)
-        await self._bind(item, volume)
-
-    def _reach(self, claim: Data, storage_class: Data) -> Data | None:
-        """The node affinity of a new volume: the selected node's zone, or one of the allowed topologies."""
-        name = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE)
-        node = self._nodes.get(name) if name else None
-        expressions: list[Data] = []
-        if node is not None:
-            zone = node.typed.metadata.labels.get(_ZONE)
-            if zone:
-                expressions = [{"key": _ZONE, "operator": "In", "values": [zone]}]
-        elif storage_class.get("allowedTopologies"):
-            term = self.context.rng.choice(storage_class["allowedTopologies"])
-            expressions = [
-                {"key": one["key"], "operator": "In", "values": [self.context.rng.choice(one["values"])]}
-                for one in term.get("matchLabelExpressions") or ()
-            ]
-        return {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}} if expressions else None
+    async def _set_finalizers(self, item: Item, finalizers: list[str]) -> Item:
+        version = {"resourceVersion": str(item.resource_version)}
+        return await self.context.patch(item, {"metadata": {**version, "finalizers": finalizers or None}})
 
     # -- volumes ---------------------------------------------------------------------------------------
 
     async def _volume(self, item: Item) -> None:
         data = item.data()
         reference: dict[str, Any] = data["spec"].get("claimRef") or {}
-        if not reference:
-            await self._set_phase(item, "Available")
-            return
-        claim = self._claims.get(f"{reference.get('namespace', '')}/{reference.get('name', '')}")
         uid = reference.get("uid")
-        if uid and (claim is None or claim.uid != uid):
-            try:
-                live = await self.context.client.get(CLAIMS, reference["namespace"], reference["name"])
-            except ApiError as error:
-                if error.code != 404:
-                    raise
-            else:
-                if live.uid == uid:
-                    return  # our copy is behind
-            if data["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
-                await self.context.delete(item)
-            else:
-                await self._set_phase(item, "Released")
-        elif uid and claim is not None:
+        claim = self._claims.get(next(iter(_reserved_for(item)), "")) if reference else None
+        if uid and (claim is None or claim.uid != uid) and not await self._is_gone(reference, uid):
+            return  # our copy is behind
+        finalizers = data["metadata"].get("finalizers") or []
+        bound = bool(uid) and claim is not None and claim.uid == uid
+        if "deletionTimestamp" in data["metadata"]:
+            if PV_PROTECTION in finalizers and not bound:
+                await self._set_finalizers(item, [one for one in finalizers if one != PV_PROTECTION])
+        elif not uid:
+            if (data.get("status") or {}).get("phase") not in ("Available", "Bound") or not reference:
+                await self._set_phase(item, "Available")
+        elif bound and claim is not None:
+            await self._agree(item, data, claim)
+        elif data["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
+            await self.context.delete(item)
+        else:
+            await self._set_phase(item, "Released")
+
+    async def _is_gone(self, reference: dict[str, Any], uid: str) -> bool:
+        """Whether the claim that a volume names has been deleted: the server is asked, as our copy may be behind."""
+        try:
+            live = await self.context.client.get(CLAIMS, reference["namespace"], reference["name"])
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return True
+        return live.uid != uid
+
+    async def _agree(self, item: Item, data: Data, claim: Item) -> None:
+        """A volume reserved for a claim is bound to it, unless that has another one: then it is given back."""
+        other = claim.data()["spec"].get("volumeName")
+        if other in (None, "", item.name):
             await self._claim(claim)
-        elif (data.get("status") or {}).get("phase") not in ("Available", "Bound"):
-            await self._set_phase(item, "Available")
+        elif BOUND_BY_CONTROLLER in (data["metadata"].get("annotations") or {}):
+            metadata = {"resourceVersion": str(item.resource_version), "annotations": {BOUND_BY_CONTROLLER: None}}
+            freed = await self.context.patch(item, {"metadata": metadata, "spec": {"claimRef": None}})
+            await self._set_phase(freed, "Available")
+        else:
+            metadata = {"resourceVersion": str(item.resource_version)}
+            freed = await self.context.patch(item, {"metadata": metadata, "spec": {"claimRef": {"uid": None}}})
+            await self._set_phase(freed, "Available")
 
 
-def _mode(storage_class: Item) -> str:
-    return str(storage_class.data().get("volumeBindingMode", "Immediate"))
+def _reserved_for(item: Item) -> Iterable[str]:
+    reference = item.typed.spec.claim_ref
+    return (f"{reference.namespace}/{reference.name}",) if reference is not None else ()
 
 
-def volume_missing(name: str) -> Item:
-    """A volume that the server says exists and that we have not seen yet: try again later."""
-    raise ApiError.conflict(VOLUMES, name, "it has not been seen yet")
+def _free_class(item: Item) -> Iterable[str]:
+    return () if item.typed.spec.claim_ref is not None else (f"class:{class_of(item.typed)}",)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...api.kinds import KINDS, NAMESPACES, NODES, PODS, Kind
+from ...api.resource import CLAIM_FINALIZER
 from ...api.wire import ApiError
 from ..kubelets import FAILED
 from ..store import Store
@@ -62,7 +63,7 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Ends of the domains whose annotations come along; what others write in theirs is theirs.
 _DOMAINS: Final = (".kubernetes.io", ".k8s.io", ".kubesched.io")
 #: Finalizers that a controller here removes again.
-_FINALIZERS: Final = frozenset({"batch.kubernetes.io/job-tracking"})
+_FINALIZERS: Final = frozenset({"batch.kubernetes.io/job-tracking", CLAIM_FINALIZER})
 _SECRETIVE: Final = (
     "env",
     "envFrom",

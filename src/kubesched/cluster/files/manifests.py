@@ -17,6 +17,7 @@ from typing import Any, Final
 from ...api.decode import DecodeError, from_builtins
 from ...api.kinds import KINDS, Kind, kind_of
 from ...api.yamltext import Document, TextError, read_documents
+from ..schema import stored_form
 
 __all__ = ["Manifest", "ManifestError", "Manifests", "load_manifests", "parse_manifests"]
 
@@ -164,6 +165,7 @@ def _read(result: Manifests, data: Any, place: _Place) -> None:
             raise ManifestError(f"{place.at('metadata', name)}: metadata.{name}: must be a string, write it in quotes")
     if not (metadata.get("name") or metadata.get("generateName")):
         raise ManifestError(f"{place.at('metadata')}: metadata.name is missing; give the {kind.kind} a name")
+    data = dict(stored_form(kind, data))
     if kind.type is not None:
         _check_types(kind, data, place)
     result.objects.append(Manifest(kind, data, place.at()))

@@ -107,7 +107,7 @@ def apply_object(
         ApiError: 400 for a body that is no configuration of this object, 404 for a subresource of nothing, 409 for
             conflicts with other managers unless ``force``.
     """
-    config = _checked_config(resource, namespace, name, applied)
+    config = resource.inward(_checked_config(resource, namespace, name, applied))
     shape = Shape(resource)
     kind = resource.kind
     has_status = kind.group_resource in store.status_kinds

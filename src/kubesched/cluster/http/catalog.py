@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from ...api.kinds import DEFINITIONS, KINDS, NAMESPACES, Kind, kind_by_plural
 from ...api.wire import MERGE_PATCH
+from ..schema import encode, has_other_shape, served_form, stored_form
 from ..store import Store
 from .crds import Defined, defined_resources, establish, was_established
 
@@ -82,13 +85,15 @@ class Resource:
         """Stored bytes in the version served; every version of a custom resource has the same schema here."""
         if not self.is_converted:
             return raw
+        if has_other_shape(self.kind, self.version):
+            return encode(served_form(self.kind, msgspec.json.decode(raw), self.version))
         old, new = f'"apiVersion":"{self.kind.api_version}"', f'"apiVersion":"{self.api_version}"'
         return raw.replace(old.encode(), new.encode(), 1)
 
     def inward(self, data: Any) -> Any:
-        """A client's object in the version it is stored in."""
-        if self.is_converted and isinstance(data, dict) and data.get("apiVersion") == self.api_version:
-            return {**data, "apiVersion": self.kind.api_version}
+        """A client's object, or its merge patch, in the version it is stored in."""
+        if self.is_converted and isinstance(data, dict):
+            return stored_form(self.kind, data, self.version)
         return data
 
 
@@ -145,7 +150,8 @@ class Catalog:
             return
         tree = _Tree()
         for kind in KINDS:
-            tree.add(_built_in(self._store, kind))
+            for version in (kind.version, *kind.also_served):
+                tree.add(_built_in(self._store, kind, version))
         for group, version in REVIEWS:
             tree.groups.setdefault(group, {}).setdefault(version, {})
         present: set[tuple[str, str]] = set()
@@ -237,7 +243,7 @@ class Catalog:
                 yield from resources.values()
 
 
-def _built_in(store: Store, kind: Kind) -> Resource:
+def _built_in(store: Store, kind: Kind, version: str) -> Resource:
     subresources: tuple[Subresource, ...] = ()
     if kind.group_resource == "pods":
         subresources = _POD_SUBRESOURCES
@@ -245,4 +251,4 @@ def _built_in(store: Store, kind: Kind) -> Resource:
         subresources = (_scale(),)
     if kind.group_resource in store.status_kinds:
         subresources = (*subresources, Subresource("status", kind.kind, _WRITE_VERBS))
-    return Resource(kind, kind.version, kind.singular, kind.short_names, kind.categories, subresources)
+    return Resource(kind, version, kind.singular, kind.short_names, kind.categories, subresources)

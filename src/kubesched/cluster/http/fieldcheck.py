@@ -52,7 +52,7 @@ def unknown_fields(resource: Resource, data: Mapping[str, Any], *, patch: bool =
                 if key not in _HEAD:
                     found += _against_schema(resource.defined.schema, {key: value}, "")
         return found
-    root = root_type(resource.kind.group, resource.kind.kind)
+    root = root_type(resource.kind.group, resource.kind.kind, resource.version)
     if root is not None:
         _against_type(root, data, "", types(), patch, found)
     return found

@@ -117,13 +117,15 @@ def _schemas(resources: Iterable[Resource], ref: str) -> dict[str, Any]:
     for resource in resources:
         kind = resource.kind
         gvk = {"group": kind.group, "version": resource.version, "kind": kind.kind}
-        root = None if resource.defined is not None else root_type(kind.group, kind.kind)
+        root = None if resource.defined is not None else root_type(kind.group, kind.kind, resource.version)
         if root is None:
             found[_custom_name(resource)] = _custom_schema(resource, gvk, ref)
             todo.append(known["ObjectMeta"])
         else:
             todo.append(root)
-            found[root.definition] = {**_schema(root, ref), "x-kubernetes-group-version-kind": [gvk]}
+            # Versions with the same fields share a definition.
+            schema = found.setdefault(root.definition, {**_schema(root, ref), "x-kubernetes-group-version-kind": []})
+            schema["x-kubernetes-group-version-kind"].append(gvk)
     seen: set[str] = set()
     while todo:
         type_ = todo.pop()

@@ -2,6 +2,7 @@
 
 from .hollow import FAILED, HollowKubelets
 from .nodes import make_nodes, node_template
-from .stages import StageError, load_stages
+from .stages import Stage, StageError, choose, load_stages, rules_of
 
-__all__ = ["FAILED", "HollowKubelets", "StageError", "load_stages", "make_nodes", "node_template"]
+__all__ = ["FAILED", "HollowKubelets", "Stage", "StageError", "choose", "load_stages", "make_nodes", "node_template"]
+__all__ += ["rules_of"]

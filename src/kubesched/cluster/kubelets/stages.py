@@ -1,4 +1,4 @@
-"""Stage rules: what happens to a pod on a hollow node, when, and how often it fails. Read from YAML.
+"""Stage rules: what happens to a pod on a hollow node or to a volume, when, and how often it fails. Read from YAML.
 
     stages:
     - name: pod-start                     # shown in problems; required
@@ -26,6 +26,30 @@
         delete: true                      # the pod is gone
 
 A stage fires once each time its selector begins to hold. Caller: :mod:`.hollow`.
+
+Rules with a ``kind`` other than Pod are for what drivers of storage and devices do. They have no ``next``, as what is done is
+fixed, and their ``failure`` has a rate and a reason only:
+
+    - name: slow-zone
+      kind: PersistentVolumeClaim         # provisioning of its volume
+      selector:
+        storageClasses: [fast]
+        nodeLabels: {topology.kubernetes.io/zone: zone-b}   # of the selected node
+        namespaces: [db]                  # and the others for labels and annotations, as above
+      delay: {seconds: 20}
+      failure: {rate: 0.5, reason: ResourceExhausted}       # the pod is scheduled again; other reasons: retried there
+    - name: attach
+      kind: VolumeAttachment              # attaching, or detaching with ``deleted: true``
+      selector: {drivers: [ebs.csi.aws.com], deleted: false}
+      delay: {seconds: 5}
+      failure: {rate: 0.1, reason: Internal}
+    - name: prepare-gpus
+      kind: ResourceClaim                 # preparing its devices on the node, before a pod starts there
+      selector: {drivers: [gpu.example.com]}                # nodeLabels and the others as above
+      delay: {seconds: 5}
+      failure: {rate: 0.1, reason: Internal}                # the pod has an event, and it is tried again
+
+A kind without rules has its default ones.
 """
 
 from __future__ import annotations
@@ -47,7 +71,7 @@ from ...api.yamltext import TextError, read_single
 from ..schema import check_type, encode_clean
 
 __all__ = ["DURATION", "EXIT", "Delay", "Failure", "Next", "Stage", "StageError", "choose", "default_stages"]
-__all__ += ["load_stages", "parse_stages"]
+__all__ += ["load_stages", "parse_stages", "rules_of"]
 
 #: How long a pod runs before it finishes, such as ``30s``; without it a pod runs until deleted.
 DURATION: Final = "kubesched.io/duration"
@@ -56,8 +80,22 @@ EXIT: Final = "kubesched.io/exit"
 
 PHASES: Final = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 
+#: Selector keys of every kind that has labels, and what each kind has besides; the first is the default kind.
+_OF_OBJECTS: Final = ("namespaces", "matchLabels", "matchExpressions", "matchAnnotations", "hasAnnotations")
+_SELECTORS: Final[dict[str, tuple[str, ...]]] = {
+    "Pod": ("phase", "deleted", "ready", *_OF_OBJECTS),
+    "PersistentVolumeClaim": ("storageClasses", "nodeLabels", *_OF_OBJECTS),
+    "VolumeAttachment": ("drivers", "nodeLabels", "deleted"),
+    "ResourceClaim": ("drivers", "nodeLabels", *_OF_OBJECTS),
+}
+
 _DEFAULT: Final = f"""
 stages:
+- name: volume-provision
+  kind: PersistentVolumeClaim
+  delay: {{seconds: 1}}
+- name: volume-attach
+  kind: VolumeAttachment
 - name: pod-stop
   selector: {{deleted: true}}
   delay: {{grace: true}}
@@ -111,7 +149,7 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One rule; see the module for what its members mean."""
+    """One rule; see the module for what its members mean. ``sources`` are storage classes or drivers."""
 
     name: str
     phases: frozenset[str] = frozenset()
@@ -125,23 +163,52 @@ class Stage:
     delay: Delay = Delay()
     failure: Failure = Failure()
     next: Next = field(default_factory=Next)
+    kind: str = "Pod"
+    sources: frozenset[str] = frozenset()
+    node_labels: tuple[tuple[str, str], ...] = ()
 
     def matches(self, pod: Pod, *, ready: bool) -> bool:
         """Whether this stage is for a pod in its present state."""
         metadata = pod.metadata
-        if self.deleted is not None and self.deleted is not (metadata.deletion_timestamp is not None):
-            return False
         if self.phases and (pod.status.phase or "Pending") not in self.phases:
             return False
         if self.ready is not None and self.ready is not ready:
             return False
-        if self.namespaces and metadata.namespace not in self.namespaces:
+        deleted = metadata.deletion_timestamp is not None
+        return self._admits(metadata.namespace, metadata.labels, metadata.annotations, deleted=deleted)
+
+    def matches_volume(
+        self, metadata: Mapping[str, Any], source: str, node_labels: Mapping[str, str], *, deleted: bool = False
+    ) -> bool:
+        """Whether this stage is for a claim of a storage class, or for an attachment or claim of a driver, at a node."""
+        if self.sources and source not in self.sources:
             return False
-        if self.labels is not None and not self.labels.matches(metadata.labels):
+        if any(node_labels.get(key) != value for key, value in self.node_labels):
             return False
-        if any(not metadata.annotations.get(key) for key in self.has_annotations):
+        labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+        return self._admits(metadata.get("namespace", ""), labels, annotations, deleted=deleted)
+
+    def _admits(
+        self, namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str], *, deleted: bool
+    ) -> bool:
+        if self.deleted is not None and self.deleted is not deleted:
             return False
-        return all(metadata.annotations.get(key) == value for key, value in self.annotations)
+        if self.namespaces and namespace not in self.namespaces:
+            return False
+        if self.labels is not None and not self.labels.matches(labels):
+            return False
+        if any(not annotations.get(key) for key in self.has_annotations):
+            return False
+        return all(annotations.get(key) == value for key, value in self.annotations)
+
+    def seconds(self, random: Random) -> float:
+        """The delay of a stage that depends on no pod: fixed part and jitter."""
+        delay = self.delay
+        return delay.seconds + (random.uniform(0.0, delay.jitter) if delay.jitter else 0.0)
+
+    def fails(self, random: Random) -> bool:
+        """Whether this time it fails; draws only where there is a rate."""
+        return bool(self.failure.rate) and random.random() < self.failure.rate
 
 
 def choose(stages: Sequence[Stage], random: Random) -> Stage | None:
@@ -158,16 +225,22 @@ def choose(stages: Sequence[Stage], random: Random) -> Stage | None:
 
 
 def default_stages(startup_delay: float = 1.0, stop_delay: float | None = None) -> tuple[Stage, ...]:
-    """Pending → Running → (Succeeded after ``kubesched.io/duration``) → gone after the grace period.
+    """For pods: Pending → Running → (Succeeded after ``kubesched.io/duration``) → gone after the grace period.
 
     ``stop_delay`` shortens the grace period.
     """
     data = read_single(_DEFAULT, "stage file")
-    stop, start, _ = data["stages"]
+    stop, start, _ = (stage for stage in data["stages"] if "kind" not in stage)
     start["delay"] = {"seconds": startup_delay}
     if stop_delay is not None:
         stop["delay"] = {"grace": True, "seconds": stop_delay}
-    return _read(data, "the default stages")
+    return rules_of("Pod", (), _read(data, "the default stages"))
+
+
+def rules_of(kind: str, stages: Iterable[Stage], defaults: Iterable[Stage] | None = None) -> tuple[Stage, ...]:
+    """The rules for one kind, or the default ones when there are none for it."""
+    given = defaults if defaults is not None else parse_stages(_DEFAULT)
+    return tuple(one for one in stages if one.kind == kind) or tuple(one for one in given if one.kind == kind)
 
 
 def load_stages(paths: Iterable[str | Path]) -> tuple[Stage, ...]:
@@ -229,14 +302,17 @@ def _mapping(data: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
 def _stage(data: Any, where: str) -> Stage:
     if not isinstance(data, dict):
         raise StageError(f"{where}: must be an object, got {data!r}")
-    _only(data, ("name", "selector", "weight", "delay", "failure", "next"), where)
+    kind = data.get("kind", "Pod")
+    if not isinstance(kind, str) or kind not in _SELECTORS:
+        raise StageError(f"{where}.kind: {kind!r} has no stage rules; there are {', '.join(_SELECTORS)}")
+    is_pod = kind == "Pod"
+    _only(data, ("name", "kind", "selector", "weight", "delay", "failure", *(("next",) if is_pod else ())), where)
     name = data.get("name")
     if not isinstance(name, str) or not name:
         raise StageError(f"{where}: name is missing")
     where = f"{where} ({name})"
     selector = _mapping(data, "selector", where)
-    known = ("phase", "deleted", "ready", "namespaces", "matchLabels", "matchExpressions", "matchAnnotations")
-    _only(selector, (*known, "hasAnnotations"), f"{where}.selector")
+    _only(selector, _SELECTORS[kind], f"{where}.selector")
     phases = _texts(selector, "phase", f"{where}.selector")
     for phase in phases:
         _phase(phase, f"{where}.selector.phase")
@@ -248,6 +324,8 @@ def _stage(data: Any, where: str) -> Stage:
         except (DecodeError, SelectorError) as error:
             raise StageError(f"{where}.selector: {error}") from None
     annotations = _mapping(selector, "matchAnnotations", f"{where}.selector")
+    sources = _texts(selector, "storageClasses", f"{where}.selector") + _texts(selector, "drivers", f"{where}.selector")
+    node_labels = _mapping(selector, "nodeLabels", f"{where}.selector")
     return Stage(
         name,
         frozenset(phases),
@@ -258,14 +336,17 @@ def _stage(data: Any, where: str) -> Stage:
         tuple((key, str(value)) for key, value in annotations.items()),
         tuple(_texts(selector, "hasAnnotations", f"{where}.selector")),
         _number(data, "weight", where, 1.0),
-        _delay(_mapping(data, "delay", where), f"{where}.delay"),
-        _failure(_mapping(data, "failure", where), f"{where}.failure"),
-        _next(_mapping(data, "next", where), f"{where}.next"),
+        _delay(_mapping(data, "delay", where), f"{where}.delay", is_pod=is_pod),
+        _failure(_mapping(data, "failure", where), f"{where}.failure", is_pod=is_pod),
+        _next(_mapping(data, "next", where), f"{where}.next") if is_pod else Next(),
+        kind,
+        frozenset(sources),
+        tuple((key, str(value)) for key, value in node_labels.items()),
     )
 
 
-def _delay(data: dict[str, Any], where: str) -> Delay:
-    _only(data, ("seconds", "jitter", "secondsFrom", "grace"), where)
+def _delay(data: dict[str, Any], where: str, *, is_pod: bool) -> Delay:
+    _only(data, ("seconds", "jitter", "secondsFrom", "grace") if is_pod else ("seconds", "jitter"), where)
     seconds = _seconds(data, "seconds", where)
     grace = bool(_flag(data, "grace", where))
     most = seconds if grace and "seconds" in data else None
@@ -273,14 +354,15 @@ def _delay(data: dict[str, Any], where: str) -> Delay:
     return Delay(0.0 if grace else seconds, jitter, _text(data, "secondsFrom", where), grace, most)
 
 
-def _failure(data: dict[str, Any], where: str) -> Failure:
-    _only(data, ("rate", "phase", "reason", "exitCode"), where)
+def _failure(data: dict[str, Any], where: str, *, is_pod: bool) -> Failure:
+    _only(data, ("rate", "phase", "reason", "exitCode") if is_pod else ("rate", "reason"), where)
     rate = _number(data, "rate", where, 0.0)
     if rate > 1:
         raise StageError(f"{where}.rate: must be between 0 and 1, got {rate:g}")
     phase = _text(data, "phase", where) or "Failed"
     _phase(phase, f"{where}.phase")
-    return Failure(rate, phase, _text(data, "reason", where) or "Error", int(_number(data, "exitCode", where, 1)))
+    reason = _text(data, "reason", where) or ("Error" if is_pod else "Internal")
+    return Failure(rate, phase, reason, int(_number(data, "exitCode", where, 1)))
 
 
 def _next(data: dict[str, Any], where: str) -> Next:

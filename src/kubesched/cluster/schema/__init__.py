@@ -16,6 +16,7 @@ from .objects import (
 from .patches import apply_json_patch, apply_merge_patch
 from .schema import Field, Type, descriptions, patch_markers, root_type, types
 from .strategic import apply_strategic_patch, merge_key
+from .versions import has_other_shape, served_form, stored_form
 
 __all__ = [
     "Document",
@@ -33,6 +34,7 @@ __all__ = [
     "drop_nulls",
     "encode",
     "encode_clean",
+    "has_other_shape",
     "merge_key",
     "new_uid",
     "open_section",
@@ -40,5 +42,7 @@ __all__ = [
     "random_suffix",
     "root_type",
     "same_section",
+    "served_form",
+    "stored_form",
     "types",
 ]

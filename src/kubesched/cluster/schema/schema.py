@@ -66,7 +66,9 @@ def _tables() -> _Tables:
         if line.startswith("## "):
             _, api_version, kind, root = line.split()
             group, _, version = api_version.rpartition("/")
-            tables.roots["" if group == "core" else group, kind] = root
+            # The first version listed is the stored one.
+            tables.roots.setdefault(("" if group == "core" else group, kind), root)
+            tables.roots[api_version, kind] = root
             place = f"{group.partition('.')[0]}.{version}"
         elif line and not line.startswith("#"):
             name, *texts = line.split()
@@ -96,9 +98,10 @@ def types() -> dict[str, Type]:
     return _tables().types
 
 
-def root_type(group: str, kind: str) -> Type | None:
-    """The type of a kind's objects."""
-    name = _tables().roots.get((group, kind))
+def root_type(group: str, kind: str, version: str = "") -> Type | None:
+    """The type of a kind's objects, in the version they are stored in or, if that has other fields, in another."""
+    roots = _tables().roots
+    name = roots.get((f"{group}/{version}", kind)) or roots.get((group, kind))
     return types()[name] if name is not None else None
 
 

@@ -29,6 +29,7 @@ _BY_PARENT: Final[dict[tuple[str, ...], str | None]] = {
     ("resources", "claims"): None,
     ("spec", "resourceClaims"): "name",
     ("status", "resourceClaimStatuses"): "name",
+    ("status", "reservedFor"): "uid",
     ("spec", "tolerations"): None,
     ("spec", "taints"): None,
     ("status", "addresses"): "type",

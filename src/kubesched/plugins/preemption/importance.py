@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
-from kubesched.api.times import parse_time
+from kubesched.api.times import cached_time
 from kubesched.framework.podinfo import PodInfo
 
 __all__ = ["earliest_start", "importance", "is_terminating_by_preemption", "latest_start", "start_of"]
 
 
-@lru_cache(maxsize=1 << 16)
-def _seconds(text: str) -> float | None:
-    try:
-        return parse_time(text)
-    except ValueError:
-        return None
-
-
 def start_of(pod: PodInfo, now: float) -> float:
     """When the pod started, in seconds since the epoch; ``now`` for one that has not."""
     text = pod.pod.status.start_time
-    started = _seconds(text) if text else None
+    started = cached_time(text) if text else None
     return now if started is None else started
 
 

@@ -1,0 +1,137 @@
+"""The pods on nodes as columns, one entry per pod, in no particular order.
+
+For questions about many pods at once, such as which victims a preemption would find on each of thousands of nodes.
+Written by the node table together with its rows; what-if changes leave no trace here. The numbers are kept in plain
+arrays because entries are written one at a time; readers get copies as NumPy arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kubesched.api.quantity import INT64_MAX
+from kubesched.api.times import cached_time
+from kubesched.framework.podinfo import PodInfo
+
+from .journal import Log
+
+__all__ = ["CPU_AT", "EPHEMERAL_AT", "MEMORY_AT", "NUMBER_AT", "PRIORITY_AT", "ROW_AT", "PlacedPods"]
+
+#: The columns. NUMBER grows with every pod that is added: the order of a node's pods.
+ROW_AT: Final = 0
+PRIORITY_AT: Final = 1
+NUMBER_AT: Final = 2
+CPU_AT: Final = 3
+MEMORY_AT: Final = 4
+EPHEMERAL_AT: Final = 5
+
+_COLUMNS: Final = 6
+#: So many entries are made at a time, or a quarter of those there are.
+_LEAST: Final = 64
+#: The priority of a free entry: it is below none.
+_FREE: Final = INT64_MAX
+_KEPT_CHANGES: Final = 1 << 14
+
+
+class PlacedPods:
+    """Entries of all pods on nodes, by UID.
+
+    Attributes:
+        restarted: the rows of pods whose start time changed; the table's journal does not have these.
+    """
+
+    __slots__ = ("_columns", "_count", "_entry_of", "_free", "_scalars", "_starts", "restarted")
+
+    def __init__(self) -> None:
+        self._columns = tuple(array("q") for _ in range(_COLUMNS))
+        self._starts = array("d")
+        self._entry_of: dict[str, int] = {}
+        self._free: list[int] = []
+        self._count = 0
+        #: The pods that request more than CPU, memory and ephemeral storage, by entry.
+        self._scalars: dict[int, PodInfo] = {}
+        self.restarted = Log(_KEPT_CHANGES)
+
+    def __len__(self) -> int:
+        return len(self._entry_of)
+
+    def add(self, row: int, pod: PodInfo) -> None:
+        """A pod is on a row."""
+        if not self._free:
+            self._grow()
+        place = self._free.pop()
+        rows, priorities, numbers, cpu, memory, ephemeral = self._columns
+        spec, requests, text = pod.pod.spec, pod.requests, pod.pod.status.start_time
+        self._count += 1
+        rows[place], priorities[place], numbers[place] = row, spec.priority or 0, self._count
+        try:
+            cpu[place], memory[place] = requests.milli_cpu, requests.memory
+            ephemeral[place] = requests.ephemeral_storage
+        except OverflowError:  # more than 64 bits hold
+            cpu[place], memory[place] = min(requests.milli_cpu, INT64_MAX), min(requests.memory, INT64_MAX)
+            ephemeral[place] = min(requests.ephemeral_storage, INT64_MAX)
+        self._starts[place] = _start(text) if text else math.inf
+        self._entry_of[pod.pod.metadata.uid] = place
+        if requests.scalars:
+            self._scalars[place] = pod
+
+    def _grow(self) -> None:
+        size = len(self._starts)
+        more = max(_LEAST, size // 4)
+        for column in self._columns:
+            column.frombytes(bytes(8 * more))
+        self._starts.frombytes(bytes(8 * more))
+        self._columns[PRIORITY_AT][size:] = array("q", [_FREE]) * more
+        self._free.extend(range(size + more - 1, size - 1, -1))
+
+    def remove(self, uid: str) -> None:
+        """A pod left its row."""
+        place = self._entry_of.pop(uid)
+        self._columns[PRIORITY_AT][place] = _FREE
+        self._free.append(place)
+        self._scalars.pop(place, None)
+
+    def replace(self, row: int, pod: PodInfo) -> None:
+        """A pod has another version with the same requests and priority."""
+        text, place = pod.pod.status.start_time, self._entry_of[pod.uid]
+        start = _start(text) if text else math.inf
+        if start != self._starts[place]:
+            self._starts[place] = start
+            self.restarted.append(row)
+
+    def below(self, priority: int, on: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.intp]:
+        """The places of the entries of lower priority, of these rows (bool[capacity]) only if given."""
+        found = np.frombuffer(self._columns[PRIORITY_AT], np.int64) < priority
+        if on is not None:
+            found &= on[np.frombuffer(self._columns[ROW_AT], np.int64)]
+        return np.flatnonzero(found)
+
+    def numbers(self, column: int, places: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
+        """int64[places] of one of the columns; a copy."""
+        return np.frombuffer(self._columns[column], np.int64)[places]
+
+    def starts(self, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+        """float64[places]: when the pods started, infinite for those that have not; a copy."""
+        return np.frombuffer(self._starts, np.float64)[places]
+
+    def with_scalars_below(self, priority: int) -> list[tuple[int, PodInfo]]:
+        """(row, pod) of the pods of lower priority that request scalar resources."""
+        rows, priorities = self._columns[ROW_AT], self._columns[PRIORITY_AT]
+        return [(rows[place], pod) for place, pod in self._scalars.items() if priorities[place] < priority]
+
+    def entries(self) -> dict[str, tuple[list[int], float]]:
+        """UID to (numbers, start time); for the checker."""
+        return {
+            uid: ([column[place] for column in self._columns], self._starts[place])
+            for uid, place in self._entry_of.items()
+        }
+
+
+def _start(text: str) -> float:
+    started = cached_time(text)
+    return math.inf if started is None else started

@@ -1,0 +1,85 @@
+"""Work on storage that takes time and may fail, by stage rules: when it is due, how it ends, when it is tried again.
+
+Callers: :mod:`.provisioner` and :mod:`.attachments`; the rules are those of :mod:`..kubelets.stages` for one kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..kubelets import Stage, choose, rules_of
+from .context import Context
+
+__all__ = ["Attempts"]
+
+_FIRST_RETRY_SECONDS: Final = 1.0
+_LONGEST_RETRY_SECONDS: Final = 300.0
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What is under way for one object; another ``about`` starts it again."""
+
+    about: str
+    stage: Stage | None
+    due: float
+    failures: int = 0
+
+
+class Attempts:
+    """The current attempt of each object, by any key."""
+
+    def __init__(self, context: Context, kind: str) -> None:
+        self._context = context
+        self._stages = rules_of(kind, context.settings.stages)
+        self._current: dict[str, _Attempt] = {}
+
+    def left(
+        self,
+        key: str,
+        metadata: Mapping[str, Any],
+        source: str,
+        labels: Mapping[str, str],
+        *,
+        about: str = "",
+        deleted: bool = False,
+    ) -> float | None:
+        """Seconds until an attempt ends, which this call begins when there is none; None when no rule lets it begin.
+
+        ``source``, ``labels`` and ``deleted`` are what :meth:`Stage.matches_volume` compares. An attempt that no rule
+        is for ends at once, one whose rules all have weight 0 never.
+        """
+        known = self._current.get(key)
+        if known is None or known.about != about:
+            matching = [one for one in self._stages if one.matches_volume(metadata, source, labels, deleted=deleted)]
+            known = self._current[key] = self._begin(about, matching)
+        if known.stage is not None and known.stage.weight <= 0:
+            return None
+        return max(0.0, known.due - self._context.now())
+
+    def _begin(self, about: str, matching: list[Stage]) -> _Attempt:
+        stage = choose(matching, self._context.rng) or matching[0] if matching else None
+        seconds = stage.seconds(self._context.rng) if stage is not None else 0.0
+        return _Attempt(about, stage, self._context.now() + seconds)
+
+    def outcome(self, key: str) -> tuple[str, str]:
+        """How an attempt that is due ends, which is drawn here: reason and text of a failure, or two empty texts."""
+        stage = self._current[key].stage
+        if stage is None or not stage.fails(self._context.rng):
+            return "", ""
+        return stage.failure.reason, f"stage rule {stage.name}"
+
+    def again(self, key: str) -> float:
+        """Try again after a failure; returns the delay in seconds, which doubles each time, with the rule's own added."""
+        known = self._current[key]
+        known.failures += 1
+        seconds = known.stage.seconds(self._context.rng) if known.stage is not None else 0.0
+        seconds += min(_FIRST_RETRY_SECONDS * 2.0 ** min(known.failures - 1, 30), _LONGEST_RETRY_SECONDS)
+        known.due = self._context.now() + seconds
+        return seconds
+
+    def forget(self, key: str) -> None:
+        """The work is done or no longer wanted."""
+        self._current.pop(key, None)

@@ -1,0 +1,245 @@
+"""The hollow DRA driver: publishes the devices that nodes are annotated with, and sets binding conditions.
+
+    node with ``kubesched.io/devices`` ──▶ ResourceSlices owned by the node, in one pool per driver
+    annotation changed ──▶ the slices change, in the pool's next generation
+    allocated device with binding conditions ──after a while──▶ condition True in the claim's ``status.devices``
+
+The slices are kept: one that is changed or deleted is written again. Those of a deleted node are collected with it.
+Preparing devices for pods is the kubelets' (:mod:`kubesched.cluster.kubelets`). Descriptions: :mod:`.device_pools`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+from ...api.equality import same_json
+from ...api.kinds import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from ...api.resource import DeviceRequestAllocationResult, ResourceClaim
+from ...api.types import ObjectMeta
+from ...api.wire import Item
+from ...client.event_writer import WARNING
+from .base import Controller
+from .context import BY_OWNER, Context
+from .device_pools import DEVICES, DevicePool, DevicesError, parse_devices
+from .pods import owner_reference
+
+__all__ = ["DeviceDriver"]
+
+Data = dict[str, Any]
+
+_NODE, _CLAIM = "node:", "claim:"
+_TRUE: Final = "True"
+
+
+class DeviceDriver(Controller):
+    """Keys are ``node:name`` and ``claim:namespace/name``."""
+
+    name = "device-driver"
+    component = "hollow-dra-driver"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._nodes = context.cache(NODES)
+        self._slices = context.owned_cache(RESOURCE_SLICES)
+        self._claims = context.cache(RESOURCE_CLAIMS)
+        #: By node: the text that was read last, what it describes, and what was wrong with it.
+        self._read: dict[str, tuple[str, list[DevicePool], str]] = {}
+        #: When the conditions of a claim's devices will be set, by claim UID.
+        self._due: dict[str, float] = {}
+        self.watch(NODES, self._node_changed)
+        self.watch(RESOURCE_SLICES, self._slice_changed)
+        self.watch(RESOURCE_CLAIMS, self._claim_changed)
+
+    # -- noticing --------------------------------------------------------------------------------------
+
+    def _node_changed(self, old: Item | None, new: Item | None) -> None:
+        if new is None:
+            if old is not None:
+                self._read.pop(old.name, None)
+        elif _text(new) != (_text(old) if old is not None else ""):
+            self.queue.add(f"{_NODE}{new.name}")
+
+    def _slice_changed(self, old: Item | None, new: Item | None) -> None:
+        item = new or old
+        node = item.typed.spec.node_name if item is not None else None
+        if node in self._read:
+            self.queue.add(f"{_NODE}{node}")
+
+    def _claim_changed(self, old: Item | None, new: Item | None) -> None:
+        if new is None:
+            if old is not None:
+                self._due.pop(old.uid, None)
+        elif _waiting_results(new.typed):
+            self.queue.add(f"{_CLAIM}{new.key}")
+        else:
+            self._due.pop(new.uid, None)
+
+    async def reconcile(self, key: str) -> None:
+        if key.startswith(_NODE):
+            await self._publish(key.removeprefix(_NODE))
+        else:
+            await self._bind(key.removeprefix(_CLAIM))
+
+    # -- slices ----------------------------------------------------------------------------------------
+
+    async def _pools(self, node: Item) -> list[DevicePool]:
+        """What a node's annotation describes; one that cannot be read is reported once and describes nothing new."""
+        text = _text(node)
+        known = self._read.get(node.name)
+        if known is not None and known[0] == text:
+            return known[1]
+        problem = ""
+        try:
+            pools = _parsed(text) if text else []
+        except DevicesError as error:
+            pools, problem = (known[1] if known is not None else []), str(error)
+        self._read[node.name] = (text, pools, problem)
+        if problem:
+            self.context.note_problem(f"{self.name} node {node.name}: {problem}")
+            await self.record(node, WARNING, "InvalidAnnotation", problem)
+        return pools
+
+    async def _publish(self, name: str) -> None:
+        node = self._nodes.get(name)
+        if node is None:
+            return
+        pools = await self._pools(node)
+        if self._read[name][2] and not pools:
+            return  # nothing that could be read has ever been there: what is published stays
+        published: dict[str, dict[str, Item]] = {}
+        for item in self._slices.indexed(BY_OWNER, node.uid):
+            published.setdefault(item.typed.spec.driver, {})[item.name] = item
+        for pool in pools:
+            await self._publish_pool(node, pool, published.pop(pool.driver, {}))
+        for rest in published.values():
+            for item in rest.values():
+                await self.context.delete(item)
+
+    async def _publish_pool(self, node: Item, pool: DevicePool, published: dict[str, Item]) -> None:
+        """Bring the slices of one pool up to date; any change is a new generation of the whole pool."""
+        generation = max((item.typed.spec.pool.generation for item in published.values()), default=1)
+        wanted = _named(node, pool, generation)
+        if wanted.keys() == published.keys() and all(
+            same_json(published[name].data()["spec"], _dated(spec, published[name])) for name, spec in wanted.items()
+        ):
+            return
+        for name, spec in _named(node, pool, generation + 1 if published else 1).items():
+            item = published.pop(name, None)
+            if item is not None:
+                await self.context.update(item, {**item.data(), "spec": spec})
+            else:
+                metadata = {"name": name, "ownerReferences": [owner_reference(node)]}
+                await self.context.create(RESOURCE_SLICES, "", {"metadata": metadata, "spec": spec})
+        for item in published.values():
+            await self.context.delete(item)
+
+    # -- binding conditions ----------------------------------------------------------------------------
+
+    async def _bind(self, key: str) -> None:
+        """Set the binding conditions of a claim's devices once the driver has had its time."""
+        item = self._claims.get(key)
+        if item is None:
+            return
+        waiting = [(result, pool) for result in _waiting_results(item.typed) if (pool := self._pool_of(result))]
+        if not waiting:
+            return
+        now = self.context.now()
+        due = self._due.setdefault(item.uid, now + max(pool.binding_seconds for _, pool in waiting))
+        if due > now:
+            self.queue.add_after(f"{_CLAIM}{key}", due - now)
+            return
+        data = item.data()
+        devices = list(data["status"].get("devices") or ())
+        for result, pool in waiting:
+            failed = result.binding_failure_conditions and self.context.rng.random() < pool.binding_failure
+            types = result.binding_failure_conditions[:1] if failed else result.binding_conditions
+            reason, message = ("BindingFailed", "the hollow driver failed") if failed else ("Bound", "")
+            conditions = [
+                {
+                    "type": type_,
+                    "status": _TRUE,
+                    "reason": reason,
+                    "message": message,
+                    "lastTransitionTime": self.context.now_text(),
+                }
+                for type_ in types
+            ]
+            identity = _identity(result)
+            devices = [one for one in devices if any(one.get(name) != value for name, value in identity.items())]
+            devices.append({**identity, "conditions": conditions})
+        await self.context.update(
+            item, {**data, "status": {**data["status"], "devices": devices}}, subresource="status"
+        )
+
+    def _pool_of(self, result: DeviceRequestAllocationResult) -> DevicePool | None:
+        """The description of an allocated device's pool, when it is one of ours."""
+        known = self._read.get(result.pool)
+        return next((pool for pool in known[1] if pool.driver == result.driver), None) if known is not None else None
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> list[DevicePool]:
+    """The nodes of a template share one description."""
+    return parse_devices(text)
+
+
+def _text(node: Item) -> str:
+    metadata: ObjectMeta = node.typed.metadata
+    return metadata.annotations.get(DEVICES, "")
+
+
+def _named(node: Item, pool: DevicePool, generation: int) -> dict[str, Data]:
+    """Slice name to spec. Counters and devices keep their names when the number of the others changes."""
+    names: dict[str, int] = {}
+    result = {}
+    for spec in pool.specs(node.name, generation):
+        what = "counters" if "sharedCounters" in spec else "devices"
+        number = names[what] = names.get(what, -1) + 1
+        result[f"{node.name}-{pool.driver}-{what}-{number}"] = spec
+    return result
+
+
+def _dated(spec: Data, published: Item) -> Data:
+    """A spec as the server stores it: taints without a date have the one they got when they were published."""
+    dates = {
+        (device.name, taint.key, taint.effect): taint.time_added
+        for device in published.typed.spec.devices
+        for taint in device.taints
+    }
+    if not dates:
+        return spec
+    devices = []
+    for device in spec.get("devices") or ():
+        taints = [
+            {**taint, "timeAdded": taint.get("timeAdded") or dates.get((device["name"], taint["key"], taint["effect"]))}
+            for taint in device.get("taints") or ()
+        ]
+        devices.append({**device, "taints": taints} if taints else device)
+    return {**spec, "devices": devices} if devices else spec
+
+
+def _identity(result: DeviceRequestAllocationResult) -> dict[str, str]:
+    identity = {"driver": result.driver, "pool": result.pool, "device": result.device}
+    return {**identity, "shareID": result.share_id} if result.share_id is not None else identity
+
+
+def _waiting_results(claim: ResourceClaim) -> list[DeviceRequestAllocationResult]:
+    """The allocated devices of a claim that wait for their binding conditions."""
+    if claim.status.allocation is None:
+        return []
+    found = []
+    for result in claim.status.allocation.devices.results:
+        if not result.binding_conditions:
+            continue
+        said = {
+            condition.type
+            for device in claim.status.devices
+            if (device.driver, device.pool, device.device, device.share_id)
+            == (result.driver, result.pool, result.device, result.share_id)
+            for condition in device.conditions
+            if condition.status == _TRUE
+        }
+        if not said.issuperset(result.binding_conditions) and said.isdisjoint(result.binding_failure_conditions):
+            found.append(result)
+    return found

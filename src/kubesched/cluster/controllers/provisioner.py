@@ -1,0 +1,223 @@
+"""The hollow CSI provisioner: makes volumes, and keeps the CSIStorageCapacity objects true.
+
+    claim with a provisioner's name, and a selected node if its class waits for one
+        ──delay by stage rules──▶ volume with the node's topology, reserved for the claim
+        └─ no space, or a failure by stage rules
+              ──ResourceExhausted──▶ the selected-node annotation is removed: the pod is scheduled again
+              └─ any other reason ──▶ tried again there, after 1 s doubling up to 5 min
+
+As upstream's external-provisioner does. Next: :mod:`.volumes` binds what is made here; pools are in :mod:`.storage_pools`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from ...api.kinds import CLAIMS, CSI_STORAGE_CAPACITIES, NODES, STORAGE_CLASSES, VOLUMES
+from ...api.quantity import QuantityError, int_value
+from ...api.storage import SELECTED_NODE, WAIT_FOR_FIRST_CONSUMER, class_of
+from ...api.wire import ApiError, Item
+from ...client.event_writer import NORMAL, WARNING
+from .attempts import Attempts
+from .base import Controller
+from .context import Context, Data
+from .storage_pools import Pools, Segment, annotations_of, exact_bytes
+from .volume_match import PV_PROTECTION, claim_reference
+from .volumes import PROVISIONER
+
+__all__ = ["Provisioner"]
+
+PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
+_CLAIM, _CAPACITY = "claim:", "capacity:"
+#: Where the capacity objects are, and the annotation that marks them as ours.
+_NAMESPACE: Final = "kube-system"
+_MADE_BY: Final = "kubesched.io/capacity-of"
+_EXHAUSTED: Final = "ResourceExhausted"
+
+
+class Provisioner(Controller):
+    """All hollow drivers of a cluster. Keys are claims, and classes, or single segments of them, whose capacity may be
+    another."""
+
+    name = "csi-provisioner"
+    component = "csi-provisioner"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._claims = context.cache(CLAIMS)
+        self._volumes = context.cache(VOLUMES)
+        self._classes = context.cache(STORAGE_CLASSES)
+        self._nodes = context.cache(NODES)
+        self._attempts = Attempts(context, "PersistentVolumeClaim")
+        self._pools = Pools(context, self._pools_changed)
+        self._capacities = context.cache(CSI_STORAGE_CAPACITIES)
+        self._capacities.add_index("class", lambda item: (item.typed.storage_class_name,))
+        self.watch(CLAIMS, self._claim_changed)
+
+    def _claim_changed(self, old: Item | None, new: Item | None) -> None:
+        if new is not None:
+            self.queue.add(_CLAIM + new.key)
+        elif old is not None:
+            self._attempts.forget(old.uid)
+
+    def _pools_changed(self, classes: set[str], segment: str | None) -> None:
+        for name in sorted(classes):
+            self.queue.add(_CAPACITY + (name if segment is None else f"{name}/{segment}"))
+
+    async def reconcile(self, key: str) -> None:
+        if key.startswith(_CAPACITY):
+            name, one, segment = key.removeprefix(_CAPACITY).partition("/")
+            await self._write_capacities(name, segment if one else None)
+            return
+        item = self._claims.get(key.removeprefix(_CLAIM))
+        if item is not None:
+            await self._claim(item)
+
+    # -- volumes ---------------------------------------------------------------------------------------
+
+    async def _claim(self, item: Item) -> None:
+        data = item.data()
+        metadata, annotations = data["metadata"], data["metadata"].get("annotations") or {}
+        storage_class = self._classes.get(class_of(item.typed))
+        waiting = not data["spec"].get("volumeName") and "deletionTimestamp" not in metadata
+        if not waiting or storage_class is None or not annotations.get(PROVISIONER):
+            self._attempts.forget(item.uid)
+            return
+        chosen = annotations.get(SELECTED_NODE, "")
+        if not chosen and storage_class.typed.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
+            self._attempts.forget(item.uid)
+            return
+        labels = self._labels_of(chosen)
+        left = self._attempts.left(item.uid, metadata, storage_class.name, labels, about=chosen)
+        if left is None:
+            return
+        if left > 0:
+            self.queue.add_after(_CLAIM + item.key, left)
+            return
+        reason, text = await self._make(item, data, storage_class, chosen)
+        if reason:
+            await self._failed(item, storage_class, chosen, reason, text)
+        else:
+            self._attempts.forget(item.uid)
+
+    def _labels_of(self, node: str) -> dict[str, str]:
+        found = self._nodes.get(node) if node else None
+        return dict(found.typed.metadata.labels) if found is not None else {}
+
+    async def _make(self, item: Item, data: Data, storage_class: Item, node: str) -> tuple[str, str]:
+        """Make the volume; else the reason of the failure and what happened."""
+        reason, text = self._attempts.outcome(item.uid)
+        if reason:
+            return reason, text
+        size = ((data["spec"].get("resources") or {}).get("requests") or {}).get("storage", "1Gi")
+        try:
+            wanted = int_value(size)
+        except QuantityError as error:
+            return "InvalidArgument", str(error)
+        segment, text = self._place(storage_class, node, wanted)
+        if segment is None:
+            return _EXHAUSTED, text
+        await self._create(item, data, storage_class, segment, size)
+        return "", ""
+
+    def _place(self, storage_class: Item, node: str, wanted: int) -> tuple[Segment | None, str]:
+        """Where a volume goes: the selected node's segment, else one of those with enough space; or why nowhere."""
+        key = self._pools.key_of(storage_class)
+        if node:
+            value = self._labels_of(node).get(key, "") if key else ""
+            places = [(key, value) if value else ("", "")]
+        else:
+            places = self._pools.segments(storage_class) or [("", "")]
+        free = {place: self._pools.free(storage_class, place[1]) for place in places}
+        enough = [place for place, left in free.items() if left is None or left >= wanted]
+        if enough:
+            return self.context.rng.choice(enough), ""
+        most = max(left or 0 for left in free.values())
+        where = places[0][1] if len(places) == 1 and places[0][1] else "any one place"
+        return None, f"{exact_bytes(wanted)} asked for, {exact_bytes(most)} free in {where}"
+
+    async def _create(self, item: Item, data: Data, storage_class: Item, segment: Segment, size: str) -> None:
+        claim, spec = data["spec"], storage_class.data()
+        name, driver = f"pvc-{item.uid}", spec["provisioner"]
+        body: Data = {
+            "metadata": {"name": name, "annotations": {PROVISIONED_BY: driver}, "finalizers": [PV_PROTECTION]},
+            "spec": {
+                "capacity": {"storage": size},
+                "accessModes": claim.get("accessModes") or ["ReadWriteOnce"],
+                "volumeMode": claim.get("volumeMode", "Filesystem"),
+                "storageClassName": storage_class.name,
+                "persistentVolumeReclaimPolicy": spec.get("reclaimPolicy", "Delete"),
+                "claimRef": claim_reference(item),
+                "csi": {"driver": driver, "volumeHandle": name},
+            },
+        }
+        if claim.get("volumeAttributesClassName"):
+            body["spec"]["volumeAttributesClassName"] = claim["volumeAttributesClassName"]
+        if segment[0]:
+            expression = {"key": segment[0], "operator": "In", "values": [segment[1]]}
+            terms = [{"matchExpressions": [expression]}]
+            body["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+        try:
+            await self.context.create(VOLUMES, "", body)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            return  # made before a restart; its event brings the two together
+        await self._say(item, driver, NORMAL, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
+
+    async def _failed(self, item: Item, storage_class: Item, node: str, reason: str, text: str) -> None:
+        driver = storage_class.typed.provisioner
+        error = f"rpc error: code = {reason} desc = {text}"
+        message = f'failed to provision volume with StorageClass "{storage_class.name}": {error}'
+        await self._say(item, driver, WARNING, "ProvisioningFailed", message)
+        if reason == _EXHAUSTED and node:
+            self._attempts.forget(item.uid)
+            mark = {"uid": item.uid, "annotations": {SELECTED_NODE: None}}
+            await self.context.patch(item, {"metadata": mark})
+        else:
+            self.queue.add_after(_CLAIM + item.key, self._attempts.again(item.uid))
+
+    async def _say(self, item: Item, driver: str, type_: str, reason: str, text: str) -> None:
+        await self.context.events.record(item, driver, type_, reason, text)
+
+    # -- capacity --------------------------------------------------------------------------------------
+
+    async def _write_capacities(self, name: str, only: str | None) -> None:
+        """One object per segment of a class, with what is free there; those that no longer apply are deleted.
+
+        ``only`` is the value of a segment: the others have not changed.
+        """
+        storage_class = self._classes.get(name)
+        segments: list[Segment] = []
+        if storage_class is not None and self._pools.is_limited(storage_class):
+            segments = self._pools.segments(storage_class)
+        if only is not None:
+            segments = [segment for segment in segments if segment[1] == only]
+        else:
+            kept = {_object_name(name, segment) for segment in segments}
+            for item in self._capacities.indexed("class", name):
+                if item.name not in kept and annotations_of(item).get(_MADE_BY) == name:
+                    await self.context.delete(item)
+        for segment in segments:
+            await self._write_capacity(storage_class, segment)  # type: ignore[arg-type]  # a class has the segments
+
+    async def _write_capacity(self, storage_class: Item, segment: Segment) -> None:
+        object_name, (key, value) = _object_name(storage_class.name, segment), segment
+        capacity = exact_bytes(self._pools.free(storage_class, value) or 0)
+        item = self._capacities.get(f"{_NAMESPACE}/{object_name}")
+        if item is None:
+            body: Data = {
+                "metadata": {"name": object_name, "annotations": {_MADE_BY: storage_class.name}},
+                "storageClassName": storage_class.name,
+                "nodeTopology": {"matchLabels": {key: value}} if key else {},
+                "capacity": capacity,
+            }
+            await self.context.create(CSI_STORAGE_CAPACITIES, _NAMESPACE, body)
+        elif item.data().get("capacity") != capacity:
+            await self.context.patch(item, {"capacity": capacity})
+
+
+def _object_name(storage_class: str, segment: Segment) -> str:
+    digest = hashlib.sha256("\0".join((storage_class, *segment)).encode()).hexdigest()
+    return f"csisc-{digest[:10]}"

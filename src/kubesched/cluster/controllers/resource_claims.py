@@ -1,0 +1,255 @@
+"""ResourceClaims of pods: made from templates, recorded in the pod, released and freed when pods end.
+
+    pod with a template ──▶ claim, owned by the pod, recorded in ``status.resourceClaimStatuses``
+    consumer ended or gone ──▶ out of ``reservedFor``; after the last one the allocation and the finalizer go too
+    generated claim, unused, pod ended ──▶ deleted
+
+Claims that the scheduler makes for extended resources are owned by their pod as well and are treated alike. Rules:
+upstream ``pkg/controller/resourceclaim``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ...api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from ...api.resource import CLAIM_FINALIZER, ClaimConsumer, ResourceClaim
+from ...api.types import Pod, PodResourceClaim
+from ...api.wire import STRATEGIC_PATCH, ApiError, Item
+from ...client.event_writer import WARNING
+from .base import Controller
+from .context import BY_OWNER, Context, controller_of
+from .pods import is_finished, owner_reference
+
+__all__ = ["ResourceClaims", "claims_of"]
+
+#: The pod's own name of a claim, on claims that were made from a template.
+POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
+_POD, _CLAIM = "pod:", "claim:"
+
+
+def claims_of(pod: Pod) -> Iterator[str]:
+    """The names of the claims that a pod uses, as far as they are known."""
+    if pod.spec.resource_claims:
+        recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+        for claim in pod.spec.resource_claims:
+            name = claim.resource_claim_name or recorded.get(claim.name)
+            if name:
+                yield name
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None and extended.resource_claim_name:
+        yield extended.resource_claim_name
+
+
+def _has_ended(pod: Pod) -> bool:
+    """Whether a pod will never use its claims again."""
+    return is_finished(pod) or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
+
+
+class ResourceClaims(Controller):
+    """Keys are ``pod:namespace/name`` and ``claim:namespace/name``."""
+
+    name = "resourceclaim"
+    component = "resource_claim"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._claims = context.owned_cache(RESOURCE_CLAIMS)
+        self._templates = context.cache(RESOURCE_CLAIM_TEMPLATES)
+        #: Pods that wait for a template, by the template's key.
+        self._waiting: dict[str, dict[str, None]] = {}
+        self.watch(PODS, self._pod_changed)
+        self.watch(RESOURCE_CLAIMS, self._claim_changed)
+        self.watch(RESOURCE_CLAIM_TEMPLATES, self._template_changed)
+
+    # -- noticing --------------------------------------------------------------------------------------
+
+    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+        item = new or old
+        if item is None:
+            return
+        pod: Pod = item.typed
+        if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
+            return
+        if new is None or _has_ended(pod):
+            for name in claims_of(pod):
+                self.queue.add(f"{_CLAIM}{item.namespace}/{name}")
+        elif pod.metadata.deletion_timestamp is None and (old is None or _needs_work(pod, old.typed)):
+            self.queue.add(f"{_POD}{item.key}")
+
+    def _claim_changed(self, old: Item | None, new: Item | None) -> None:
+        if new is not None:
+            claim: ResourceClaim = new.typed
+            # A reservation may arrive after its pod has ended.
+            if claim.metadata.deletion_timestamp is not None or any(
+                self._may_be_stale(new, consumer) for consumer in claim.status.reserved_for
+            ):
+                self.queue.add(f"{_CLAIM}{new.key}")
+            if old is not None and claim.status.allocation is not None and old.typed.status.allocation is None:
+                self._wake_owner(new)
+        elif old is not None:
+            self._wake_owner(old)
+
+    def _may_be_stale(self, claim: Item, consumer: ClaimConsumer) -> bool:
+        pod = self.context.pods.get(f"{claim.namespace}/{consumer.name}")
+        return pod is None or pod.uid != consumer.uid or _has_ended(pod.typed)
+
+    def _wake_owner(self, item: Item) -> None:
+        owner = controller_of(item.typed.metadata)
+        if owner is not None and owner.kind == PODS.kind:
+            self.queue.add(f"{_POD}{item.namespace}/{owner.name}")
+
+    def _template_changed(self, old: Item | None, new: Item | None) -> None:
+        if new is not None:
+            for key in self._waiting.pop(new.key, ()):
+                self.queue.add(key)
+
+    async def reconcile(self, key: str) -> None:
+        if key.startswith(_POD):
+            await self._reconcile_pod(key.removeprefix(_POD))
+        else:
+            await self._reconcile_claim(key.removeprefix(_CLAIM))
+
+    # -- pods ------------------------------------------------------------------------------------------
+
+    async def _reconcile_pod(self, key: str) -> None:
+        item = self.context.pods.get(key)
+        if item is None or self.context.is_going(item) or is_finished(item.typed):
+            return
+        pod: Pod = item.typed
+        recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+        made: list[dict[str, str]] = []
+        for wanted in pod.spec.resource_claims:
+            template = wanted.resource_claim_template_name
+            if template is None:
+                continue
+            if wanted.name in recorded:
+                name = recorded[wanted.name]
+                if name is None or self._claims.get(f"{pod.namespace}/{name}") is not None:
+                    continue
+            claim = self._made_before(pod, wanted) or await self._make(item, wanted, template)
+            if claim is not None:
+                made.append({"name": wanted.name, "resourceClaimName": claim.name})
+        if made:
+            body = {"metadata": {"uid": item.uid}, "status": {"resourceClaimStatuses": made}}
+            try:
+                item = await self.context.patch(item, body, subresource="status", patch_type=STRATEGIC_PATCH)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+                return
+            pod = item.typed
+        if pod.spec.node_name:
+            for name in claims_of(pod):
+                await self._reserve(item, name)
+
+    def _made_before(self, pod: Pod, wanted: PodResourceClaim) -> Item | None:
+        """A claim that was made, and not recorded because that failed."""
+        for item in self._claims.indexed(BY_OWNER, pod.uid):
+            metadata = item.typed.metadata
+            if metadata.annotations.get(POD_CLAIM) == wanted.name and metadata.deletion_timestamp is None:
+                return item
+        return None
+
+    async def _make(self, item: Item, wanted: PodResourceClaim, name: str) -> Item | None:
+        """The claim of a template, owned by the pod."""
+        template = self._templates.get(f"{item.namespace}/{name}")
+        if template is None:
+            text = f'resourceclaimtemplate.resource.k8s.io "{name}" not found'
+            self._waiting.setdefault(f"{item.namespace}/{name}", {})[f"{_POD}{item.key}"] = None
+            await self._report(item, wanted, f'resource claim template "{name}": {text}')
+            return None
+        spec: dict[str, Any] = template.data().get("spec") or {}
+        given = spec.get("metadata") or {}
+        metadata = {
+            "generateName": f"{item.name}-{wanted.name}-",
+            "ownerReferences": [owner_reference(item)],
+            "annotations": {**(given.get("annotations") or {}), POD_CLAIM: wanted.name},
+        }
+        if given.get("labels"):
+            metadata["labels"] = given["labels"]
+        try:
+            return await self.context.create(
+                RESOURCE_CLAIMS, item.namespace, {"metadata": metadata, "spec": spec.get("spec") or {}}
+            )
+        except ApiError as error:
+            await self._report(item, wanted, f"create ResourceClaim {metadata['generateName']}: {error.message}")
+            raise
+
+    async def _report(self, item: Item, wanted: PodResourceClaim, why: str) -> None:
+        await self.record(item, WARNING, "FailedResourceClaimCreation", f"PodResourceClaim {wanted.name}: {why}")
+
+    async def _reserve(self, item: Item, name: str) -> None:
+        """Reserve an allocated claim for a pod that no scheduler has placed."""
+        claim = self._claims.get(f"{item.namespace}/{name}")
+        if claim is None or claim.typed.status.allocation is None:
+            return
+        if any(consumer.uid == item.uid for consumer in claim.typed.status.reserved_for):
+            return
+        consumer = {"resource": "pods", "name": item.name, "uid": item.uid}
+        body = {"metadata": {"uid": claim.uid}, "status": {"reservedFor": [consumer]}}
+        await self.context.patch(claim, body, subresource="status", patch_type=STRATEGIC_PATCH)
+
+    # -- claims ----------------------------------------------------------------------------------------
+
+    async def _reconcile_claim(self, key: str) -> None:
+        item = self._claims.get(key)
+        if item is None:
+            return
+        claim: ResourceClaim = item.typed
+        status = claim.status
+        valid = [consumer for consumer in status.reserved_for if await self._uses(item, consumer)]
+        going = claim.metadata.deletion_timestamp is not None
+        ours = CLAIM_FINALIZER in claim.metadata.finalizers
+        if len(valid) < len(status.reserved_for) or (going and ours and not valid and status.allocation is not None):
+            data = item.data()
+            uids = {consumer.uid for consumer in valid}
+            kept = [consumer for consumer in data["status"].get("reservedFor") or () if consumer.get("uid") in uids]
+            changed = {**data["status"], "reservedFor": kept}
+            if not valid and ours:
+                changed["allocation"] = None
+            item = await self.context.update(item, {**data, "status": changed}, subresource="status")
+            claim = item.typed
+        if ours and not valid and claim.status.allocation is None and (going or status.allocation is not None):
+            data = item.data()
+            finalizers = [name for name in claim.metadata.finalizers if name != CLAIM_FINALIZER]
+            item = await self.context.update(item, {**data, "metadata": {**data["metadata"], "finalizers": finalizers}})
+        if not valid and not going:
+            await self._delete_unused(item)
+
+    async def _uses(self, item: Item, consumer: ClaimConsumer) -> bool:
+        """Whether a claim stays reserved for a consumer; only pods are ever released here."""
+        if consumer.api_group or consumer.resource != "pods":
+            return True
+        pod = await self._pod(f"{item.namespace}/{consumer.name}")
+        return pod is not None and pod.uid == consumer.uid and not _has_ended(pod.typed)
+
+    async def _pod(self, key: str) -> Item | None:
+        """A pod, or None when there is none; a cache that lags behind does not count as an absence."""
+        known = self.context.pods.get(key)
+        if known is not None:
+            return known
+        try:
+            return await self.context.client.get(PODS, *key.split("/", 1))
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return None
+
+    async def _delete_unused(self, item: Item) -> None:
+        """Delete a generated claim whose pod has ended. One whose pod is gone is collected with it."""
+        owner = controller_of(item.typed.metadata)
+        if owner is None or owner.kind != PODS.kind:
+            return
+        pod = self.context.pods.get(f"{item.namespace}/{owner.name}")
+        if pod is not None and pod.uid == owner.uid and _has_ended(pod.typed):
+            await self.context.delete(item)
+
+
+def _needs_work(pod: Pod, before: Pod) -> bool:
+    """Whether a change of a pod can mean something to do: it was placed, or lost a recorded claim."""
+    return (
+        pod.spec.node_name != before.spec.node_name
+        or pod.status.resource_claim_statuses != before.status.resource_claim_statuses
+    )

@@ -1,0 +1,174 @@
+"""What a fast dry run remembers by row for preemptors that are alike: same priority, same amounts.
+
+Kept until the row's node, pods or nominations change; a preemption changes one row, so the next preemptor finds all
+others as they were. Used by :mod:`.outcomes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kubesched.cache import NodeTable
+from kubesched.cache.columns import RowArray
+from kubesched.cache.lower_priority import LowerPriorityColumns
+from kubesched.cache.node_table import PODS_ROW
+from kubesched.cache.nominated_rows import NominatedPods, requested_by
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.preemption import Victims
+
+from .budgets import Budget
+from .importance import importance
+from .reprieve import CRITERIA, by_importance, measures_of, needs_of, reprieve_row, reprieve_rows
+
+__all__ = ["HUGE", "Alike", "Amounts"]
+
+#: (resource index, amount): what a preemptor needs.
+Amounts = tuple[tuple[int, int], ...]
+
+#: Beyond this, sums might not be exact in 64 bits: such quantities are left to the plain procedure.
+HUGE: Final = 1 << 60
+#: From so many rows on the victims of all are found at once.
+_MANY: Final = 24
+
+
+class Alike:
+    """Preemptors of one priority that need the same amounts.
+
+    Attributes:
+        spare: int64[amounts, capacity]; what is left once everything lower has left and the preemptor has come.
+        fits: bool[capacity]; there is something lower, and nothing of ``spare`` is negative.
+        exact: whether all quantities are small enough for this.
+        criteria, earliest, unstarted: as in :class:`.reprieve.Measures`, by row; for rows that are known.
+    """
+
+    def __init__(self, table: NodeTable, priority: int, amounts: Amounts) -> None:
+        self._table = table
+        self._priority = priority
+        self._amounts = amounts
+        self._indexes = [index for index, _ in amounts]
+        self._position: int | None = None
+        self._nominated = self._restarted = -1
+        self._budgets: Sequence[Budget] = ()
+        self._victims: dict[int, Victims] = {}
+        self._known = np.zeros(0, np.bool_)
+        #: Rows to forget the next time.
+        self._volatile: set[int] = set()
+        self.exact = True
+        self.spare = np.zeros((len(amounts), 0), np.int64)
+        self.fits = np.zeros(0, np.bool_)
+        self.criteria: npt.NDArray[np.float64] = np.zeros((CRITERIA, 0))
+        self.earliest: npt.NDArray[np.float64] = np.zeros(0)
+        self.unstarted = np.zeros(0, np.bool_)
+
+    # -- keeping up ------------------------------------------------------------------------------------
+
+    def refresh(
+        self, pod: PodInfo, lower: LowerPriorityColumns, nominated: NominatedPods, budgets: Sequence[Budget]
+    ) -> None:
+        """Catch up with nodes, pods, nominations and budgets, for this preemptor."""
+        table, self._lower = self._table, lower
+        capacity, restarted = table.capacity, table.placed.restarted
+        if len(self.fits) != capacity:
+            self._position = None
+            self.spare = np.zeros((len(self._amounts), capacity), np.int64)
+            self.fits, self._known = np.zeros(capacity, np.bool_), np.zeros(capacity, np.bool_)
+            self.criteria = np.zeros((CRITERIA, capacity))
+            self.earliest, self.unstarted = np.zeros(capacity), np.zeros(capacity, np.bool_)
+        changed = table.journal.since(self._position) if self._position is not None else None
+        renominated = nominated.log.since(self._nominated) if changed is not None else None
+        moved = restarted.since(self._restarted) if changed is not None else None
+        if changed is None or renominated is None or moved is None:
+            rows = np.flatnonzero(table.alive)
+            self.fits[:] = self._known[:] = False
+            self.exact = True
+        else:
+            found = {entry >> 1 for entry in changed}
+            found.update(renominated, moved, self._volatile)
+            rows = np.fromiter(found, np.intp, len(found))
+            self._known[rows] = False
+        self._volatile.clear()
+        self._position, self._nominated = table.journal.position, nominated.log.position
+        self._restarted = restarted.position
+        self._read_budgets(budgets)
+        if len(rows):
+            self._measure(rows, nominated)
+        own = nominated.row_of.get(pod.uid)
+        if own is not None:
+            self._measure_own(pod, own, nominated)
+
+    def _read_budgets(self, budgets: Sequence[Budget]) -> None:
+        """Forget the victims of nodes if budgets are others than those by which they were found."""
+        before = self._budgets
+        if len(before) != len(budgets) or any(a is not b for a, b in zip(before, budgets, strict=True)):
+            self._budgets = tuple(budgets)
+            self._known[:] = False
+
+    def _measure(self, rows: RowArray, nominated: NominatedPods) -> None:
+        table, lower = self._table, self._lower.amounts
+        coming = nominated.amounts() if nominated.pods else None
+        fits = table.alive[rows] & (lower[PODS_ROW, rows] > 0)
+        for number, (index, amount) in enumerate(self._amounts):
+            capacity, used = table.allocatable[index, rows], table.requested[index, rows]
+            left = capacity - used
+            used |= capacity  # what leaves is part of what is used
+            left += lower[index, rows]
+            if coming is not None:
+                left -= coming[index, rows]
+                used |= coming[index, rows]
+            left -= amount
+            self.exact = self.exact and int(used.max()) < HUGE
+            self.spare[number, rows] = left
+            fits &= left >= 0
+        self.fits[rows] = fits
+
+    def _measure_own(self, pod: PodInfo, row: int, nominated: NominatedPods) -> None:
+        """Where the preemptor itself is nominated, its nomination does not count."""
+        mine = requested_by([each for each in nominated.pods.get(row, ()) if each.uid == pod.uid], self._table)
+        self.spare[:, row] += [mine[index] for index in self._indexes]
+        self.fits[row] = (
+            bool(self._table.alive[row]) and self._lower.amounts[PODS_ROW, row] > 0 and (self.spare[:, row] >= 0).all()
+        )
+        self._known[row] = False
+        self._volatile.add(row)
+
+    # -- victims ---------------------------------------------------------------------------------------
+
+    def evaluate(self, rows: RowArray, now: float) -> None:
+        """Find what candidates are compared by, for rows that fit."""
+        rows = rows[~self._known[rows]]
+        if not len(rows):
+            return
+        self._known[rows] = True
+        for row in rows.tolist():
+            self._victims.pop(row, None)
+        if len(rows) >= _MANY and not self._budgets:
+            measures = reprieve_rows(self._table, rows, self._priority, self._indexes, self.spare[:, rows], now)
+            if measures is not None:
+                self.criteria[:, rows], self.earliest[rows], self.unstarted[rows] = measures
+                return
+        found = np.array([measures_of(self._find_victims(row, now)) for row in rows.tolist()]).T
+        self.criteria[:, rows], self.earliest[rows] = found[:CRITERIA], found[CRITERIA]
+        self.unstarted[rows] = found[CRITERIA + 1] != 0
+
+    def victims(self, row: int, now: float) -> Victims:
+        """The victims on a row that was evaluated."""
+        found = self._victims.get(row)
+        if found is None:
+            found = self._find_victims(row, now)
+        # What is written to victims begins with their newest versions.
+        pods = self._table.info(row).pods
+        return Victims(tuple([pods[pod.uid] for pod in found.pods]), found.pdb_violations)
+
+    def _find_victims(self, row: int, now: float) -> Victims:
+        ordered, latest = self._lower.pods(row, by_importance)
+        if latest > now:
+            ordered = sorted(ordered, key=lambda each: importance(each, now))
+            self._volatile.add(row)
+        needs = needs_of(self._indexes, self._table)
+        found = reprieve_row(ordered, self.spare[:, row].tolist(), needs, self._budgets, now)
+        self._victims[row] = found
+        return found

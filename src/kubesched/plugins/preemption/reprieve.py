@@ -1,0 +1,194 @@
+"""Which pods come back in the fast dry run, where only amounts of resources decide (spec "Preemption" section 4.2).
+
+Everything of lower priority has left; pods come back, the most important first, while they fit. For one node in plain
+integers, with disruption budgets (:func:`reprieve_row`), or for many nodes at once, without (:func:`reprieve_rows`): then
+only what candidates are compared by is found, and the victims themselves when they are read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kubesched.cache import NodeTable
+from kubesched.cache.columns import RowArray
+from kubesched.cache.node_table import CPU_ROW, EPHEMERAL_ROW, MEMORY_ROW, PODS_ROW
+from kubesched.cache.placed_pods import CPU_AT, EPHEMERAL_AT, MEMORY_AT, NUMBER_AT, PRIORITY_AT, ROW_AT
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.preemption import Victims
+
+from .budgets import Budget, split_by_budgets
+from .choose import PER_VICTIM
+from .importance import importance, latest_start, start_of
+
+__all__ = ["CRITERIA", "Measures", "Needs", "by_importance", "measures_of", "needs_of", "reprieve_row", "reprieve_rows"]
+
+#: How many numbers candidates are compared by before start times.
+CRITERIA: Final = 4
+#: Where the columns of pods have a resource; None: each pod counts as one.
+_PLACES: Final[dict[int, int | None]] = {
+    PODS_ROW: None, CPU_ROW: CPU_AT, MEMORY_ROW: MEMORY_AT, EPHEMERAL_ROW: EPHEMERAL_AT,
+}  # fmt: skip
+
+#: What a pod takes of the amounts in question.
+Needs = Callable[[PodInfo], Sequence[int]]
+
+
+class Measures(NamedTuple):
+    """What candidates are compared by.
+
+    Attributes:
+        criteria: float64[4, n]; violations, priority of the first victim, sum of priorities, victims; the least wins, in
+            order.
+        earliest: float64[n]; the earliest start of the most important victims that have started, else infinity.
+        unstarted: bool[n]; one of them has not started, which counts as now.
+    """
+
+    criteria: npt.NDArray[np.float64]
+    earliest: npt.NDArray[np.float64]
+    unstarted: npt.NDArray[np.bool_]
+
+
+def by_importance(pods: list[PodInfo]) -> tuple[list[PodInfo], float]:
+    """By importance, as if pods that have not started were to start at the end of time.
+
+    They start now. That is another order when some start is later: the second value is the latest such start, minus
+    infinity when all have started.
+    """
+    ranked = sorted([(*importance(pod, math.inf), place) for place, pod in enumerate(pods)])
+    latest = latest_start(pods) if any(rank[1] == math.inf for rank in ranked) else -math.inf
+    return [pods[rank[2]] for rank in ranked], latest
+
+
+def needs_of(indexes: Sequence[int], table: NodeTable) -> Needs:
+    """What a pod takes of the resources with these indexes."""
+    if list(indexes) == [PODS_ROW, CPU_ROW, MEMORY_ROW]:
+
+        def common(pod: PodInfo) -> tuple[int, int, int]:
+            requests = pod.requests
+            return 1, requests.milli_cpu, requests.memory
+
+        return common
+    names = list(table.resource_index)
+    return lambda pod: [1 if index == PODS_ROW else pod.requests.get(names[index]) for index in indexes]
+
+
+def reprieve_row(
+    ordered: Sequence[PodInfo], left: list[int], needs: Needs, budgets: Sequence[Budget], now: float
+) -> Victims:
+    """The victims among one node's pods of lower priority.
+
+    Args:
+        ordered: these pods, the most important first.
+        left: what is left of each amount without them; changed.
+        needs: what a pod takes of the amounts.
+        budgets: those that may be violated.
+        now: seconds; when pods start that have not.
+    """
+    violating, others = split_by_budgets(ordered, budgets) if budgets else ([], ordered)
+    victims: list[PodInfo] = []
+    violations = 0
+    for group in (violating, others) if violating else (others,):
+        for pod in group:
+            amounts = needs(pod)
+            for place, amount in enumerate(amounts):
+                if amount > left[place]:
+                    victims.append(pod)
+                    violations += group is violating
+                    break
+            else:
+                for place, amount in enumerate(amounts):
+                    left[place] -= amount
+    if violating and others:
+        victims.sort(key=lambda each: importance(each, now))
+    return Victims(tuple(victims), violations)
+
+
+def measures_of(victims: Victims) -> tuple[float, ...]:
+    """The criteria, the earliest start, and whether a foremost victim has not started; see :class:`Measures`."""
+    pods = victims.pods
+    if not pods:
+        return victims.pdb_violations, 0, 0, 0, math.inf, 0
+    highest, total = pods[0].priority, 0
+    earliest, unstarted = math.inf, 0
+    for pod in pods:
+        priority = pod.pod.spec.priority or 0
+        total += priority + PER_VICTIM
+        if priority == highest:
+            start = start_of(pod, math.inf)
+            if start < earliest:
+                earliest = start
+            elif start == math.inf:
+                unstarted = 1
+    return victims.pdb_violations, highest, total, len(pods), earliest, unstarted
+
+
+def reprieve_rows(
+    table: NodeTable, rows: RowArray, priority: int, indexes: Sequence[int], left: npt.NDArray[np.int64], now: float
+) -> Measures | None:
+    """What candidates are compared by, for many nodes without disruption budgets.
+
+    Args:
+        table: the nodes and their pods.
+        rows: the nodes; each has pods of lower priority.
+        priority: the preemptor's.
+        indexes: the resources in question.
+        left: int64[resources, rows]; what is left of them without these pods; changed.
+        now: seconds; when pods start that have not.
+
+    Returns:
+        None when the pods have to be evaluated one by one: for scalar resources, and when a pod has not started though
+        others are said to start in the future.
+    """
+    columns = [_PLACES.get(index, -1) for index in indexes]
+    if -1 in columns:
+        return None
+    placed, on = table.placed, np.zeros(table.capacity, np.bool_)
+    on[rows] = True
+    places = placed.below(priority, on)
+    starts = placed.starts(places)
+    started = np.isfinite(starts)
+    if not started.all() and (starts[started] > now).any():
+        return None
+    rank = np.zeros(table.capacity, np.intp)
+    rank[rows] = np.arange(len(rows))
+    node, priorities = rank[placed.numbers(ROW_AT, places)], placed.numbers(PRIORITY_AT, places)
+    order = np.lexsort((placed.numbers(NUMBER_AT, places), starts, -priorities, node))
+    places, starts, priorities, node = places[order], starts[order], priorities[order], node[order]
+    counts = np.bincount(node, minlength=len(rows))
+    first = np.cumsum(counts) - counts
+    is_victim = np.zeros(len(node), np.bool_)
+    amounts = [None if column is None else placed.numbers(column, places) for column in columns]
+    for turn in range(int(counts.max(initial=0))):
+        nodes = np.flatnonzero(counts > turn)
+        pods = first[nodes] + turn
+        needed = np.array([np.ones(len(pods), np.int64) if each is None else each[pods] for each in amounts])
+        have = left[:, nodes]
+        fits = (needed <= have).all(axis=0)
+        left[:, nodes] = have - needed * fits
+        is_victim[pods] = ~fits
+    return _measured(priorities[is_victim], starts[is_victim], node[is_victim], len(rows))
+
+
+def _measured(
+    priorities: npt.NDArray[np.int64], starts: npt.NDArray[np.float64], node: RowArray, nodes: int
+) -> Measures:
+    """The measures of nodes from their victims, which are ordered by node, the most important first."""
+    criteria = np.zeros((CRITERIA, nodes))
+    earliest, unstarted = np.full(nodes, math.inf), np.zeros(nodes, np.bool_)
+    count = np.bincount(node, minlength=nodes)
+    having = np.flatnonzero(count)
+    if len(having):
+        first = (np.cumsum(count) - count)[having]
+        highest = priorities[first]
+        criteria[1, having] = highest
+        criteria[2, having] = np.add.reduceat(priorities, first) + count[having] * PER_VICTIM
+        criteria[3] = count
+        foremost = priorities == np.repeat(highest, count[having])
+        earliest[having] = np.minimum.reduceat(np.where(foremost, starts, math.inf), first)
+        unstarted[having] = np.logical_or.reduceat(foremost & np.isinf(starts), first)
+    return Measures(criteria, earliest, unstarted)
