@@ -108,7 +108,7 @@ def _plugin_modules(parser: argparse.ArgumentParser) -> None:
 
 def _stages(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--stages", metavar="FILE", action="append", default=[], help="stage rules for hollow pods and volumes"
+        "--stages", metavar="FILE", action="append", default=[], help="stage rules for hollow pods, volumes and devices"
     )
 
 
@@ -138,6 +138,9 @@ Exit code: 0 even when pods are pending; 1 when the input cannot be used or pods
     parser.add_argument("--node-cpu", metavar="QUANTITY", default="8", help="cpu of a hollow node (default: 8)")
     parser.add_argument(
         "--node-memory", metavar="QUANTITY", default="32Gi", help="memory of a hollow node (default: 32Gi)"
+    )
+    parser.add_argument(
+        "--node-template", metavar="FILE", help="a Node manifest the hollow nodes are made from instead"
     )
     parser.add_argument("--zones", metavar="N", type=_count, default=0, help="deal the hollow nodes over so many zones")
     _stages(parser)

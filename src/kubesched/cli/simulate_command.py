@@ -11,7 +11,7 @@ from kubesched.simulate.simulation import run_simulation
 
 from .console import print_lines, progress_bar, warn, write
 from .errors import CliError
-from .loading import load_configuration, load_registry
+from .loading import load_configuration, load_node_template, load_registry
 
 __all__ = ["run"]
 
@@ -24,12 +24,16 @@ def run(options: argparse.Namespace) -> int:
     if not manifests.objects:
         nothing = f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)"
         raise CliError("\n".join((nothing, *manifests.warnings)))
+    if options.node_template:
+        template = load_node_template(options.node_template)
+    else:
+        template = node_template(cpu=options.node_cpu, memory=options.node_memory)
     with progress_bar("pods bound", quiet=options.quiet) as bar:
         result = run_simulation(
             manifests,
             registry=registry,
             nodes=options.nodes,
-            node_template=node_template(cpu=options.node_cpu, memory=options.node_memory),
+            node_template=template,
             zones=[f"zone-{number}" for number in range(1, options.zones + 1)],
             config=config,
             seed=options.seed,

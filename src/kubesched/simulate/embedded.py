@@ -105,7 +105,7 @@ class Embedded:
             else None
         )
         chosen = ALL if controllers is True else tuple(controllers or ())
-        settings = ControllerSettings(stages=tuple(stages))
+        settings = ControllerSettings(stages=tuple(stages), device_taint_rules=gates.enabled("DRADeviceTaintRules"))
         self.controllers = (
             ControllerManager(self.client, clock, random.Random(rng.getrandbits(64)), chosen, settings=settings)
             if chosen

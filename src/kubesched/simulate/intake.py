@@ -15,11 +15,12 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from kubesched.api.decode import DecodeError, from_builtins
-from kubesched.api.kinds import CLAIMS, NAMESPACES, NODES, PODS, STORAGE_CLASSES, VOLUMES
+from kubesched.api.kinds import CLAIMS, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, STORAGE_CLASSES, VOLUMES
 from kubesched.api.selectors import required_node_affinity
 from kubesched.api.taints import first_untolerated
 from kubesched.api.types import Node, Pod
 from kubesched.api.wire import ApiError
+from kubesched.cluster.controllers import DEVICES_ANNOTATION, DevicesError, parse_devices
 from kubesched.cluster.files import (
     Manifest,
     ManifestError,
@@ -34,7 +35,16 @@ from kubesched.cluster.store import Store
 
 from .result import Refusal
 
-__all__ = ["Intake", "Source", "gather", "in_order", "store_objects", "unknown_fields", "with_default_class"]
+__all__ = [
+    "Intake",
+    "Source",
+    "check_devices",
+    "gather",
+    "in_order",
+    "store_objects",
+    "unknown_fields",
+    "with_default_class",
+]
 
 #: Loaded manifests, or paths of files and directories, or objects as plain data; also mixed.
 Source: TypeAlias = Manifests | Iterable[str | os.PathLike[str] | Mapping[str, Any] | Manifest]
@@ -84,6 +94,16 @@ class Intake:
             for item in self.objects
         )
 
+    @property
+    def uses_devices(self) -> bool:
+        """Whether there are objects of dynamic resources, nodes with hollow devices, or pods with resource claims."""
+        return any(
+            item.kind.group == RESOURCE_CLAIMS.group
+            or (item.kind == NODES and _devices(item) is not None)
+            or (item.kind == PODS and (item.data.get("spec") or {}).get("resourceClaims"))
+            for item in self.objects
+        )
+
 
 def gather(
     source: Source,
@@ -101,6 +121,7 @@ def gather(
     objects = [
         Manifest(NODES, data, "hollow nodes") for data in make_nodes(nodes, node_template, zones=zones)
     ] + loaded.objects
+    check_devices(objects)
     names = [item.name for item in objects if item.kind == NODES]
     typed = [from_builtins(item.data, Node) for item in objects if item.kind == NODES]
     made_already = _controllers(objects)
@@ -118,6 +139,29 @@ def gather(
             raise ManifestError(_misshapen(item, error)) from error
     intake.objects = in_order(intake.objects)
     return intake
+
+
+def check_devices(objects: Iterable[Manifest]) -> None:
+    """Refuse nodes whose annotation of hollow devices cannot be read.
+
+    Raises:
+        ManifestError: naming the node and what would be right.
+    """
+    read: set[str] = set()  # the nodes of a template share one text
+    for item in objects:
+        text = _devices(item) if item.kind == NODES else None
+        if text is not None and text not in read:
+            read.add(text)
+            try:
+                parse_devices(text)
+            except DevicesError as error:
+                raise ManifestError(f"{item.source}: Node {item.name}: {error}") from None
+
+
+def _devices(node: Manifest) -> str | None:
+    annotations = node.data["metadata"].get("annotations")
+    text = annotations.get(DEVICES_ANNOTATION) if isinstance(annotations, Mapping) else None
+    return text if isinstance(text, str) else None
 
 
 def with_default_class(objects: Sequence[Manifest]) -> list[Manifest]:

@@ -15,7 +15,7 @@ from kubesched.api.kinds import PODS
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.api.requests import PODS as POD_COUNT
 from kubesched.api.types import Pod
-from kubesched.cluster.controllers import STORAGE
+from kubesched.cluster.controllers import DEVICES, STORAGE
 from kubesched.cluster.files import Manifest
 from kubesched.cluster.kubelets import Stage
 from kubesched.config import DEFAULT_GATES, ConfigError, FeatureGates, KubeSchedulerConfiguration, default_config
@@ -71,7 +71,8 @@ async def simulate(
     and volumes do. ``until`` bounds the virtual time in seconds.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
-    there is the default one, ``standard``.
+    there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
+    the claim controller and the hollow DRA driver run.
 
     ``extenders`` are in-process objects. Extenders that ``config`` names are not called over HTTP, as virtual time does
     not pass while a network answers: objects of the same names must take their places.
@@ -96,7 +97,7 @@ async def simulate(
         seed=seed,
         gates=gates,
         on_bind=run.bound,
-        controllers=STORAGE if with_storage else False,
+        controllers=[*(STORAGE if with_storage else ()), *(DEVICES if intake.uses_devices else ())],
         stages=stages,
         extenders=extenders,
         on_preemption=run.preempted,

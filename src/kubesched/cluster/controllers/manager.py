@@ -147,10 +147,10 @@ class ControllerManager:
             await cache.synced.wait()
 
     async def wait_announced(self) -> None:
-        """Return when CSINodes and capacity objects show what there is: no pod should be placed before that."""
+        """Return when CSINodes, capacity objects and ResourceSlices show what there is: no pod should be placed before."""
         await self.wait_synced()
         for one in self.controllers:
-            if isinstance(one, CsiNodes | Provisioner):
+            if isinstance(one, CsiNodes | Provisioner | DeviceDriver):
                 await one.queue.drained.wait()
 
     # -- looking ---------------------------------------------------------------------------------------
