@@ -63,7 +63,14 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Ends of the domains whose annotations come along; what others write in theirs is theirs.
 _DOMAINS: Final = (".kubernetes.io", ".k8s.io", ".kubesched.io")
 #: Finalizers that a controller here removes again.
-_FINALIZERS: Final = frozenset({"batch.kubernetes.io/job-tracking", CLAIM_FINALIZER})
+_FINALIZERS: Final = frozenset(
+    {
+        "batch.kubernetes.io/job-tracking",
+        "kubernetes.io/pvc-protection",
+        "kubernetes.io/pv-protection",
+        CLAIM_FINALIZER,
+    }
+)
 _SECRETIVE: Final = (
     "env",
     "envFrom",
