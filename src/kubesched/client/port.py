@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from kubesched.api.kinds import PODS, Kind
+from kubesched.api.kinds import CLAIMS, PODS, VOLUMES, Kind
+from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Pod, PodCondition
 from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, PatchOptions, Transport
 
@@ -21,7 +22,7 @@ from .backoff import TokenBucket, is_other_uid, retry_write
 from .events import QUEUE_SIZE, EventBroadcaster, EventRecorder
 from .informer import Informer
 from .metered import MeteredTransport
-from .patches import pod_status_patch, update_pod_condition
+from .patches import claim_patch, pod_status_patch, update_pod_condition, volume_patch
 from .reflector import PAGE_SIZE, WATCH_TIMEOUT
 
 __all__ = ["ApiPort"]
@@ -145,6 +146,30 @@ class ApiPort:
                 raise ApiError.not_found(PODS, meta.name) from error
             raise
         return True
+
+    async def bind_volume(self, volume: PersistentVolume) -> PersistentVolume:
+        """Write a volume's claimRef, and the mark of an automatic binding; the volume as written. Not retried.
+
+        Raises:
+            ApiError: 404 when the volume is gone, 409 when it is not of the given version any more.
+            OSError: when the server cannot be reached; the volume may or may not be bound.
+        """
+        patch = volume_patch(volume)
+        item = await self.transport.patch(VOLUMES, "", volume.name, patch, patch_type=MERGE_PATCH)
+        written: PersistentVolume = item.typed
+        return written
+
+    async def select_node(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
+        """Write the node that a claim is to be provisioned for; the claim as written. Not retried.
+
+        Raises:
+            ApiError: 404 when the claim is gone, 409 when it is not of the given version any more.
+            OSError: when the server cannot be reached; the node may or may not be written.
+        """
+        meta, patch = claim.metadata, claim_patch(claim)
+        item = await self.transport.patch(CLAIMS, meta.namespace, meta.name, patch, patch_type=MERGE_PATCH)
+        written: PersistentVolumeClaim = item.typed
+        return written
 
     async def delete_pod(self, pod: Pod) -> bool:
         """Delete exactly this pod, by UID, with its own grace period; False when it was gone already.

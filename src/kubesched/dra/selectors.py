@@ -7,15 +7,13 @@ syntax tree, so that devices which differ in other attributes (serial numbers) s
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import cached_property
+from collections.abc import Hashable, Iterable
 from typing import Any, Final
 
 from kubesched.cel import (
     Call,
-    Checked,
     CompilationError,
     Constant,
-    Environment,
     EvaluationCancelledError,
     EvaluationError,
     Expr,
@@ -25,18 +23,12 @@ from kubesched.cel import (
     children,
     kind_of,
 )
+from kubesched.cel.device_expressions import VARIABLES, compile_device_expression
 
 from .profiles import Profile
 
 __all__ = ["Selector", "SelectorCache", "SelectorError"]
 
-_VARIABLES: Final = {
-    "device": "map<string,dyn>",
-    "device.driver": "string",
-    "device.allowMultipleAllocations": "bool",
-    "device.attributes": "map<string,map<string,any>>",
-    "device.capacity": "map<string,map<string,kubernetes.Quantity>>",
-}
 _MAPS: Final = ("device.attributes", "device.capacity")
 #: Compiled expressions that are kept.
 _MOST: Final = 1024
@@ -55,18 +47,19 @@ class Selector:
 
     def __init__(self, program: Program | None, reads: frozenset[Read], error: str = "") -> None:
         self._program = program
-        self._reads = reads
         self._error = error
-        self._by_profile: dict[int, bool | SelectorError] = {}
-        self._by_values: dict[Any, bool | SelectorError] = {}
+        self._by_projection: dict[Hashable, bool | SelectorError] = {}
+        #: The attributes that are read, as domain and id; None when that cannot be said.
+        self.attributes = _attributes_of(reads)
         #: How often the expression was evaluated.
         self.evaluations = 0
 
     def result(self, profile: Profile) -> bool | SelectorError:
         """Whether devices of a profile are selected, or why that cannot be said."""
-        known = self._by_profile.get(profile.id)
+        key = profile.id if self.attributes is None else profile.projection(self.attributes)
+        known = self._by_projection.get(key)
         if known is None:
-            known = self._by_profile[profile.id] = self._evaluate(profile)
+            known = self._by_projection[key] = self._evaluate(profile)
         return known
 
     def _evaluate(self, profile: Profile) -> bool | SelectorError:
@@ -76,11 +69,7 @@ class Selector:
             variables = profile.variables
         except EvaluationError as error:
             return SelectorError(f"CEL runtime error: {error}")
-        values = tuple(_read(variables, read) for read in self._reads)
-        known = self._by_values.get(values)
-        if known is None:
-            known = self._by_values[values] = self._run(self._program, variables)
-        return known
+        return self._run(self._program, variables)
 
     def _run(self, program: Program, variables: dict[str, Any]) -> bool | SelectorError:
         self.evaluations += 1
@@ -101,39 +90,23 @@ class Selector:
         )
 
 
-def _read(variables: dict[str, Any], read: Read) -> Any:
-    """What an expression sees of a device, as something hashable."""
-    name, domain, key = read
-    value = variables[name]
-    if domain is None:
-        return _hashable(value)
-    found = value.get(domain)
-    if key is None or found is None:
-        return _hashable(found)
-    return _hashable(found[key]) if key in found else _ABSENT
-
-
-class _Absent:
-    """No such attribute; unequal to every value."""
-
-
-_ABSENT: Final = _Absent()
-
-
-def _hashable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return tuple((key, _hashable(item)) for key, item in sorted(value.items()))
-    if isinstance(value, list):
-        return tuple(map(_hashable, value))
-    return type(value), value
+def _attributes_of(reads: Iterable[Read]) -> tuple[tuple[str, str], ...] | None:
+    """The attributes among what an expression reads. The rest is the same for all profiles of a frame."""
+    found: set[tuple[str, str]] = set()
+    for name, domain, key in reads:
+        if name == "device.attributes":
+            if domain is None or key is None:
+                return None
+            found.add((domain, key))
+    return tuple(sorted(found))
 
 
 def _reads_of(expr: Expr) -> set[Read]:
     """What of the device an expression reads, as narrow as its constants say."""
     match expr:
-        case Ident(name=name) if name in _VARIABLES:
+        case Ident(name=name) if name in VARIABLES:
             if name == "device":
-                return {(other, None, None) for other in _VARIABLES if other != "device"}
+                return {(other, None, None) for other in VARIABLES if other != "device"}
             return {(name, None, None)}
         case Select(operand=operand, field=field):
             domain = _domain(operand)
@@ -167,23 +140,12 @@ def _domain(expr: Expr) -> tuple[str, str] | None:
     return None
 
 
-def _unknown_field(expr: Expr) -> Select | None:
-    """A field of ``device`` that does not exist."""
-    if isinstance(expr, Select) and isinstance(expr.operand, Ident) and expr.operand.name == "device":
-        return None if f"device.{expr.field}" in _VARIABLES else expr
-    return next((found for part in children(expr) if (found := _unknown_field(part)) is not None), None)
-
-
 class SelectorCache:
     """Compiles expressions and keeps the compiled ones; the least recently used one goes first."""
 
     def __init__(self, *, list_type_attributes: bool = False) -> None:
         self._lists = list_type_attributes
         self._selectors: OrderedDict[str, Selector] = OrderedDict()
-
-    @cached_property
-    def _environment(self) -> Environment:
-        return Environment(_VARIABLES)
 
     def selector(self, expression: str) -> Selector:
         """The compiled expression. One that does not compile results in its error for every device."""
@@ -198,18 +160,7 @@ class SelectorCache:
 
     def _compile(self, expression: str) -> Selector:
         try:
-            checked = self._checked(expression)
+            checked = compile_device_expression(expression, lists=self._lists)
         except CompilationError as error:
             return Selector(None, frozenset(), str(error))
         return Selector(Program(checked), frozenset(_reads_of(checked.expr)))
-
-    def _checked(self, expression: str) -> Checked:
-        environment = self._environment
-        checked = environment.compile(expression)
-        unknown = _unknown_field(checked.expr)
-        if unknown is not None:
-            raise environment.error_at(expression, checked, unknown, f"undefined field '{unknown.field}'")
-        kind = checked.types.get(checked.expr.id, "dyn")
-        if kind not in ("bool", "any", *(("dyn",) if self._lists else ())):
-            raise CompilationError(f"must evaluate to bool or the unknown type, not {kind}")
-        return checked

@@ -272,6 +272,9 @@ class Contract:
     reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
     #: Kinds (plural, as in ``api.kinds``) that the plugin looks up through its handle and wants watched.
     informs: ClassVar[tuple[str, ...]] = ()
+    #: Whether ``sign`` reads nothing of a pod but its spec (and of objects, only those it refers to): pods of one template
+    #: are then signed once. Only of use when all plugins of a profile that sign say so.
+    signs_spec: ClassVar[bool] = False
     #: Score plugins: ready-made normalisation; None means scores are final, or one of ``normalize_within`` and
     #: ``normalize_score`` is defined.
     normalize: ClassVar[Normalize | None] = None

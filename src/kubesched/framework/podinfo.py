@@ -225,6 +225,8 @@ class PodInfo:
         self.signature: tuple[Hashable | None, ...] | None = None
         #: The plugins of its profile that have something to do for the pod; filled in by :mod:`.concerned`.
         self.concerned: Any = None
+        #: A pod with the same spec object, in the same namespace, if one is known.
+        self.model: PodInfo | None = None
 
     def with_pod(self, pod: Pod) -> PodInfo:
         """The same derived data around another version of the pod (see :meth:`derive` for what must not differ)."""
@@ -233,7 +235,18 @@ class PodInfo:
         twin.pod = pod
         twin.signature = None
         twin.concerned = None
+        twin.model = None
         return twin
+
+    def alike(self, pod: Pod) -> PodInfo:
+        """A PodInfo for another pod with the same spec object, in the same namespace."""
+        twin = self.with_pod(pod)
+        twin.concerned, twin.model = self.concerned, self
+        return twin
+
+    def derive_all(self) -> None:
+        """Compute what is otherwise computed when first asked for, so that twins share it."""
+        _ = self.fit_requests, self.score_requests, self.affinity_terms
 
     def on_node(self, node_name: str) -> PodInfo:
         """The pod with its node filled in."""

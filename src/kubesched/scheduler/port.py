@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from kubesched.api.kinds import Kind
+from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Pod, PodCondition
 from kubesched.framework.interface import Recorder
 
@@ -57,6 +58,14 @@ class Port(Protocol):
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> bool:
         """Write a condition and a nomination (None: leave it, "": clear it); False when nothing would change."""
+        ...
+
+    async def bind_volume(self, volume: PersistentVolume) -> PersistentVolume:
+        """Write a volume's claimRef and the mark of an automatic binding; the volume as written. Conflicts are errors."""
+        ...
+
+    async def select_node(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
+        """Write the node that a claim is to be provisioned for; the claim as written. Conflicts are errors."""
         ...
 
     async def delete_pod(self, pod: Pod) -> bool:

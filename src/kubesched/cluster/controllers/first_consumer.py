@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...api.decode import DecodeError, from_builtins
 from ...api.kinds import CLAIMS, NODES, PODS, STORAGE_CLASSES, VOLUMES
 from ...api.selectors import NodeSelectorMatcher, SelectorError
-from ...api.types import Node, NodeSelector
+from ...api.storage import SELECTED_NODE, PersistentVolume, class_of
+from ...api.types import Node
 from ...api.wire import Item
 from .base import Controller
-from .context import BY_CLAIM, Context, Data
+from .context import BY_CLAIM, Context
 from .pods import claims_of, is_finished
-from .volume_match import best_volume, claim_reference, class_name
-from .volumes import SELECTED_NODE
+from .volume_match import best_volume, claim_reference
 
 __all__ = ["FirstConsumer"]
 
@@ -68,15 +67,15 @@ class FirstConsumer(Controller):
     async def _choose(self, item: Item, node: Node) -> None:
         data = item.data()
         spec, metadata = data["spec"], data["metadata"]
-        storage_class = self._classes.get(class_name(data))
+        storage_class = self._classes.get(class_of(item.typed))
         if spec.get("volumeName") or SELECTED_NODE in (metadata.get("annotations") or {}):
             return
         if storage_class is None or storage_class.data().get("volumeBindingMode") != "WaitForFirstConsumer":
             return
-        reachable = [one for one in self._volumes.values() if _reaches(one.data(), node)]
-        free = [one for one in reachable if not one.data()["spec"].get("claimRef")]
-        volume = best_volume(reachable, free, data)
-        if volume is not None and not volume.data()["spec"].get("claimRef"):
+        reachable = [one for one in self._volumes.values() if _reaches(one.typed, node)]
+        free = [one for one in reachable if one.typed.spec.claim_ref is None]
+        volume = best_volume(reachable, free, item.typed)
+        if volume is not None and volume.typed.spec.claim_ref is None:
             version = {"resourceVersion": str(volume.resource_version)}
             await self.context.patch(volume, {"metadata": version, "spec": {"claimRef": claim_reference(item)}})
         elif volume is None and storage_class.data().get("provisioner") != _NO_PROVISIONER:
@@ -84,13 +83,13 @@ class FirstConsumer(Controller):
             await self.context.patch(item, {"metadata": mark})
 
 
-def _reaches(volume: Data, node: Node) -> bool:
+def _reaches(volume: PersistentVolume, node: Node) -> bool:
     """Whether a volume's node affinity lets a node use it."""
-    required = (volume["spec"].get("nodeAffinity") or {}).get("required")
-    if not required:
+    affinity = volume.spec.node_affinity
+    if affinity is None or affinity.required is None:
         return True
     try:
-        matcher = NodeSelectorMatcher.compile(from_builtins(required, NodeSelector))
-    except (DecodeError, SelectorError):
+        matcher = NodeSelectorMatcher.compile(affinity.required)
+    except SelectorError:
         return False
     return matcher.matches(node.labels, node.name)

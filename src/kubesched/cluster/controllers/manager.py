@@ -146,6 +146,13 @@ class ControllerManager:
         for cache in self.context.caches.values():
             await cache.synced.wait()
 
+    async def wait_announced(self) -> None:
+        """Return when CSINodes, capacity objects and ResourceSlices show what there is: no pod should be placed before."""
+        await self.wait_synced()
+        for one in self.controllers:
+            if isinstance(one, CsiNodes | Provisioner | DeviceDriver):
+                await one.queue.drained.wait()
+
     # -- looking ---------------------------------------------------------------------------------------
 
     def next_timer(self) -> float | None:
