@@ -9,7 +9,7 @@ from __future__ import annotations
 from .environment import CompilationError, Environment, MissingLibraryError, children
 from .program import COST_LIMIT, EvaluationCancelledError, Program
 from .syntax import Call, Checked, Constant, Expr, Ident, Select
-from .values import DefaultMap, EvaluationError, kind_of, parse_semver
+from .values import DefaultMap, EvaluationError, Semver, kind_of, parse_semver
 
 __all__ = [
     "COST_LIMIT",
@@ -26,6 +26,7 @@ __all__ = [
     "MissingLibraryError",
     "Program",
     "Select",
+    "Semver",
     "children",
     "kind_of",
     "parse_semver",

@@ -48,8 +48,9 @@ class _Shared:
         self.wanted = wanted
         self.by_state: dict[Any, Solution | Problem | Verdict] = {}
         self.verdicts: Verdicts = np.zeros(0, np.uint8)
-        #: The position of the journal up to which the verdicts are right; None for not at all.
-        self.position: int | None = None
+        #: Whether the verdict of a row is right, as far as the journal was read.
+        self.fresh: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(0, np.bool_)
+        self.position = 0
 
 
 class Plan:
@@ -64,6 +65,7 @@ class Allocator:
     """Chooses devices; holds everything that is remembered between calls.
 
     ``now`` and ``timeout`` (seconds, 0 for none) limit the search on one node. ``rng`` makes the IDs of shares.
+    ``strict_counters``: see :mod:`.search`.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Allocator:
         now: Callable[[], float],
         timeout: float = 0.0,
         rng: random.Random,
+        strict_counters: bool = False,
     ) -> None:
         self.inventory = inventory
         self.allocated = allocated
@@ -83,6 +86,7 @@ class Allocator:
         self._now = now
         self._timeout = timeout
         self._rng = rng
+        self._strict_counters = strict_counters
         self._selectors = SelectorCache(list_type_attributes=self._features.list_type_attributes)
         self._plans: OrderedDict[bytes, _Shared] = OrderedDict()
         self._views: dict[str, NodeView] = {}
@@ -162,7 +166,13 @@ class Allocator:
     def _search(self, wanted: Wanted, view: NodeView) -> Solution | Problem | Verdict:
         self.searches += 1
         end = self._now() + self._timeout
-        search = Search(wanted, view, view.use(self.allocated), lambda: self._timeout > 0 and self._now() > end)
+        search = Search(
+            wanted,
+            view,
+            view.use(self.allocated),
+            lambda: self._timeout > 0 and self._now() > end,
+            strict_counters=self._strict_counters,
+        )
         try:
             solution = search.run()
         except SearchProblemError as error:
@@ -191,28 +201,34 @@ class Allocator:
         self._journal.append(row)
 
     def verdicts(self, plan: Plan, rows: Rows) -> Verdicts:
-        """:class:`Verdict` for each of these rows. Nodes that are equal up to names are evaluated once.
+        """:class:`Verdict` for each of these rows, which :meth:`set_node` was called for.
 
-        Rows that :meth:`set_node` was not called for have no devices.
+        Nodes that are equal up to names are evaluated once. Rows that are not named are not evaluated.
+
+        Raises:
+            AllocationTimeoutError: a search took too long; the attempt of the pod ends.
         """
         self._refresh()
         shared = plan.shared
-        position = shared.position
-        end = self._journal_start + len(self._journal)
-        if position is None or position < self._journal_start:
-            changed: Sequence[int] = range(len(self._nodes))
-        elif position < end:
-            changed = list(dict.fromkeys(self._journal[position - self._journal_start :]))
-        else:
-            changed = ()
-        if len(shared.verdicts) < len(self._nodes):
-            grown = np.full(len(self._nodes), Verdict.CANNOT_ALLOCATE, np.uint8)
-            grown[: len(shared.verdicts)] = shared.verdicts
-            shared.verdicts = grown
-        for row in changed:
+        self._age(shared)
+        stale = rows[~shared.fresh[rows]]
+        for row in stale.tolist():
             shared.verdicts[row] = self._verdict(plan, self._nodes[row])
-        shared.position = end
+            shared.fresh[row] = True
         return shared.verdicts[rows]
+
+    def _age(self, shared: _Shared) -> None:
+        """Mark the rows that changed since the verdicts were computed."""
+        size = len(self._nodes)
+        if len(shared.fresh) < size:
+            more = max(size, 2 * len(shared.fresh)) - len(shared.fresh)
+            shared.fresh = np.concatenate((shared.fresh, np.zeros(more, np.bool_)))
+            shared.verdicts = np.concatenate((shared.verdicts, np.zeros(more, np.uint8)))
+        if shared.position < self._journal_start:
+            shared.fresh[:] = False
+        elif shared.position < self._journal_start + len(self._journal):
+            shared.fresh[self._journal[shared.position - self._journal_start :]] = False
+        shared.position = self._journal_start + len(self._journal)
 
     def _verdict(self, plan: Plan, node: Node | None) -> Verdict:
         if node is None:
@@ -222,7 +238,7 @@ class Allocator:
             outcome = self._outcome(plan, view)
             if isinstance(outcome, tuple) and view.layout[1]:
                 self.allocate(plan, node)  # a result that cannot be built is an error
-        except (AllocationError, AllocationTimeoutError):
+        except AllocationError:
             return Verdict.ERROR
         if isinstance(outcome, Problem):
             return Verdict.ERROR

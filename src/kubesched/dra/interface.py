@@ -21,5 +21,5 @@ class Verdict(enum.IntEnum):
     CANNOT_ALLOCATE = 1
     #: ``invalid resource pools were encountered``.
     INVALID_POOLS = 2
-    #: ``Allocator.allocate`` raises an AllocationError or AllocationTimeoutError for this node.
+    #: ``Allocator.allocate`` raises an AllocationError for this node.
     ERROR = 3

@@ -6,15 +6,16 @@ once, into nano-units.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from kubesched.api.quantity import Quantity, parse_quantity
 from kubesched.api.resource import CapacityRequestPolicy, Device, DeviceAttribute, DeviceTaint
-from kubesched.cel import DefaultMap, EvaluationError, parse_semver
+from kubesched.cel import DefaultMap, EvaluationError, Semver, parse_semver
 
 from .features import Features
 
@@ -38,12 +39,14 @@ Consumption = tuple[str, tuple[tuple[str, int], ...]]
 class Profile:
     """All devices of one driver that differ in name and node only.
 
-    ``id`` counts profiles from 0. ``device`` is one of them. ``shared`` says that the device may be allocated several
-    times.
+    ``id`` counts profiles from 0. ``device`` is one of them, without name. ``shared`` says that the device may be
+    allocated several times.
     """
 
-    def __init__(self, number: int, driver: str, device: Device, features: Features) -> None:
+    def __init__(self, number: int, frame: int, driver: str, device: Device, features: Features) -> None:
         self.id = number
+        #: Equal for profiles that differ in the values of attributes only.
+        self.frame = frame
         self.driver = driver
         self.device = device
         self.shared = bool(device.allow_multiple_allocations) and features.consumable_capacity
@@ -71,13 +74,12 @@ class Profile:
         Raises:
             EvaluationError: an attribute has no value that can be used, whether or not the selector reads it.
         """
+        if self.problem:
+            raise EvaluationError(self.problem)
         attributes: DefaultMap = DefaultMap()
         for name, attribute in self.device.attributes.items():
             domain, key = self._split(name)
-            try:
-                attributes.setdefault(domain, {})[key] = self._value(attribute)
-            except EvaluationError as error:
-                raise EvaluationError(f"attribute {name}: {error}") from None
+            attributes.setdefault(domain, {})[key] = self._value(attribute)
         capacity: DefaultMap = DefaultMap()
         for name, entry in self.capacity.items():
             domain, key = self._split(name)
@@ -89,6 +91,25 @@ class Profile:
             "capacity": capacity,
         }
         return {"device": fields, **{f"device.{name}": value for name, value in fields.items()}}
+
+    @cached_property
+    def problem(self) -> str:
+        """Why the device cannot be the variables of a selector, "" when it can."""
+        for name, attribute in self.device.attributes.items():
+            try:
+                self._value(attribute)
+            except EvaluationError as error:
+                return f"attribute {name}: {error}"
+        return ""
+
+    def projection(self, names: tuple[tuple[str, str], ...]) -> Hashable:
+        """What distinguishes the profile for readers of these attributes only, given as domain and id."""
+        attributes, driver = self.device.attributes, self.driver
+        values = [
+            (attributes.get(f"{domain}/{key}"), attributes.get(key) if domain == driver else None)
+            for domain, key in names
+        ]
+        return self.frame, self.problem, tuple(values)
 
     def _split(self, name: str) -> tuple[str, str]:
         domain, slash, key = name.partition("/")
@@ -112,7 +133,8 @@ class Profile:
         raise EvaluationError("unsupported attribute value")
 
 
-def _version(text: str) -> Any:
+@lru_cache(maxsize=4096)
+def _version(text: str) -> Semver:
     try:
         return parse_semver(text)
     except EvaluationError as error:
@@ -149,12 +171,18 @@ class Profiles:
 
     def __init__(self, features: Features) -> None:
         self._features = features
-        self._known: dict[tuple[str, bytes], Profile] = {}
+        self._known: dict[tuple[int, bytes], Profile] = {}
+        self._frames: dict[tuple[str, bytes], int] = {}
 
     def of(self, driver: str, device: Device) -> Profile:
-        bare = msgspec.structs.replace(device, name="", node_name=None, node_selector=None, all_nodes=None)
-        key = (driver, msgspec.json.encode(bare))
+        encode = msgspec.json.encode
+        bare = msgspec.structs.replace(
+            device, name="", node_name=None, node_selector=None, all_nodes=None, attributes={}
+        )
+        frame = self._frames.setdefault((driver, encode(bare)), len(self._frames))
+        key = (frame, encode(device.attributes))
         profile = self._known.get(key)
         if profile is None:
-            profile = self._known[key] = Profile(len(self._known), driver, bare, self._features)
+            whole = msgspec.structs.replace(bare, attributes=device.attributes)
+            profile = self._known[key] = Profile(len(self._known), frame, driver, whole, self._features)
         return profile

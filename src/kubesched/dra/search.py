@@ -2,6 +2,11 @@
 
 Depth first, with backtracking, in upstream's order: the first complete solution wins. Positions are those of a
 :class:`~kubesched.dra.view.NodeView`.
+
+Upstream does not give back what a device took of the counters of its pool when a taint or a constraint rejects it
+afterwards, nor when a share is undone (section 8.10); later devices may then be refused although they would fit. The same
+devices are chosen here only with the same accounting, so that is the default; with ``strict_counters`` everything is
+given back.
 """
 
 from __future__ import annotations
@@ -112,7 +117,16 @@ _Candidate = tuple[int, Problem | None]
 class Search:
     """One search. ``expired`` is called now and then; True ends the search."""
 
-    def __init__(self, wanted: Wanted, view: NodeView, use: NodeUse, expired: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        wanted: Wanted,
+        view: NodeView,
+        use: NodeUse,
+        expired: Callable[[], bool],
+        *,
+        strict_counters: bool = False,
+    ) -> None:
+        self._strict = strict_counters
         self._wanted = wanted
         self._view = view
         self._use = use
@@ -215,7 +229,7 @@ class Search:
             return _EXCEEDED
         candidates = self._candidates_of(want)
         first = bisect_left(candidates, start, key=_position)
-        if len(candidates) - first < want.count - k and (not candidates or candidates[-1][1] is None):
+        if len(candidates) - first < want.count - k and all(problem is None for _, problem in candidates[first:]):
             return _FAILED  # too few, whichever are tried
         for number in range(first, len(candidates)):
             position, problem = candidates[number]
@@ -267,7 +281,7 @@ class Search:
     # -- candidates --------------------------------------------------------------------------------------------
 
     def _candidates_of(self, want: Want) -> list[_Candidate]:
-        """The devices that a want may get as far as that does not depend on the search, up to the first problem."""
+        """The devices that a want may get as far as that does not depend on the search, and those with a problem."""
         known = self._candidates.get(want.index)
         if known is None:
             known = self._candidates[want.index] = []
@@ -278,8 +292,7 @@ class Search:
                     continue
                 if selected is not True:
                     known.append((position, selected))
-                    break
-                if self._is_free_of_obstacles(want, service):
+                elif self._is_free_of_obstacles(want, service):
                     known.append((position, None))
         return known
 
@@ -291,11 +304,11 @@ class Search:
         return position in (self._picked_by[want.claim] if want.admin else self._picked)
 
     def _is_free_of_obstacles(self, want: Want, service: Service) -> bool:
-        """Checks that depend on nothing but the device: its capacity and policy, counters without the gate, taints."""
+        """Checks that depend on nothing but the device: its capacity and policy, counters without the gate."""
         if service.consumption[want.index] is None:
             return False
-        if service.profile.consumes and not self._features.partitionable_devices:
-            return False
+        if service.profile.consumes:
+            return self._features.partitionable_devices
         return service.tolerated[want.index]
 
     # -- choosing ----------------------------------------------------------------------------------------------
@@ -323,13 +336,15 @@ class Search:
         claim = want.claim
         if profile.consumes and not self._count(position, service, 1):
             return False
+        if not service.tolerated[want.index]:
+            self._reject(position, service)
+            return False
         for number, constraint in enumerate(self._constraints[claim]):
             if constraint.add(want, service):
                 continue
             for added in self._constraints[claim][:number]:
                 added.remove(want)
-            if profile.consumes:
-                self._count(position, service, -1)
+            self._reject(position, service)
             if must:
                 entry = self._view.devices[position]
                 device = f"{self._view.pools[self._view.pool_of[position]].id}/{entry.name}"
@@ -370,7 +385,12 @@ class Search:
             self._picked_by[claim].discard(position)
         for constraint in self._constraints[claim]:
             constraint.remove(want)
-        if service.profile.consumes:
+        if service.profile.consumes and (self._strict or not service.profile.shared):
+            self._count(position, service, -1)
+
+    def _reject(self, position: int, service: Service) -> None:
+        """A device that took its part of the counters is not chosen after all."""
+        if self._strict and service.profile.consumes:
             self._count(position, service, -1)
 
     def _count(self, position: int, service: Service, sign: int) -> bool:

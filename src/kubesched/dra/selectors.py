@@ -7,6 +7,7 @@ syntax tree, so that devices which differ in other attributes (serial numbers) s
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable, Iterable
 from typing import Any, Final
 
 from kubesched.cel import (
@@ -46,18 +47,19 @@ class Selector:
 
     def __init__(self, program: Program | None, reads: frozenset[Read], error: str = "") -> None:
         self._program = program
-        self._reads = reads
         self._error = error
-        self._by_profile: dict[int, bool | SelectorError] = {}
-        self._by_values: dict[Any, bool | SelectorError] = {}
+        self._by_projection: dict[Hashable, bool | SelectorError] = {}
+        #: The attributes that are read, as domain and id; None when that cannot be said.
+        self.attributes = _attributes_of(reads)
         #: How often the expression was evaluated.
         self.evaluations = 0
 
     def result(self, profile: Profile) -> bool | SelectorError:
         """Whether devices of a profile are selected, or why that cannot be said."""
-        known = self._by_profile.get(profile.id)
+        key = profile.id if self.attributes is None else profile.projection(self.attributes)
+        known = self._by_projection.get(key)
         if known is None:
-            known = self._by_profile[profile.id] = self._evaluate(profile)
+            known = self._by_projection[key] = self._evaluate(profile)
         return known
 
     def _evaluate(self, profile: Profile) -> bool | SelectorError:
@@ -67,11 +69,7 @@ class Selector:
             variables = profile.variables
         except EvaluationError as error:
             return SelectorError(f"CEL runtime error: {error}")
-        values = tuple(_read(variables, read) for read in self._reads)
-        known = self._by_values.get(values)
-        if known is None:
-            known = self._by_values[values] = self._run(self._program, variables)
-        return known
+        return self._run(self._program, variables)
 
     def _run(self, program: Program, variables: dict[str, Any]) -> bool | SelectorError:
         self.evaluations += 1
@@ -92,31 +90,15 @@ class Selector:
         )
 
 
-def _read(variables: dict[str, Any], read: Read) -> Any:
-    """What an expression sees of a device, as something hashable."""
-    name, domain, key = read
-    value = variables[name]
-    if domain is None:
-        return _hashable(value)
-    found = value.get(domain)
-    if key is None or found is None:
-        return _hashable(found)
-    return _hashable(found[key]) if key in found else _ABSENT
-
-
-class _Absent:
-    """No such attribute; unequal to every value."""
-
-
-_ABSENT: Final = _Absent()
-
-
-def _hashable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return tuple((key, _hashable(item)) for key, item in sorted(value.items()))
-    if isinstance(value, list):
-        return tuple(map(_hashable, value))
-    return type(value), value
+def _attributes_of(reads: Iterable[Read]) -> tuple[tuple[str, str], ...] | None:
+    """The attributes among what an expression reads. The rest is the same for all profiles of a frame."""
+    found: set[tuple[str, str]] = set()
+    for name, domain, key in reads:
+        if name == "device.attributes":
+            if domain is None or key is None:
+                return None
+            found.add((domain, key))
+    return tuple(sorted(found))
 
 
 def _reads_of(expr: Expr) -> set[Read]:

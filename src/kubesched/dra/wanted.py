@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -133,7 +133,9 @@ class Wanted:
             if name
         }
         self.attributes = tuple(names)
+        self._read = self._attributes_read()
         self._by_profile: dict[int, Service] = {}
+        self._by_projection: dict[Hashable, Service] = {}
         self._by_content: dict[Any, int] = {}
 
     @property
@@ -228,9 +230,32 @@ class Wanted:
     def service(self, profile: Profile) -> Service:
         """How devices of a profile serve the requests; those that serve alike have the same number."""
         service = self._by_profile.get(profile.id)
-        if service is None:
-            service = self._by_profile[profile.id] = self._service(profile)
+        if service is not None:
+            return service
+        if self._read is None:
+            service = self._service(profile)
+        else:
+            key = profile.projection(self._read)
+            service = self._by_projection.get(key)
+            if service is None:
+                service = self._by_projection[key] = self._service(profile)
+        self._by_profile[profile.id] = service
         return service
+
+    def _attributes_read(self) -> tuple[tuple[str, str], ...] | None:
+        """The attributes that selectors and constraints read, as domain and id; None when that cannot be said."""
+        found: set[tuple[str, str]] = set()
+        for want in self.wants:
+            for selector in (*want.class_selectors, *want.selectors):
+                if selector.attributes is None:
+                    return None
+                found.update(selector.attributes)
+        for name in self.attributes:
+            domain, slash, key = name.partition("/")
+            if not slash:
+                return None
+            found.add((domain, key))
+        return tuple(sorted(found))
 
     def _service(self, profile: Profile) -> Service:
         selects = tuple(self._selects(want, profile) for want in self.wants)
