@@ -18,7 +18,8 @@ import pytest
 import yaml
 from rbac_kit import KUSTOMIZE, Guarded, Permission, documents, permissions
 
-from kubesched.api.kinds import LEASES, NODES, PODS, Kind, kind_by_plural
+from kubesched.api.kinds import CLAIMS, LEASES, NODES, PODS, STORAGE_CLASSES, VOLUMES, Kind, kind_by_plural
+from kubesched.api.storage import SELECTED_NODE
 from kubesched.api.wire import ApiError
 from kubesched.cli.run.command import _Process
 from kubesched.cli.run.flags import FLAG_SET
@@ -41,6 +42,8 @@ EVENT = "the pod's event is written"
 REPEATED = "an event that occurs again is counted"
 CONDITION = "an unschedulable pod has a condition"
 PREEMPTION = "a pod of lower priority is evicted"
+VOLUME = "a volume is reserved for a pod's claim"
+PROVISION = "a pod's claim is to be provisioned for its node"
 TOKEN = "the bearer of a token gets metrics"
 ACCESS = "a user who may read metrics gets them"
 AUTHORITIES = "the authorities of client certificates are followed"
@@ -48,6 +51,8 @@ AUTHORITIES = "the authorities of client certificates are followed"
 SCENARIOS = {
     **dict.fromkeys((item for item in GRANTED if item.verb in ("list", "watch")), CACHES),
     Permission("", "pods", "delete"): PREEMPTION,
+    Permission("", "persistentvolumes", "patch"): VOLUME,
+    Permission("", "persistentvolumeclaims", "patch"): PROVISION,
     Permission("", "pods/binding", "create"): BINDING,
     Permission("", "pods/status", "patch"): CONDITION,
     Permission("events.k8s.io", "events", "create"): EVENT,
@@ -111,6 +116,27 @@ def _fill(store: Store, scheduler: str) -> None:
     pod("apart", "10m", nodeSelector={"name": "c"}, affinity=affinity)
     for name in ("other-1", "other-2", "other-3"):
         pod(name, "10m", {"kind": "other"}, nodeName="c")
+    for name, provisioner in (("found", "kubernetes.io/no-provisioner"), ("made", "csi.example.com")):
+        storage_class = {"metadata": {"name": name}, "provisioner": provisioner}
+        store.create(STORAGE_CLASSES, "", {**storage_class, "volumeBindingMode": "WaitForFirstConsumer"})
+        amount = {"storage": "1Gi"}
+        spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": name}
+        store.create(
+            CLAIMS, "default", {"metadata": {"name": name}, "spec": {**spec, "resources": {"requests": amount}}}
+        )
+        pod(
+            name,
+            "10m",
+            nodeSelector={"name": "c"},
+            volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": name}}],
+        )
+    disk = {"accessModes": ["ReadWriteOnce"], "storageClassName": "found", "capacity": {"storage": "1Gi"}}
+    volume = {
+        "metadata": {"name": "disk"},
+        "spec": {**disk, "hostPath": {"path": "/disk"}},
+        "status": {"phase": "Available"},
+    }
+    store.create(VOLUMES, "", volume)
 
 
 class _Denials(logging.Handler):
@@ -173,6 +199,8 @@ class World:
             EVENT: lambda: any(item["reason"] == "Scheduled" for item in self._events(EVENTS, "default")),
             REPEATED: lambda: any((item.get("series") or {}).get("count") for item in self._events(EVENTS, "default")),
             CONDITION: lambda: "Unschedulable" in self._conditions("apart"),
+            VOLUME: lambda: "claimRef" in self.store.get(VOLUMES, "", "disk").data()["spec"],
+            PROVISION: lambda: SELECTED_NODE in self.store.get(CLAIMS, "default", "made").typed.metadata.annotations,
             PREEMPTION: lambda: bool(self.pod("victim")["metadata"].get("deletionTimestamp")),
             TOKEN: lambda: self.pages.get("token") == 200,
             ACCESS: lambda: self.pages.get("anonymous") == 200,

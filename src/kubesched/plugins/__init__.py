@@ -20,6 +20,7 @@ from .priority_sort import PrioritySort
 from .scheduling_gates import SchedulingGates
 from .taint_toleration import TaintToleration
 from .volumes.node_volume_limits import NodeVolumeLimits
+from .volumes.volume_binding import VolumeBinding
 from .volumes.volume_restrictions import VolumeRestrictions
 from .volumes.volume_zone import VolumeZone
 
@@ -37,6 +38,7 @@ IN_TREE: tuple[type, ...] = (
     NodeResourcesFit,
     VolumeRestrictions,
     NodeVolumeLimits,
+    VolumeBinding,
     VolumeZone,
     PodTopologySpread,
     InterPodAffinity,

@@ -53,6 +53,7 @@ class NodeResourcesFit(Plugin):
     """Reads the allocatable and requested columns; one verdict bit pair per resource asked for."""
 
     name = names.NODE_RESOURCES_FIT
+    signs_spec = True
     reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:

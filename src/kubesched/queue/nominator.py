@@ -103,6 +103,10 @@ class Nominator:
             return []
         return [self._resolve(ref) for ref in refs.values()]
 
+    def nominated_keys(self, node_name: str) -> list[str]:
+        """The pods nominated to a node, by ``namespace/name``."""
+        return [ref.key for ref in self._by_node.get(node_name, {}).values()]
+
     def nominated_nodes(self) -> AbstractSet[str]:
         """Names of nodes with nominations: a live view, false when there are none."""
         return self._by_node.keys()

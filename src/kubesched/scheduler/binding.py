@@ -32,6 +32,10 @@ __all__ = ["BindingCycles"]
 _log = logging.getLogger("kubesched.scheduler")
 
 
+class _StoppedError(Exception):
+    """PreBind gave up because the scheduler stops."""
+
+
 class BindingCycles:
     """Binds pods to the nodes chosen for them."""
 
@@ -111,12 +115,13 @@ class BindingCycles:
     async def finish(self) -> None:
         """Let bindings that were begun come to an end.
 
-        Pods that wait on Permit are given back silently: another scheduler, or this one after its restart,
-        decides about them again.
+        Pods that wait on Permit, or for something in PreBind, are given back silently: another scheduler, or this one after
+        its restart, decides about them again.
         """
         self._closing = True
         for waiting in self._waiting:
             waiting.reject("", "scheduler is shutting down")
+        self._pre_binding.stop()
         while self._tasks:
             await asyncio.wait(list(self._tasks))
 
@@ -134,6 +139,9 @@ class BindingCycles:
                 self._failures.give_back(attempt)
                 self._queue.done(assumed.uid)
                 return
+        except _StoppedError:
+            self._failures.give_back(attempt)
+            return
         except Exception as error:
             _log.exception("binding pod %s failed unexpectedly", assumed.key)
             failure = Status.from_error(error)
@@ -210,6 +218,8 @@ class BindingCycles:
                 status = Status.from_error(entry.cause)
         finally:
             self._pre_binding.remove(uid)
+        if status is not None and entry.stopping:
+            raise _StoppedError
         return status
 
     def _fail(self, attempt: Attempt, failure: Status | Rejection) -> None:

@@ -113,6 +113,9 @@ class Nominations:
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
         return list(self._pods.get(node_name, ()))
 
+    def node_of(self, uid: str) -> str | None:
+        return next((name for name, pods in self._pods.items() if any(pod.uid == uid for pod in pods)), None)
+
     def changes(self, since: int) -> tuple[int, list[str] | None]:
         return len(self._changed), (self._changed[since:] if since >= 0 else None)
 
