@@ -245,7 +245,7 @@ def _without_ephemeral_notes(volume: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_parameters(value: Any) -> Any:
-    """A copy without what drivers of devices are told: the parameters of opaque configuration, data of device status."""
+    """A copy without what only drivers of devices read: the parameters of opaque configuration, data of device status."""
     if isinstance(value, dict):
         return {
             key: {"driver": item.get("driver", ""), "parameters": {}}
