@@ -19,6 +19,8 @@ __all__ = [
     "Quantity",
     "QuantityError",
     "QuantityText",
+    "binary_text",
+    "canonical_quantity",
     "format_bytes",
     "format_milli",
     "int_value",
@@ -201,6 +203,27 @@ def milli_value(text: QuantityText) -> int:
 def int_value(text: QuantityText) -> int:
     """Whole units of a quantity, rounded up (memory, storage, counts)."""
     return _value(text) if isinstance(text, str) else Quantity.parse(text).value()
+
+
+def binary_text(whole: int) -> str:
+    """Whole units with the largest binary suffix that leaves no fraction: ``1572864`` is ``1536Ki``."""
+    for suffix, factor in reversed(_BINARY.items()):
+        if whole and whole % factor == 0:
+            return f"{whole // factor}{suffix}"
+    return str(whole)
+
+
+def canonical_quantity(text: QuantityText, *, like: QuantityText | None = None) -> str:
+    """A quantity as upstream writes it when it was read from ``text``, or computed from one written as ``like``.
+
+    Binary suffixes stay binary from 1024 on; everything else becomes decimal.
+    """
+    quantity = parse_quantity(text)
+    notation = text if like is None else like
+    whole = quantity.value()
+    if isinstance(notation, str) and notation.endswith("i") and abs(whole) >= 1024:
+        return binary_text(whole)
+    return str(quantity)
 
 
 def format_milli(milli: int) -> str:

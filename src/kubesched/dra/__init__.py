@@ -3,11 +3,14 @@
 The parts, in the order of use:
 
 * :class:`~kubesched.dra.features.Features`: which gates are on.
-* :class:`~kubesched.dra.interface.Inventory`: all ResourceSlices, fed by their events.
-* :class:`~kubesched.dra.allocated.AllocatedDevices`: what is in use, fed claim by claim.
-* :class:`~kubesched.dra.interface.DeviceAllocator`: ``plan`` claims, ask for ``verdicts`` of many nodes, ``allocate`` on
-  one of them. It never changes what it reads: the caller records an allocation with ``AllocatedDevices.set_claim``.
+* :class:`~kubesched.dra.inventory.Inventory`: all ResourceSlices, fed by their events (``put``, ``remove``).
+* :class:`~kubesched.dra.allocated.AllocatedDevices`: what is in use, fed claim by claim (``set_claim``).
+* :class:`~kubesched.dra.allocator.Allocator`: ``plan`` claims, ask for ``verdicts`` of many nodes, ``allocate`` on one of
+  them. It never changes what it reads: the caller records an allocation with ``AllocatedDevices.set_claim``.
 * :mod:`~kubesched.dra.failures`: how it fails, with upstream's texts.
 
-Nothing here knows of plugins, queues or an API server.
+How it works inside: slices become :mod:`pools <kubesched.dra.pools>` of devices with :mod:`profiles
+<kubesched.dra.profiles>`, and a :mod:`view <kubesched.dra.view>` per node; claims become :mod:`wants
+<kubesched.dra.wanted>`; a :mod:`search <kubesched.dra.search>` chooses devices, and :mod:`results <kubesched.dra.results>`
+writes them down. Nothing here knows of plugins, queues or an API server.
 """

@@ -35,7 +35,6 @@ from kubesched.framework.events import (
 )
 from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
 
 from .flushing import FlushLoops
@@ -189,7 +188,7 @@ class SchedulingQueue:
             self._waiters.notify()
 
     def _refresh(self, record: QueuedPodInfo, old: Pod, new: Pod) -> None:
-        info = PodInfo(new)  # raises before anything is changed
+        info = self._records.info(new)  # raises before anything is changed
         self.nominator.update(old, new)
         self._records.refresh(record, info)
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from ...api.quantity import Quantity
+from ...api.quantity import Quantity, binary_text
 
 __all__ = ["show_amount"]
-
-_BINARY: Final = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 
 
 def show_amount(name: str, nanos: int) -> str:
     """An amount as upstream writes it: bytes with binary suffixes, everything else in decimal."""
     whole, rest = divmod(nanos, 10**9)
-    if whole and not rest and ("memory" in name or "storage" in name or "hugepages" in name):
-        for power, suffix in zip(range(6, 0, -1), _BINARY, strict=True):
-            if whole % (1 << (10 * power)) == 0:
-                return f"{whole >> (10 * power)}{suffix}"
+    if (
+        not rest
+        and whole >= 1024
+        and whole % 1024 == 0
+        and ("memory" in name or "storage" in name or "hugepages" in name)
+    ):
+        return binary_text(whole)
     return str(Quantity(nanos))

@@ -1,0 +1,33 @@
+"""CEL, the expression language of Kubernetes.
+
+``cel-expr-python`` (Google's C++ implementation) parses and checks; :mod:`.program` evaluates the checked tree in Python,
+with the functions and types of Kubernetes, upstream's messages, and the cost counted against its limit.
+"""
+
+from __future__ import annotations
+
+from .environment import CompilationError, Environment, MissingLibraryError, children
+from .program import COST_LIMIT, EvaluationCancelledError, Program
+from .syntax import Call, Checked, Constant, Expr, Ident, Select
+from .values import DefaultMap, EvaluationError, Semver, kind_of, parse_semver
+
+__all__ = [
+    "COST_LIMIT",
+    "Call",
+    "Checked",
+    "CompilationError",
+    "Constant",
+    "DefaultMap",
+    "Environment",
+    "EvaluationCancelledError",
+    "EvaluationError",
+    "Expr",
+    "Ident",
+    "MissingLibraryError",
+    "Program",
+    "Select",
+    "Semver",
+    "children",
+    "kind_of",
+    "parse_semver",
+]

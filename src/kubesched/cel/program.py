@@ -1,0 +1,406 @@
+"""An expression ready to be evaluated: its checked tree, turned into nested Python functions, with the cost counted.
+
+The library that parses and checks has an evaluator too, but it neither counts cost nor holds values of types that it
+does not know (quantities, versions), and its messages differ. Semantics: the CEL language definition; costs: :mod:`.cost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from . import library, network, standard, timelib  # noqa: F401 - they fill the table of functions
+from .cost import LIST_COST, MAP_COST, SELECT_COST, call_cost
+from .functions import call
+from .syntax import Call, Checked, Comprehension, Constant, Expr, Ident, ListExpr, MapExpr, Select
+from .values import NO_VALUE, DefaultMap, EvaluationError, Optional, TypeValue, UInt, equal, key_of, key_value, kind_of
+
+__all__ = ["COST_LIMIT", "EvaluationCancelledError", "Program"]
+
+#: The cost that one evaluation may have at most.
+COST_LIMIT: Final = 1_000_000
+#: Loops look for cancellation as often as this.
+_CHECK_EVERY: Final = 100
+
+_TYPE_NAMES: Final = {
+    name: TypeValue(name)
+    for name in ("bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type")
+}
+
+
+class EvaluationCancelledError(EvaluationError):
+    """The evaluation was ended from outside: by its cost or by its caller. Logic operators do not absorb it."""
+
+
+class _Run:
+    """One evaluation."""
+
+    __slots__ = ("cost", "interrupted", "limit", "loops", "variables")
+
+    def __init__(self, variables: dict[str, Any], limit: int, interrupted: Callable[[], str] | None) -> None:
+        self.variables = variables
+        self.limit = limit
+        self.interrupted = interrupted
+        self.cost = 0
+        self.loops = 0
+
+    def charge(self, amount: int) -> None:
+        self.cost += amount
+        if self.cost > self.limit:
+            raise EvaluationCancelledError("operation cancelled: actual cost limit exceeded")
+
+    def looped(self) -> None:
+        self.loops += 1
+        if self.loops % _CHECK_EVERY == 0 and self.interrupted is not None and (cause := self.interrupted()):
+            raise EvaluationCancelledError(cause)
+
+
+_Code = Callable[[_Run], Any]
+
+
+class Program:
+    """A compiled expression. Evaluations of one program are independent of each other."""
+
+    def __init__(self, checked: Checked) -> None:
+        self._code = _compile(checked.expr)
+
+    def evaluate(
+        self,
+        variables: Mapping[str, Any],
+        *,
+        cost_limit: int = COST_LIMIT,
+        interrupted: Callable[[], str] | None = None,
+    ) -> Any:
+        """The expression's value.
+
+        ``interrupted`` is called now and then in loops; a text other than "" ends the evaluation with it.
+
+        Raises:
+            EvaluationError: the evaluation came to an error or was cancelled.
+        """
+        return self._code(_Run(dict(variables), cost_limit, interrupted))
+
+    def cost(self, variables: Mapping[str, Any]) -> int:
+        """What an evaluation costs."""
+        run = _Run(dict(variables), COST_LIMIT, None)
+        self._code(run)
+        return run.cost
+
+
+def _compile(expr: Expr) -> _Code:
+    return _COMPILERS[type(expr)](expr)
+
+
+def _constant(expr: Constant) -> _Code:
+    value = expr.value
+    return lambda run: value
+
+
+def _ident(expr: Ident) -> _Code:
+    name = expr.name
+    cost = SELECT_COST * (1 + name.count("."))
+
+    def code(run: _Run) -> Any:
+        run.charge(cost)
+        try:
+            return run.variables[name]
+        except KeyError:
+            known = _TYPE_NAMES.get(name)
+            if known is not None:
+                return known
+            raise EvaluationError(f"no such attribute(s): {name}") from None
+
+    return code
+
+
+def _field(value: Any, key: Any) -> Any:
+    """``value[key]`` for maps and lists, without optional values."""
+    if isinstance(value, dict):
+        try:
+            return value[key_of(key)]
+        except KeyError:
+            shown = key if not isinstance(key, bool) else str(key).lower()
+            raise EvaluationError(f"no such key: {shown}") from None
+    if type(value) is list:
+        if type(key) is float and key.is_integer():
+            key = int(key)
+        if type(key) not in (int, UInt):
+            raise EvaluationError(f"unsupported index type '{kind_of(key)}' in list")
+        if not 0 <= key < len(value):
+            raise EvaluationError(f"index out of bounds: {key}")
+        return value[key]
+    raise EvaluationError("no such overload")
+
+
+def _optional_field(value: Any, key: Any) -> Optional:
+    """``value[?key]``: absent instead of an error for a missing key."""
+    if type(value) is Optional:
+        return _optional_field(value.value, key) if value.present else NO_VALUE
+    if isinstance(value, dict):
+        found = key_of(key)
+        return Optional(value[found]) if found in value or type(value) is DefaultMap else NO_VALUE
+    if type(value) is list and type(key) in (int, UInt):
+        return Optional(value[key]) if 0 <= key < len(value) else NO_VALUE
+    raise EvaluationError("no such overload")
+
+
+def _index(value: Any, key: Any) -> Any:
+    return _optional_field(value, key) if type(value) is Optional else _field(value, key)
+
+
+def _select(expr: Select) -> _Code:
+    operand, field = _compile(expr.operand), expr.field
+    if expr.test_only:
+
+        def test(run: _Run) -> Any:
+            value = operand(run)
+            run.charge(SELECT_COST)
+            if type(value) is Optional:
+                return value.present and isinstance(value.value, dict) and field in value.value
+            if not isinstance(value, dict):
+                raise EvaluationError("no such overload")
+            return field in value or type(value) is DefaultMap
+
+        return test
+
+    def code(run: _Run) -> Any:
+        value = operand(run)
+        run.charge(SELECT_COST)
+        if isinstance(value, dict):
+            try:
+                return value[field]
+            except KeyError:
+                raise EvaluationError(f"no such key: {field}") from None
+        return _index(value, field)
+
+    return code
+
+
+def _logic(expr: Call, decisive: bool) -> _Code:
+    """``&&`` and ``||``: an operand that decides wins over an error of the other one, on either side."""
+    left, right = map(_compile, expr.args)
+
+    def code(run: _Run) -> Any:
+        error: EvaluationError | None = None
+        for operand in (left, right):
+            try:
+                value = operand(run)
+            except EvaluationCancelledError:
+                raise
+            except EvaluationError as failure:
+                error = error or failure
+                continue
+            if value is decisive:
+                return decisive
+            if value is not (not decisive):
+                error = error or EvaluationError("no such overload")
+        if error is not None:
+            raise error
+        return not decisive
+
+    return code
+
+
+def _conditional(expr: Call) -> _Code:
+    condition, yes, no = map(_compile, expr.args)
+
+    def code(run: _Run) -> Any:
+        value = condition(run)
+        if value is True:
+            return yes(run)
+        if value is False:
+            return no(run)
+        raise EvaluationError("no such overload")
+
+    return code
+
+
+def _not_strictly_false(expr: Call) -> _Code:
+    operand = _compile(expr.args[0])
+
+    def code(run: _Run) -> Any:
+        try:
+            return operand(run) is not False
+        except EvaluationCancelledError:
+            raise
+        except EvaluationError:
+            return True
+
+    return code
+
+
+def _equality(expr: Call, wanted: bool) -> _Code:
+    left, right = map(_compile, expr.args)
+    cost = call_cost(expr.function)
+    assert cost is not None
+
+    def code(run: _Run) -> Any:
+        a, b = left(run), right(run)
+        run.charge(cost((a, b)))
+        return equal(a, b) is wanted
+
+    return code
+
+
+def _subscript(expr: Call) -> _Code:
+    operand, key = map(_compile, expr.args)
+
+    def code(run: _Run) -> Any:
+        value, found = operand(run), key(run)
+        run.charge(SELECT_COST)
+        return _index(value, found)
+
+    return code
+
+
+def _optional_subscript(expr: Call) -> _Code:
+    operand, key = map(_compile, expr.args)
+
+    def code(run: _Run) -> Any:
+        value, found = operand(run), key(run)
+        run.charge(SELECT_COST)
+        return _optional_field(value, found)
+
+    return code
+
+
+def _or_value(expr: Call) -> _Code:
+    """``orValue`` and ``or`` evaluate their argument only when it is needed."""
+    target, other = map(_compile, expr.args)
+    unwrap = expr.function == "orValue"
+
+    def code(run: _Run) -> Any:
+        value = target(run)
+        if type(value) is not Optional:
+            raise EvaluationError("no such overload")
+        if not value.present:
+            return other(run)
+        return value.value if unwrap else value
+
+    return code
+
+
+def _call(expr: Call) -> _Code:
+    special = _SPECIAL.get((expr.function, len(expr.args)))
+    if special is not None:
+        return special(expr)
+    name = expr.function
+    args = tuple(map(_compile, expr.args))
+    cost = call_cost(name)
+
+    def code(run: _Run) -> Any:
+        values = [arg(run) for arg in args]
+        result = call(name, values)
+        run.charge(1 if cost is None else cost(values))
+        return result
+
+    return code
+
+
+def _list(expr: ListExpr) -> _Code:
+    elements = tuple((_compile(item), index in expr.optional) for index, item in enumerate(expr.elements))
+
+    def code(run: _Run) -> Any:
+        values = []
+        for element, optional in elements:
+            value = element(run)
+            if not optional:
+                values.append(value)
+            elif type(value) is not Optional:
+                raise EvaluationError(f"cannot initialize optional list element from non-optional value {value}")
+            elif value.present:
+                values.append(value.value)
+        run.charge(LIST_COST)
+        return values
+
+    return code
+
+
+def _map(expr: MapExpr) -> _Code:
+    if expr.message:
+        raise ValueError(f"messages are not supported: {expr.message}")
+    entries = tuple((_compile(entry.key), _compile(entry.value), entry.optional) for entry in expr.entries)
+
+    def code(run: _Run) -> Any:
+        result: dict[Any, Any] = {}
+        for key_code, value_code, optional in entries:
+            key, value = key_of(key_code(run)), value_code(run)
+            if optional:
+                if type(value) is not Optional:
+                    raise EvaluationError(f"cannot initialize optional entry '{key}' from non-optional value {value}")
+                if not value.present:
+                    continue
+                value = value.value
+            if key in result:
+                raise EvaluationError(f"Failed with repeated key: {key}")
+            result[key] = value
+        run.charge(MAP_COST)
+        return result
+
+    return code
+
+
+def _comprehension(expr: Comprehension) -> _Code:
+    iter_range, init = _compile(expr.iter_range), _compile(expr.accu_init)
+    condition, step, result = _compile(expr.condition), _compile(expr.step), _compile(expr.result)
+    first, second, accu = expr.iter_var, expr.iter_var2, expr.accu_var
+
+    def code(run: _Run) -> Any:
+        items = iter_range(run)
+        if isinstance(items, dict):
+            pairs: Any = ((key_value(key), value) for key, value in items.items())
+        elif type(items) is list:
+            pairs = enumerate(items)
+        else:
+            raise EvaluationError("no such overload")
+        is_map = isinstance(items, dict)
+        variables = run.variables
+        outside = {name: variables[name] for name in (first, second, accu) if name in variables}
+        inner = dict(variables)
+        try:
+            value = init(run)
+            run.variables = inner
+            inner[accu] = value
+            for key, item in pairs:
+                run.looped()
+                if second:
+                    inner[first], inner[second] = key, item
+                else:
+                    inner[first] = key if is_map else item
+                if condition(run) is False:
+                    break
+                inner[accu] = step(run)
+            for name in (first, second):
+                if name and name in outside:
+                    inner[name] = outside[name]
+                else:
+                    inner.pop(name, None)
+            return result(run)
+        finally:
+            run.variables = variables
+
+    return code
+
+
+_SPECIAL: Final[Mapping[tuple[str, int], Callable[[Call], _Code]]] = {
+    ("_&&_", 2): lambda expr: _logic(expr, False),
+    ("_||_", 2): lambda expr: _logic(expr, True),
+    ("_?_:_", 3): _conditional,
+    ("@not_strictly_false", 1): _not_strictly_false,
+    ("_==_", 2): lambda expr: _equality(expr, True),
+    ("_!=_", 2): lambda expr: _equality(expr, False),
+    ("_[_]", 2): _subscript,
+    ("_[?_]", 2): _optional_subscript,
+    ("_?._", 2): _optional_subscript,
+    ("orValue", 2): _or_value,
+    ("or", 2): _or_value,
+}
+_COMPILERS: Final[Mapping[type, Callable[[Any], _Code]]] = {
+    Constant: _constant,
+    Ident: _ident,
+    Select: _select,
+    Call: _call,
+    ListExpr: _list,
+    MapExpr: _map,
+    Comprehension: _comprehension,
+}

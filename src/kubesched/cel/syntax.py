@@ -1,0 +1,310 @@
+"""The checked syntax tree of an expression, read from the protobuf form that the CEL library hands out.
+
+The library serializes a compiled expression as ``cel.expr.CheckedExpr`` (published in the CEL specification,
+``proto/cel/expr/checked.proto`` and ``syntax.proto``). Only these few messages are read, hence no protobuf runtime.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from .values import UInt
+
+__all__ = [
+    "Call",
+    "Checked",
+    "Comprehension",
+    "Constant",
+    "Expr",
+    "Ident",
+    "ListExpr",
+    "MapEntry",
+    "MapExpr",
+    "Select",
+    "read_checked",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    id: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Ident:
+    """``name`` is the declared variable, with dots when it was declared so."""
+
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    id: int
+    operand: Expr
+    field: str
+    test_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """``args`` begins with the target when the function is a member."""
+
+    id: int
+    function: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListExpr:
+    id: int
+    elements: tuple[Expr, ...]
+    optional: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class MapEntry:
+    key: Expr
+    value: Expr
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MapExpr:
+    """``message`` is the type's name when this creates a message."""
+
+    id: int
+    message: str
+    entries: tuple[MapEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comprehension:
+    id: int
+    iter_var: str
+    iter_var2: str
+    iter_range: Expr
+    accu_var: str
+    accu_init: Expr
+    condition: Expr
+    step: Expr
+    result: Expr
+
+
+Expr = Constant | Ident | Select | Call | ListExpr | MapExpr | Comprehension
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """``types``: expression id to its type as text, in upstream's notation, where it is not dyn. ``positions``: to offsets in code points."""
+
+    expr: Expr
+    types: dict[int, str] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+
+
+# -- the wire format ---------------------------------------------------------------------------------------
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+        shift += 7
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Field number and value: an int for varints, bytes for the rest."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        match tag & 7:
+            case 0:
+                value, at = _varint(data, at)
+                yield tag >> 3, value
+            case 1:
+                yield tag >> 3, data[at : at + 8]
+                at += 8
+            case 2:
+                length, at = _varint(data, at)
+                yield tag >> 3, data[at : at + length]
+                at += length
+            case kind:
+                raise ValueError(f"checked expression: unknown wire type {kind}")
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def read_checked(serialized: bytes) -> Checked:
+    """Read what ``Expression.serialize`` of the CEL library returns."""
+    data = dict(_fields(serialized))[2]  # google.protobuf.Any: the value
+    names: dict[int, str] = {}
+    constants: dict[int, Any] = {}
+    types: dict[int, str] = {}
+    positions: dict[int, int] = {}
+    root = b""
+    for number, value in _fields(data):
+        match number:
+            case 2:
+                entry = dict(_fields(value))
+                reference = list(_fields(entry[2]))
+                found = dict(reference)
+                if 1 in found:
+                    names[entry[1]] = found[1].decode()
+                if 4 in found:
+                    constants[entry[1]] = _constant(found[4])
+            case 3:
+                entry = dict(_fields(value))
+                types[entry[1]] = _type(entry[2])
+            case 4:
+                root = value
+            case 5:
+                for kind, part in _fields(value):
+                    if kind == 4:
+                        entry = dict(_fields(part))
+                        positions[entry.get(1, 0)] = entry.get(2, 0)
+    return Checked(_expr(root, names, constants), types, positions)
+
+
+def _constant(data: bytes) -> Any:
+    for number, value in _fields(data):
+        match number:
+            case 1:
+                return None
+            case 2:
+                return bool(value)
+            case 3:
+                return _signed(value)
+            case 4:
+                return UInt(value)
+            case 5:
+                return struct.unpack("<d", value)[0]
+            case 6:
+                return value.decode()
+            case 7:
+                return value
+    return None
+
+
+def _expr(data: bytes, names: dict[int, str], constants: dict[int, Any]) -> Expr:
+    expr_id = 0
+    kind, body = 0, b""
+    for number, value in _fields(data):
+        if number == 2:
+            expr_id = value
+        else:
+            kind, body = number, value
+
+    def read(part: bytes) -> Expr:
+        return _expr(part, names, constants)
+
+    match kind:
+        case 3:
+            return Constant(expr_id, _constant(body))
+        case 4:
+            if expr_id in constants:
+                return Constant(expr_id, constants[expr_id])
+            found = dict(_fields(body))
+            return Ident(expr_id, names.get(expr_id) or found[1].decode())
+        case 5:
+            found = dict(_fields(body))
+            if expr_id in names:
+                return Ident(expr_id, names[expr_id])
+            return Select(expr_id, read(found[1]), found[2].decode(), bool(found.get(3, 0)))
+        case 6:
+            target: list[Expr] = []
+            args: list[Expr] = []
+            function = ""
+            for number, value in _fields(body):
+                if number == 1:
+                    target.append(read(value))
+                elif number == 2:
+                    function = value.decode()
+                else:
+                    args.append(read(value))
+            return Call(expr_id, function, (*target, *args))
+        case 7:
+            elements: list[Expr] = []
+            optional: list[int] = []
+            for number, value in _fields(body):
+                if number == 1:
+                    elements.append(read(value))
+                elif isinstance(value, int):
+                    optional.append(value)
+                else:  # packed
+                    at = 0
+                    while at < len(value):
+                        index, at = _varint(value, at)
+                        optional.append(index)
+            return ListExpr(expr_id, tuple(elements), frozenset(optional))
+        case 8:
+            message = ""
+            entries: list[MapEntry] = []
+            for number, value in _fields(body):
+                if number == 1:
+                    message = value.decode()
+                else:
+                    found = dict(_fields(value))
+                    key: Expr = read(found[3]) if 3 in found else Constant(found.get(1, 0), found[2].decode())
+                    entries.append(MapEntry(key, read(found[4]), bool(found.get(5, 0))))
+            return MapExpr(expr_id, message, tuple(entries))
+        case 9:
+            found = dict(_fields(body))
+            return Comprehension(
+                expr_id,
+                found.get(1, b"").decode(),
+                found.get(8, b"").decode(),
+                read(found[2]),
+                found.get(3, b"").decode(),
+                read(found[4]),
+                read(found[5]),
+                read(found[6]),
+                read(found[7]),
+            )
+    raise ValueError(f"checked expression: unknown kind of expression {kind}")
+
+
+_PRIMITIVES: Final = {1: "bool", 2: "int", 3: "uint", 4: "double", 5: "string", 6: "bytes"}
+_WELL_KNOWN: Final = {1: "any", 2: "google.protobuf.Timestamp", 3: "google.protobuf.Duration"}
+
+
+def _type(data: bytes) -> str:
+    """A type as upstream writes it in messages."""
+    for number, value in _fields(data):
+        match number:
+            case 1:
+                return "dyn"
+            case 2:
+                return "null_type"
+            case 3:
+                return _PRIMITIVES[value]
+            case 4:
+                return f"wrapper({_PRIMITIVES[value]})"
+            case 5:
+                return _WELL_KNOWN[value]
+            case 6:
+                return f"list({_type(dict(_fields(value)).get(1, b''))})"
+            case 7:
+                found = dict(_fields(value))
+                return f"map({_type(found.get(1, b''))}, {_type(found.get(2, b''))})"
+            case 9 | 10:
+                return str(value.decode())
+            case 11:
+                return f"type({_type(value)})"
+            case 12:
+                return "error"
+            case 14:
+                params = [_type(part) for kind, part in _fields(value) if kind == 2]
+                name = dict(_fields(value))[1].decode()
+                return f"{name}({', '.join(params)})" if params else name
+    return "dyn"

@@ -1,0 +1,271 @@
+"""Allocation on a node, and verdicts for many nodes (spec "DynamicResources plugin", section 8).
+
+The result of a search depends on what the claims ask for and on the state of a node: how the devices it sees serve the
+requests, and which are in use. Nodes equal in that share one search. Verdicts are kept per row, and only those of rows
+whose slices, allocations or labels changed are computed again.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from kubesched.api.resource import AllocationResult, ResourceClaim
+from kubesched.api.types import Node
+
+from .allocated import AllocatedDevices, PoolID
+from .failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
+from .interface import ClassLookup, Verdict
+from .inventory import ALL_NODES, Inventory
+from .pools import PoolState
+from .results import allocation_result
+from .search import Search, SearchProblemError, SearchTimeoutError, Solution
+from .selectors import SelectorCache
+from .view import NodeView
+from .wanted import Problem, Wanted, content_key
+
+__all__ = ["Allocator", "Plan"]
+
+Rows = np.ndarray[Any, np.dtype[np.intp]]
+Verdicts = np.ndarray[Any, np.dtype[np.uint8]]
+
+#: Contents of claims whose verdicts are kept, and states of nodes per content.
+_MOST_PLANS: Final = 256
+_MOST_STATES: Final = 1 << 16
+#: Entries of the journal that are kept; a reader that is further behind starts again.
+_JOURNAL: Final = 1 << 16
+
+
+class _Shared:
+    """What claims of one content have in common: the results of searches, and a verdict per row."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.by_state: dict[Any, Solution | Problem | Verdict] = {}
+        self.verdicts: Verdicts = np.zeros(0, np.uint8)
+        #: Whether the verdict of a row is right, as far as the journal was read.
+        self.fresh: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(0, np.bool_)
+        self.position = 0
+
+
+class Plan:
+    """What unallocated claims ask for, prepared once per scheduling attempt."""
+
+    def __init__(self, claims: Sequence[ResourceClaim], shared: _Shared) -> None:
+        self.claims = tuple(claims)
+        self.shared = shared
+
+
+class Allocator:
+    """Chooses devices; holds everything that is remembered between calls.
+
+    ``now`` and ``timeout`` (seconds, 0 for none) limit the search on one node. ``rng`` makes the IDs of shares.
+    ``strict_counters``: see :mod:`.search`.
+    """
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        allocated: AllocatedDevices,
+        classes: ClassLookup,
+        *,
+        now: Callable[[], float],
+        timeout: float = 0.0,
+        rng: random.Random,
+        strict_counters: bool = False,
+    ) -> None:
+        self.inventory = inventory
+        self.allocated = allocated
+        self._features = inventory.features
+        self._classes = classes
+        self._now = now
+        self._timeout = timeout
+        self._rng = rng
+        self._strict_counters = strict_counters
+        self._selectors = SelectorCache(list_type_attributes=self._features.list_type_attributes)
+        self._plans: OrderedDict[bytes, _Shared] = OrderedDict()
+        self._views: dict[str, NodeView] = {}
+        self._rows: dict[str, int] = {}
+        self._nodes: list[Node | None] = []
+        self._nodes_of: dict[PoolID, set[str]] = {}
+        self._changed_nodes = inventory.follow()
+        self._changed_pools = allocated.follow()
+        self._journal: list[int] = []
+        self._journal_start = 0
+        #: Searches made, for statistics and tests.
+        self.searches = 0
+
+    # -- claims ------------------------------------------------------------------------------------------------
+
+    def plan(self, claims: Sequence[ResourceClaim]) -> Plan:
+        """Prepare claims (unallocated, in order). Never fails: what is wrong with them is reported per node, as upstream."""
+        key = content_key(claims)
+        shared = self._plans.get(key)
+        if shared is None or not shared.wanted.is_current:
+            shared = _Shared(Wanted(claims, self._features, self._classes, self._selectors))
+            self._plans[key] = shared
+            if len(self._plans) > _MOST_PLANS:
+                self._plans.popitem(last=False)
+        self._plans.move_to_end(key)
+        return Plan(claims, shared)
+
+    # -- one node ----------------------------------------------------------------------------------------------
+
+    def allocate(self, plan: Plan, node: Node) -> tuple[AllocationResult, ...] | None:
+        """One result per claim of the plan, or None when the node has not the devices. Changes nothing.
+
+        Raises:
+            InvalidPoolsError, AllocationTimeoutError, AllocationError: see there.
+        """
+        self._refresh()
+        view = self._view(node)
+        outcome = self._outcome(plan, view)
+        if isinstance(outcome, Problem):
+            raise AllocationError(outcome.message(plan.claims))
+        if outcome is Verdict.INVALID_POOLS:
+            raise InvalidPoolsError
+        if isinstance(outcome, Verdict):
+            return None
+        wanted = plan.shared.wanted
+        return tuple(
+            allocation_result(claim, want, picks, view, wanted, self._share_id)
+            for claim, want, picks in zip(plan.claims, wanted.claims, outcome, strict=True)
+        )
+
+    def _share_id(self) -> str:
+        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+
+    def _view(self, node: Node) -> NodeView:
+        view = self._views.get(node.name)
+        if view is None or (view.node is not node and view.node.labels != node.labels):
+            view = self._views[node.name] = NodeView(node, self.inventory)
+            for pool in view.pools:
+                self._nodes_of.setdefault(pool.id, set()).add(node.name)
+        return view
+
+    def _outcome(self, plan: Plan, view: NodeView) -> Solution | Problem | Verdict:
+        """The result of the search on a node, shared between nodes in the same state."""
+        shared = plan.shared
+        wanted = shared.wanted
+        use = view.use(self.allocated)
+        state = (view.layout, tuple([wanted.service(entry.profile).number for entry in view.devices]), use.key)
+        outcome = shared.by_state.get(state)
+        if outcome is None or isinstance(outcome, Problem):
+            # The text of a problem may name a device or pool of the node.
+            outcome = self._search(wanted, view)
+            if len(shared.by_state) >= _MOST_STATES:
+                shared.by_state.clear()
+            shared.by_state[state] = outcome
+        return outcome
+
+    def _search(self, wanted: Wanted, view: NodeView) -> Solution | Problem | Verdict:
+        self.searches += 1
+        end = self._now() + self._timeout
+        search = Search(
+            wanted,
+            view,
+            view.use(self.allocated),
+            lambda: self._timeout > 0 and self._now() > end,
+            strict_counters=self._strict_counters,
+        )
+        try:
+            solution = search.run()
+        except SearchProblemError as error:
+            return error.problem
+        except SearchTimeoutError:
+            raise AllocationTimeoutError(f"node {view.node.name}: timed out trying to allocate devices") from None
+        if solution is not None:
+            return solution
+        if any(pool.state is PoolState.INVALID for pool in view.pools):
+            return Verdict.INVALID_POOLS
+        return Verdict.CANNOT_ALLOCATE
+
+    # -- many nodes --------------------------------------------------------------------------------------------
+
+    def set_node(self, row: int, node: Node | None) -> None:
+        """State which node is in a row (None: no node). Again whenever the node object changes."""
+        while row >= len(self._nodes):
+            self._nodes.append(None)
+        before = self._nodes[row]
+        self._nodes[row] = node
+        if before is not None and (node is None or node.name != before.name) and self._rows.get(before.name) == row:
+            del self._rows[before.name]
+            self._views.pop(before.name, None)
+        if node is not None:
+            self._rows[node.name] = row
+        self._journal.append(row)
+
+    def verdicts(self, plan: Plan, rows: Rows) -> Verdicts:
+        """:class:`Verdict` for each of these rows, which :meth:`set_node` was called for.
+
+        Nodes that are equal up to names are evaluated once. Rows that are not named are not evaluated.
+
+        Raises:
+            AllocationTimeoutError: a search took too long; the attempt of the pod ends.
+        """
+        self._refresh()
+        shared = plan.shared
+        self._age(shared)
+        stale = rows[~shared.fresh[rows]]
+        for row in stale.tolist():
+            shared.verdicts[row] = self._verdict(plan, self._nodes[row])
+            shared.fresh[row] = True
+        return shared.verdicts[rows]
+
+    def _age(self, shared: _Shared) -> None:
+        """Mark the rows that changed since the verdicts were computed."""
+        size = len(self._nodes)
+        if len(shared.fresh) < size:
+            more = max(size, 2 * len(shared.fresh)) - len(shared.fresh)
+            shared.fresh = np.concatenate((shared.fresh, np.zeros(more, np.bool_)))
+            shared.verdicts = np.concatenate((shared.verdicts, np.zeros(more, np.uint8)))
+        if shared.position < self._journal_start:
+            shared.fresh[:] = False
+        elif shared.position < self._journal_start + len(self._journal):
+            shared.fresh[self._journal[shared.position - self._journal_start :]] = False
+        shared.position = self._journal_start + len(self._journal)
+
+    def _verdict(self, plan: Plan, node: Node | None) -> Verdict:
+        if node is None:
+            return Verdict.CANNOT_ALLOCATE
+        try:
+            view = self._view(node)
+            outcome = self._outcome(plan, view)
+            if isinstance(outcome, tuple) and view.layout[1]:
+                self.allocate(plan, node)  # a result that cannot be built is an error
+        except AllocationError:
+            return Verdict.ERROR
+        if isinstance(outcome, Problem):
+            return Verdict.ERROR
+        return outcome if isinstance(outcome, Verdict) else Verdict.FITS
+
+    def _refresh(self) -> None:
+        """Take note of changed slices and allocations."""
+        self.inventory.settle()
+        if self._changed_nodes:
+            names = list(self._views) if ALL_NODES in self._changed_nodes else list(self._changed_nodes)
+            self._changed_nodes.clear()
+            for name in names:
+                self._views.pop(name, None)
+                row = self._rows.get(name)
+                if row is not None:
+                    self._journal.append(row)
+        if self._changed_pools:
+            for pool in self._changed_pools:
+                for name in self._nodes_of.get(pool, ()):
+                    view = self._views.get(name)
+                    if view is not None:
+                        view.forget_use()
+                    row = self._rows.get(name)
+                    if row is not None:
+                        self._journal.append(row)
+            self._changed_pools.clear()
+        if len(self._journal) > 2 * _JOURNAL:
+            surplus = len(self._journal) - _JOURNAL
+            del self._journal[:surplus]
+            self._journal_start += surplus

@@ -1,0 +1,206 @@
+"""Pools of devices as one node sees them (spec "DynamicResources plugin", section 8.2)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kubesched.api.quantity import parse_quantity
+from kubesched.api.resource import Device, ResourceSlice
+from kubesched.api.selectors import NodeSelectorMatcher, SelectorError
+from kubesched.api.types import Node, NodeSelector
+
+from .allocated import PoolID
+from .failures import AllocationError
+from .features import Features
+from .profiles import Profile, Profiles
+
+__all__ = ["DeviceEntry", "Pool", "PoolState", "SliceEntry", "build_pool", "order_pools", "targets"]
+
+
+class PoolState(enum.IntEnum):
+    COMPLETE = 0
+    INCOMPLETE = 1
+    INVALID = 2
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceEntry:
+    """A device of a slice. ``slice`` is where its node fields are, unless the slice leaves them to the device."""
+
+    name: str
+    device: Device
+    profile: Profile
+    resource_slice: ResourceSlice
+
+    @property
+    def node_name(self) -> str | None:
+        spec = self.resource_slice.spec
+        return self.device.node_name if spec.per_device_node_selection else spec.node_name
+
+    @property
+    def node_selector(self) -> NodeSelector | None:
+        spec = self.resource_slice.spec
+        return self.device.node_selector if spec.per_device_node_selection else spec.node_selector
+
+
+@dataclass(frozen=True, eq=False)
+class SliceEntry:
+    """A slice with its devices prepared."""
+
+    resource_slice: ResourceSlice
+    pool: PoolID
+    devices: tuple[DeviceEntry, ...]
+
+    @classmethod
+    def of(cls, resource_slice: ResourceSlice, profiles: Profiles) -> SliceEntry:
+        spec = resource_slice.spec
+        devices = tuple(
+            DeviceEntry(device.name, device, profiles.of(spec.driver, device), resource_slice)
+            for device in spec.devices
+        )
+        return cls(resource_slice, PoolID(spec.driver, spec.pool.name), devices)
+
+    @property
+    def name(self) -> str:
+        return self.resource_slice.metadata.name
+
+    @property
+    def generation(self) -> int:
+        return self.resource_slice.spec.pool.generation
+
+    @property
+    def has_counters(self) -> bool:
+        return bool(self.resource_slice.spec.shared_counters)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it can concern no other node than the one it names."""
+        return self.resource_slice.spec.node_name is not None and not self.has_counters
+
+
+@dataclass(eq=False)
+class Pool:
+    """A pool with the devices that target one node, in the order they are tried.
+
+    ``others`` are devices for other nodes: they count for the counters of the pool. ``counters`` holds the value of
+    every counter by counter set, in nano-units.
+    """
+
+    id: PoolID
+    state: PoolState
+    devices: list[DeviceEntry] = field(default_factory=list)
+    others: list[DeviceEntry] = field(default_factory=list)
+    counters: dict[str, dict[str, int]] = field(default_factory=dict)
+    by_name: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def has_binding_conditions(self) -> bool:
+        return any(entry.profile.has_binding_conditions for entry in self.devices)
+
+
+def _matches(node_name: str | None, all_nodes: bool | None, selector: NodeSelector | None, node: Node) -> bool:
+    """Whether node fields, of a slice or of a device, include a node.
+
+    Raises:
+        AllocationError: the selector cannot be parsed.
+    """
+    if node_name is not None:
+        return node_name == node.name
+    if all_nodes:
+        return True
+    if selector is None:
+        return False
+    try:
+        return NodeSelectorMatcher.compile_strict(selector).matches(node.labels, node.name)
+    except SelectorError as error:
+        raise AllocationError(f"node selector: {error}") from None
+
+
+def targets(entry: DeviceEntry, node: Node) -> bool:
+    """Whether a device of a slice that leaves its node fields to the devices is available on a node."""
+    device = entry.device
+    return _matches(device.node_name, device.all_nodes, device.node_selector, node)
+
+
+def is_relevant(entry: SliceEntry, node: Node, features: Features) -> bool:
+    """Whether a slice matters for a node: it has counters, or devices for it."""
+    spec = entry.resource_slice.spec
+    if not features.partitionable_devices and (spec.per_device_node_selection or entry.has_counters):
+        return False
+    if entry.has_counters:
+        return True
+    if spec.per_device_node_selection:
+        return any(targets(device, node) for device in entry.devices)
+    return _matches(spec.node_name, spec.all_nodes, spec.node_selector, node)
+
+
+def build_pool(
+    pool_id: PoolID,
+    relevant: Sequence[SliceEntry],
+    everything: Iterable[SliceEntry],
+    node: Node | None,
+    features: Features,
+) -> Pool | None:
+    """Put a pool together from the slices that matter for a node, and all of its slices in the cluster.
+
+    None when it is obsolete. ``node`` is None for a pool of which only counters matter.
+    """
+    generation = max(entry.generation for entry in relevant)
+    kept = sorted((entry for entry in relevant if entry.generation == generation), key=lambda entry: entry.name)
+    count = kept[0].resource_slice.spec.pool.resource_slice_count
+    others: list[SliceEntry] = []
+    if len(kept) != count:
+        known = {entry.name for entry in kept}
+        everything = list(everything)
+        if any(entry.generation > generation for entry in everything):
+            return None
+        same = [entry for entry in everything if entry.generation == generation]
+        if len(same) != count:
+            return Pool(pool_id, PoolState.INCOMPLETE)
+        others = [entry for entry in same if entry.name not in known]
+    return _complete(pool_id, kept, others, node, features)
+
+
+def _complete(
+    pool_id: PoolID, kept: Sequence[SliceEntry], others: Sequence[SliceEntry], node: Node | None, features: Features
+) -> Pool:
+    pool = Pool(pool_id, PoolState.COMPLETE)
+    for entry in kept:
+        for counter_set in entry.resource_slice.spec.shared_counters:
+            if counter_set.name in pool.counters:
+                pool.state = PoolState.INVALID
+            pool.counters[counter_set.name] = {
+                name: parse_quantity(counter.value).nanos for name, counter in counter_set.counters.items()
+            }
+        if entry.has_counters:
+            continue
+        per_device = entry.resource_slice.spec.per_device_node_selection
+        for device in entry.devices:
+            if device.name in pool.by_name:
+                pool.state = PoolState.INVALID
+            pool.by_name[device.name] = -1
+            if node is None or (per_device and not targets(device, node)):
+                pool.others.append(device)
+            else:
+                pool.by_name[device.name] = len(pool.devices)
+                pool.devices.append(device)
+    for entry in others:
+        pool.others.extend(entry.devices)
+    if features.partitionable_devices:
+        for device in (*pool.devices, *pool.others):
+            for name, counters in device.profile.consumes:
+                known = pool.counters.get(name)
+                if known is None or any(counter not in known for counter, _ in counters):
+                    pool.state = PoolState.INVALID
+    return pool
+
+
+def order_pools(pools: Iterable[Pool]) -> list[Pool]:
+    """Pools with devices that have binding conditions last; by driver and name within."""
+    return sorted(pools, key=lambda pool: (pool.has_binding_conditions, _BYTES(pool.id.driver), _BYTES(pool.id.pool)))
+
+
+_BYTES: Final = str.encode

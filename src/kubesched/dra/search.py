@@ -1,0 +1,423 @@
+"""The search for devices on one node (spec "DynamicResources plugin", sections 8.3 to 8.8).
+
+Depth first, with backtracking, in upstream's order: the first complete solution wins. Positions are those of a
+:class:`~kubesched.dra.view.NodeView`.
+
+Upstream does not give back what a device took of the counters of its pool when a taint or a constraint rejects it
+afterwards, nor when a share is undone (section 8.10); later devices may then be refused although they would fit. The same
+devices are chosen here only with the same accounting, so that is the default; with ``strict_counters`` everything is
+given back.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kubesched.api.resource import MAX_RESULTS, DeviceConstraint
+
+from .capacity import Amount
+from .pools import PoolState
+from .view import NodeUse, NodeView
+from .wanted import ClaimWant, Problem, Service, Want, Wanted
+
+__all__ = ["Pick", "Search", "SearchProblemError", "SearchTimeoutError", "Solution"]
+
+
+class SearchProblemError(Exception):
+    """The search came to an error that ends the attempt of the pod."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.text)
+        self.problem = problem
+
+
+class SearchTimeoutError(Exception):
+    """The search took too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A device chosen for a want. ``consumption`` is what a share consumes, None for a device as a whole."""
+
+    want: Want
+    position: int
+    consumption: dict[str, Amount] | None
+
+
+#: The picks of every claim.
+Solution = tuple[tuple[Pick, ...], ...]
+
+
+class _Outcome(enum.Enum):
+    FAILED = enum.auto()
+    DONE = enum.auto()
+    #: The claim would get too many devices.
+    EXCEEDED = enum.auto()
+
+
+_FAILED: Final = _Outcome.FAILED
+_DONE: Final = _Outcome.DONE
+_EXCEEDED: Final = _Outcome.EXCEEDED
+#: Steps between two readings of the clock.
+_STEPS: Final = 64
+
+
+class _Constraint:
+    """A constraint of a claim during the search."""
+
+    def __init__(self, spec: DeviceConstraint) -> None:
+        self._requests = frozenset(spec.requests)
+        self._match = spec.match_attribute
+        self._name = spec.match_attribute or spec.distinct_attribute or ""
+        self._value: tuple[str, object] | None = None
+        self._count = 0
+        #: The latest value of each request (upstream remembers one per request).
+        self._values: dict[str, tuple[str, object]] = {}
+
+    def _concerns(self, want: Want) -> bool:
+        return not self._requests or want.request in self._requests or want.name in self._requests
+
+    def add(self, want: Want, service: Service) -> bool:
+        """Whether the device may be added; notes it when it may."""
+        if not self._concerns(want):
+            return True
+        value = service.attributes[self._name]
+        if value is None:
+            return False
+        if self._match is not None:
+            if self._count == 0:
+                self._value = value
+            elif self._value != value:
+                return False
+            self._count += 1
+            return True
+        if value in self._values.values():
+            return False
+        self._values[want.request] = value
+        return True
+
+    def remove(self, want: Want) -> None:
+        if not self._concerns(want):
+            return
+        if self._match is not None:
+            self._count -= 1
+        else:
+            self._values.pop(want.request, None)
+
+
+#: A device that a want may get, by position; with a problem when it cannot be said.
+_Candidate = tuple[int, Problem | None]
+
+
+class Search:
+    """One search. ``expired`` is called now and then; True ends the search."""
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        view: NodeView,
+        use: NodeUse,
+        expired: Callable[[], bool],
+        *,
+        strict_counters: bool = False,
+    ) -> None:
+        self._strict = strict_counters
+        self._wanted = wanted
+        self._view = view
+        self._use = use
+        self._expired = expired
+        self._services = [wanted.service(entry.profile) for entry in view.devices]
+        self._features = wanted.features
+        self._candidates: dict[int, list[_Candidate]] = {}
+        self._all: dict[int, list[int]] = {}
+        self._picks: list[list[Pick]] = [[] for _ in wanted.claims]
+        self._picked: dict[int, int] = {}
+        self._picked_by: list[set[int]] = [set() for _ in wanted.claims]
+        self._constraints = [[_Constraint(spec) for spec in claim.constraints] for claim in wanted.claims]
+        self._consumed: dict[int, dict[str, int]] = {}
+        self._shares: dict[int, int] = {}
+        self._counted: dict[int, dict[tuple[str, str], int]] = {}
+        #: Calls of the recursive search, for tests and statistics.
+        self.steps = 0
+
+    def run(self) -> Solution | None:
+        """The devices for every claim, or None.
+
+        Raises:
+            SearchProblemError: a claim, class or selector cannot be used.
+            SearchTimeoutError: it took too long.
+        """
+        total = 0
+        for claim in self._wanted.claims:
+            total += self._validate(claim)
+        # Every device chosen is a level of the recursion, and so is every request.
+        depth = 2 * total + 4 * len(self._wanted.wants) + 200
+        if depth > sys.getrecursionlimit() - 300:
+            sys.setrecursionlimit(depth + 1000)
+        if self._search(0, 0, None, 0, 0) is not _DONE:
+            return None
+        return tuple(map(tuple, self._picks))
+
+    # -- before the search -------------------------------------------------------------------------------------
+
+    def _validate(self, claim: ClaimWant) -> int:
+        """Check a claim and list the devices of its requests for all; returns how many devices it may get."""
+        total = most = 0
+        for request in claim.requests:
+            numbers = []
+            for want in request.wants:
+                if want.problem is not None:
+                    raise SearchProblemError(want.problem)
+                if want.takes_all:
+                    self._all[want.index] = self._every(want)
+                    numbers.append(len(self._all[want.index]))
+                else:
+                    numbers.append(want.count)
+            total += min(numbers)
+            most += min(max(numbers), MAX_RESULTS)
+        if total > MAX_RESULTS:
+            text = f": number of requested devices {total} exceeds the claim limit of {MAX_RESULTS}"
+            raise SearchProblemError(Problem(text, claim.index))
+        if claim.problem is not None:
+            raise SearchProblemError(claim.problem)
+        return most
+
+    def _every(self, want: Want) -> list[int]:
+        for pool in self._view.pools:
+            if pool.state is PoolState.INCOMPLETE:
+                raise SearchProblemError(want.all_devices_problem(pool.id, "being updated"))
+            if pool.state is PoolState.INVALID:
+                raise SearchProblemError(want.all_devices_problem(pool.id, "invalid"))
+        positions = []
+        for position, service in enumerate(self._services):
+            selected = service.selects[want.index]
+            if isinstance(selected, Problem):
+                raise SearchProblemError(selected)
+            if selected and self._has_capacity(want, position, service):
+                positions.append(position)
+        return positions
+
+    # -- the search --------------------------------------------------------------------------------------------
+
+    def _search(self, c: int, r: int, want: Want | None, k: int, start: int) -> _Outcome:
+        """Choose devices from request ``r`` of claim ``c`` on; ``k`` devices of ``want`` are chosen, the next one is at ``start`` or later."""
+        self.steps += 1
+        if self.steps % _STEPS == 0 and self._expired():
+            raise SearchTimeoutError
+        claims = self._wanted.claims
+        if c == len(claims):
+            return _DONE
+        requests = claims[c].requests
+        if r == len(requests):
+            outcome = self._search(c + 1, 0, None, 0, 0)
+            return _FAILED if outcome is _EXCEEDED else outcome
+        if want is None:
+            request = requests[r]
+            if request.is_list:
+                return self._first_available(c, r, request.wants)
+            want = request.wants[0]
+        if want.takes_all:
+            return self._next_of_all(c, r, want, k)
+        if k == want.count:
+            return self._search(c, r + 1, None, 0, 0)
+        if len(self._picks[c]) + want.count - k > MAX_RESULTS:
+            return _EXCEEDED
+        candidates = self._candidates_of(want)
+        first = bisect_left(candidates, start, key=_position)
+        if len(candidates) - first < want.count - k and all(problem is None for _, problem in candidates[first:]):
+            return _FAILED  # too few, whichever are tried
+        for number in range(first, len(candidates)):
+            position, problem = candidates[number]
+            if self._is_taken(want, position):
+                continue
+            if problem is not None:
+                raise SearchProblemError(problem)
+            if not self._take(want, position, must=False):
+                continue
+            outcome = self._search(c, r, want, k + 1, position + 1)
+            if outcome is _DONE:
+                return _DONE
+            self._give_back(want)
+            if outcome is _EXCEEDED:
+                return _EXCEEDED
+        return _FAILED
+
+    def _first_available(self, c: int, r: int, wants: Sequence[Want]) -> _Outcome:
+        exceeded = True
+        for want in wants:
+            outcome = self._search(c, r, want, 0, 0)
+            if outcome is _DONE:
+                return _DONE
+            exceeded = exceeded and outcome is _EXCEEDED
+        return _EXCEEDED if exceeded else _FAILED
+
+    def _next_of_all(self, c: int, r: int, want: Want, k: int) -> _Outcome:
+        positions = self._all[want.index]
+        if not positions:
+            return _FAILED
+        if k == len(positions):
+            return self._search(c, r + 1, None, 0, 0)
+        if len(self._picks[c]) + len(positions) - k > MAX_RESULTS:
+            return _EXCEEDED
+        position = positions[k]
+        service = self._services[position]
+        if (
+            self._is_in_use(want, position)
+            or self._is_taken(want, position)
+            or not self._is_free_of_obstacles(want, service)
+            or not self._take(want, position, must=True)
+        ):
+            return _FAILED
+        outcome = self._search(c, r, want, k + 1, 0)
+        if outcome is not _DONE:
+            self._give_back(want)
+        return outcome
+
+    # -- candidates --------------------------------------------------------------------------------------------
+
+    def _candidates_of(self, want: Want) -> list[_Candidate]:
+        """The devices that a want may get as far as that does not depend on the search, and those with a problem."""
+        known = self._candidates.get(want.index)
+        if known is None:
+            known = self._candidates[want.index] = []
+            index = want.index
+            for position, service in enumerate(self._services):
+                selected = service.selects[index]
+                if selected is False or self._is_in_use(want, position):
+                    continue
+                if selected is not True:
+                    known.append((position, selected))
+                elif self._is_free_of_obstacles(want, service):
+                    known.append((position, None))
+        return known
+
+    def _is_in_use(self, want: Want, position: int) -> bool:
+        return not want.admin and position in self._use.exclusive
+
+    def _is_taken(self, want: Want, position: int) -> bool:
+        """Whether the device was chosen before in this search, where that matters to the want."""
+        return position in (self._picked_by[want.claim] if want.admin else self._picked)
+
+    def _is_free_of_obstacles(self, want: Want, service: Service) -> bool:
+        """Checks that depend on nothing but the device: its capacity and policy, counters without the gate."""
+        if service.consumption[want.index] is None:
+            return False
+        if service.profile.consumes:
+            return self._features.partitionable_devices
+        return service.tolerated[want.index]
+
+    # -- choosing ----------------------------------------------------------------------------------------------
+
+    def _has_capacity(self, want: Want, position: int, service: Service) -> bool:
+        consumption = service.consumption[want.index]
+        if consumption is None:
+            return False
+        before, now = self._use.consumed.get(position), self._consumed.get(position)
+        if before is None and now is None:
+            return True  # that it fits an unused device is part of the consumption
+        capacity = service.profile.capacity
+        for name, (amount, _) in consumption.items():
+            total = amount + (before.get(name, 0) if before else 0) + (now.get(name, 0) if now else 0)
+            if total > capacity[name].value:
+                return False
+        return True
+
+    def _take(self, want: Want, position: int, *, must: bool) -> bool:
+        """Choose a device if capacity, counters and constraints allow it."""
+        service = self._services[position]
+        if not self._has_capacity(want, position, service):
+            return False
+        profile = service.profile
+        claim = want.claim
+        if profile.consumes and not self._count(position, service, 1):
+            return False
+        if not service.tolerated[want.index]:
+            self._reject(position, service)
+            return False
+        for number, constraint in enumerate(self._constraints[claim]):
+            if constraint.add(want, service):
+                continue
+            for added in self._constraints[claim][:number]:
+                added.remove(want)
+            self._reject(position, service)
+            if must:
+                entry = self._view.devices[position]
+                device = f"{self._view.pools[self._view.pool_of[position]].id}/{entry.name}"
+                text = f", request {want.short}: cannot add device {device} because a claim constraint would not be satisfied"
+                raise SearchProblemError(Problem(text, claim))
+            return False
+        consumption: dict[str, Amount] | None = None
+        if profile.shared:
+            consumption = service.consumption[want.index]
+            assert consumption is not None
+            totals = self._consumed.setdefault(position, {})
+            for name, (amount, _) in consumption.items():
+                totals[name] = totals.get(name, 0) + amount
+            self._shares[position] = self._shares.get(position, 0) + 1
+        else:
+            self._picked[position] = self._picked.get(position, 0) + 1
+            self._picked_by[claim].add(position)
+        self._picks[claim].append(Pick(want, position, consumption))
+        return True
+
+    def _give_back(self, want: Want) -> None:
+        """Undo the latest choice for a claim."""
+        claim = want.claim
+        pick = self._picks[claim].pop()
+        position = pick.position
+        service = self._services[position]
+        if pick.consumption is not None:
+            totals = self._consumed[position]
+            for name, (amount, _) in pick.consumption.items():
+                totals[name] -= amount
+            self._shares[position] -= 1
+            if not self._shares[position]:
+                del self._shares[position], self._consumed[position]
+        else:
+            self._picked[position] -= 1
+            if not self._picked[position]:
+                del self._picked[position]
+            self._picked_by[claim].discard(position)
+        for constraint in self._constraints[claim]:
+            constraint.remove(want)
+        if service.profile.consumes and (self._strict or not service.profile.shared):
+            self._count(position, service, -1)
+
+    def _reject(self, position: int, service: Service) -> None:
+        """A device that took its part of the counters is not chosen after all."""
+        if self._strict and service.profile.consumes:
+            self._count(position, service, -1)
+
+    def _count(self, position: int, service: Service, sign: int) -> bool:
+        """Take what a device uses from the counters of its pool, or put it back; False when there is not enough.
+
+        The first share of a device takes it; the other shares are free.
+        """
+        if service.profile.shared and (
+            position in self._shares or position in self._use.shared or position in self._use.consumed
+        ):
+            return True
+        pool = self._view.pool_of[position]
+        totals = self._counted.setdefault(pool, {})
+        for name, counters in service.profile.consumes:
+            for counter, amount in counters:
+                totals[name, counter] = totals.get((name, counter), 0) + sign * amount
+        if sign < 0:
+            return True
+        available = self._use.available[pool]
+        assert available is not None
+        if any(
+            totals.get((name, counter), 0) > left for name, sets in available.items() for counter, left in sets.items()
+        ):
+            self._count(position, service, -1)
+            return False
+        return True
+
+
+def _position(candidate: _Candidate) -> int:
+    return candidate[0]

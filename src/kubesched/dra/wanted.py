@@ -1,0 +1,331 @@
+"""What claims ask for, prepared once for all nodes: requests, constraints, and how each profile of devices serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.api.quantity import QuantityError
+from kubesched.api.resource import (
+    ALLOCATION_MODE_ALL,
+    ALLOCATION_MODE_EXACT_COUNT,
+    DeviceClass,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+    Quantities,
+    ResourceClaim,
+)
+
+from .allocated import PoolID
+from .capacity import Amount, consumption_of
+from .features import Features
+from .interface import ClassLookup
+from .profiles import Profile, attribute_of
+from .selectors import Selector, SelectorCache, SelectorError
+
+__all__ = ["ClaimWant", "Problem", "RequestWant", "Service", "Want", "Wanted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error text; with the index of a claim, the claim's name belongs before it."""
+
+    text: str
+    claim: int | None = None
+
+    def message(self, claims: Sequence[ResourceClaim]) -> str:
+        return self.text if self.claim is None else f"claim {claims[self.claim].key}{self.text}"
+
+
+@dataclass(slots=True, eq=False)
+class Want:
+    """One request with its own class, or one subrequest.
+
+    ``name`` is ``request`` or ``request/subrequest``, as in results; ``request`` is the part before the slash.
+    """
+
+    index: int
+    claim: int
+    request: str
+    name: str
+    class_name: str
+    takes_all: bool
+    count: int
+    admin: bool
+    tolerations: tuple[DeviceToleration, ...]
+    capacity: Quantities
+    #: What is wrong with it, whatever the node.
+    problem: Problem | None = None
+    class_selectors: tuple[Selector, ...] = ()
+    selectors: tuple[Selector, ...] = ()
+
+    @property
+    def short(self) -> str:
+        """The name in messages: a subrequest goes by its own name."""
+        return self.name.rpartition("/")[2]
+
+    def all_devices_problem(self, pool: PoolID, what: str) -> Problem:
+        """Why a pool keeps a request for all devices from being served."""
+        text = f", request {self.short}: asks for all devices, but resource pool {pool} is currently {what}"
+        return Problem(text, self.claim)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestWant:
+    """A request: the one want of ``exactly``, or the wants of ``firstAvailable`` in order."""
+
+    name: str
+    wants: tuple[Want, ...]
+    is_list: bool
+
+
+@dataclass(slots=True, eq=False)
+class ClaimWant:
+    index: int
+    requests: list[RequestWant] = field(default_factory=list)
+    constraints: tuple[DeviceConstraint, ...] = ()
+    #: A constraint that says nothing.
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Service:
+    """How devices of one profile serve the wants of a plan; by index of the want.
+
+    ``selects``: whether the selectors select it, or the problem. ``tolerated``: no taint is in the way.
+    ``consumption``: what a share or the device as a whole consumes of its capacity, None when it cannot serve.
+    ``attributes``: the type and value of each attribute that constraints name.
+    """
+
+    number: int
+    profile: Profile
+    selects: tuple[bool | Problem, ...]
+    tolerated: tuple[bool, ...]
+    consumption: tuple[dict[str, Amount] | None, ...]
+    attributes: dict[str, tuple[str, Any] | None]
+
+
+class Wanted:
+    """The content of a list of claims. Claims of equal content have one, whatever their names."""
+
+    def __init__(
+        self, claims: Sequence[ResourceClaim], features: Features, classes: ClassLookup, selectors: SelectorCache
+    ) -> None:
+        self.features = features
+        self._lookup = classes
+        self._selectors = selectors
+        #: Class name to the class as it was.
+        self.classes: dict[str, DeviceClass | None] = {}
+        self.wants: list[Want] = []
+        self.claims = [self._claim(index, claim) for index, claim in enumerate(claims)]
+        names = {
+            name: None
+            for claim in self.claims
+            for constraint in claim.constraints
+            for name in (constraint.match_attribute, constraint.distinct_attribute)
+            if name
+        }
+        self.attributes = tuple(names)
+        self._read = self._attributes_read()
+        self._by_profile: dict[int, Service] = {}
+        self._by_projection: dict[Hashable, Service] = {}
+        self._by_content: dict[Any, int] = {}
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the classes are still those it was made with."""
+        return all(self._lookup(name) is known for name, known in self.classes.items())
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    def _claim(self, index: int, claim: ResourceClaim) -> ClaimWant:
+        spec = claim.spec.devices
+        wanted = ClaimWant(index)
+        for request in spec.requests:
+            wanted.requests.append(self._request(index, request))
+        for number, constraint in enumerate(spec.constraints):
+            known = constraint.match_attribute is not None or (
+                constraint.distinct_attribute is not None and self.features.consumable_capacity
+            )
+            if not known:
+                text = f", constraint #{number}: empty constraint (unsupported constraint type?)"
+                wanted.problem = wanted.problem or Problem(text, index)
+        wanted.constraints = spec.constraints
+        return wanted
+
+    def _request(self, claim: int, request: DeviceRequest) -> RequestWant:
+        if request.exactly is not None:
+            return RequestWant(request.name, (self._want(claim, request.name, request.name, request.exactly),), False)
+        if not request.first_available:
+            empty = self._want(claim, request.name, request.name, ExactDeviceRequest())
+            return RequestWant(request.name, (empty,), False)
+        wants = tuple(self._want(claim, request.name, sub.name, sub, sub=True) for sub in request.first_available)
+        if not self.features.prioritized_list:
+            text = f", request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled"
+            wants[0].problem = Problem(text, claim)
+        return RequestWant(request.name, wants, True)
+
+    def _want(
+        self, claim: int, request: str, short: str, spec: ExactDeviceRequest | DeviceSubRequest, *, sub: bool = False
+    ) -> Want:
+        admin = spec.admin_access if isinstance(spec, ExactDeviceRequest) else None
+        want = Want(
+            index=len(self.wants),
+            claim=claim,
+            request=request,
+            name=f"{request}/{short}" if sub else request,
+            class_name=spec.device_class_name,
+            takes_all=spec.allocation_mode == ALLOCATION_MODE_ALL,
+            count=spec.count,
+            admin=bool(admin),
+            tolerations=spec.tolerations,
+            capacity=spec.capacity.requests if spec.capacity is not None else {},
+        )
+        self.wants.append(want)
+        text = self._problem_of(want, spec, admin, "subrequest" if sub else "request", short)
+        if text:
+            want.problem = Problem(text, claim)
+        return want
+
+    def _problem_of(
+        self,
+        want: Want,
+        spec: ExactDeviceRequest | DeviceSubRequest,
+        admin: bool | None,
+        what: str,
+        short: str,
+    ) -> str:
+        """Check a request in upstream's order (section 8.3) and prepare its selectors; "" when it is right."""
+        if want.capacity and not self.features.consumable_capacity:
+            return f", {what} {short}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+        for number, selector in enumerate(spec.selectors):
+            if selector.cel is None:
+                return f", request {short}, selector #{number}: CEL expression empty (unsupported selector type?)"
+        if admin is not None and not self.features.admin_access:
+            return f", request {short}: admin access is requested, but the feature is disabled"
+        if not want.class_name:
+            return f", request {short}: missing device class name (unsupported request type?)"
+        found = self.classes.setdefault(want.class_name, self._lookup(want.class_name))
+        if found is None:
+            missing = f'deviceclass.resource.k8s.io "{want.class_name}" not found'
+            return f", request {short}: could not retrieve device class {want.class_name}: {missing}"
+        if not want.takes_all and spec.allocation_mode != ALLOCATION_MODE_EXACT_COUNT:
+            return f", request {short}: unsupported count mode {spec.allocation_mode}"
+        want.class_selectors = self._compiled(found.spec.selectors)
+        want.selectors = self._compiled(spec.selectors)
+        return ""
+
+    def _compiled(self, selectors: Sequence[DeviceSelector]) -> tuple[Selector, ...]:
+        return tuple(self._selectors.selector(item.cel.expression if item.cel else "") for item in selectors)
+
+    # -- devices -----------------------------------------------------------------------------------------------
+
+    def service(self, profile: Profile) -> Service:
+        """How devices of a profile serve the requests; those that serve alike have the same number."""
+        service = self._by_profile.get(profile.id)
+        if service is not None:
+            return service
+        if self._read is None:
+            service = self._service(profile)
+        else:
+            key = profile.projection(self._read)
+            service = self._by_projection.get(key)
+            if service is None:
+                service = self._by_projection[key] = self._service(profile)
+        self._by_profile[profile.id] = service
+        return service
+
+    def _attributes_read(self) -> tuple[tuple[str, str], ...] | None:
+        """The attributes that selectors and constraints read, as domain and id; None when that cannot be said."""
+        found: set[tuple[str, str]] = set()
+        for want in self.wants:
+            for selector in (*want.class_selectors, *want.selectors):
+                if selector.attributes is None:
+                    return None
+                found.update(selector.attributes)
+        for name in self.attributes:
+            domain, slash, key = name.partition("/")
+            if not slash:
+                return None
+            found.add((domain, key))
+        return tuple(sorted(found))
+
+    def _service(self, profile: Profile) -> Service:
+        selects = tuple(self._selects(want, profile) for want in self.wants)
+        if not any(selects):
+            # It serves nothing; what it uses of the counters matters while it is allocated, which is part of the state.
+            number = self._by_content.setdefault(None, len(self._by_content))
+            return Service(number, profile, selects, (), (), {})
+        tolerated = tuple(_tolerated(want.tolerations, profile) for want in self.wants)
+        consumption = tuple(self._consumption(want, profile) for want in self.wants)
+        attributes = {name: attribute_of(profile, name) for name in self.attributes}
+        content = (
+            selects,
+            tolerated,
+            tuple(None if item is None else tuple(item.items()) for item in consumption),
+            tuple(sorted((name, entry.value) for name, entry in profile.capacity.items())),
+            tuple(attributes.values()),
+            profile.shared,
+            profile.consumes,
+        )
+        number = self._by_content.setdefault(content, len(self._by_content))
+        return Service(number, profile, selects, tolerated, consumption, attributes)
+
+    def _selects(self, want: Want, profile: Profile) -> bool | Problem:
+        if want.problem is not None:
+            return False
+        if profile.has_binding_conditions and not self.features.device_binding_and_status and not self._is_stable:
+            return False
+        for where, selectors in ((None, want.class_selectors), (want.claim, want.selectors)):
+            for number, selector in enumerate(selectors):
+                result = selector.result(profile)
+                if isinstance(result, SelectorError):
+                    text = f": selector #{number}: {result}"
+                    return Problem(f"class {want.class_name}{text}" if where is None else text, where)
+                if not result:
+                    return False
+        return True
+
+    @property
+    def _is_stable(self) -> bool:
+        """Upstream's "stable" allocator is used with these features, and knows nothing of binding conditions."""
+        return not (self.features.device_binding_and_status or self.features.consumable_capacity)
+
+    def _consumption(self, want: Want, profile: Profile) -> dict[str, Amount] | None:
+        if not self.features.consumable_capacity:
+            return {}
+        try:
+            return consumption_of(profile, want.capacity)
+        except QuantityError:
+            return None
+
+
+def _tolerated(tolerations: Sequence[DeviceToleration], profile: Profile) -> bool:
+    return all(
+        any(_tolerates(item, taint.key, taint.value, taint.effect) for item in tolerations) for taint in profile.taints
+    )
+
+
+def _tolerates(toleration: DeviceToleration, key: str, value: str, effect: str) -> bool:
+    if toleration.effect and toleration.effect != effect:
+        return False
+    if toleration.key and toleration.key != key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == value
+    return toleration.operator == "Exists"
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def content_key(claims: Sequence[ResourceClaim]) -> bytes:
+    """Equal for claims that ask for the same."""
+    return _ENCODER.encode([(claim.spec.devices.requests, claim.spec.devices.constraints) for claim in claims])
