@@ -240,10 +240,10 @@ class Quotas:
         subject = item or old
         if subject is None or not subject.namespace:
             return
-        if subject.kind == RESOURCE_QUOTAS:
+        if subject.kind is RESOURCE_QUOTAS:
             self._quota_changed(item, old)
         quotas = self._by_namespace.get(subject.namespace)
-        if not quotas or (subject.kind == RESOURCE_QUOTAS and item is not None and old is not None):
+        if not quotas or (subject.kind is RESOURCE_QUOTAS and item is not None and old is not None):
             return
         for one, sign in ((old, -1), (item, 1)):
             if one is None:
