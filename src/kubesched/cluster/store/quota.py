@@ -182,6 +182,10 @@ class Quotas:
 
     # -- admission -------------------------------------------------------------------------------------
 
+    def is_free(self, namespace: str) -> bool:
+        """Whether a namespace has no quota."""
+        return namespace not in self._by_namespace
+
     def admit(self, kind: Kind, document: Document, old: Stored | None = None) -> None:
         """Refuse what would exceed a quota of its namespace.
 
