@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from functools import cached_property
 from typing import Any, Final
 
 from kubesched.cel import (
