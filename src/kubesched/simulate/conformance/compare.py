@@ -24,14 +24,12 @@ FINDS: Final = 3
 #: The part of an error that names the extension point and the plugin.
 _FAILED_PLUGIN: Final = re.compile(r'running (?:[^":]+: )?(?:[^":]* )?"[^"]+"(?: filter plugin)?')
 _NOT_READ: Final = {
-    "volumes": "volumes to bind and provision are not read from the plugin",
     "devices": "devices to allocate are not read from the plugin",
-    "reserve": "Reserve is not run",
 }
 _CHANCE: Final = "which nodes are filtered before a plugin fails depends on chance"
 _KINDS: Final = {"preFilter": ("preFilter.code", "preFilter.nodes", "preFilter.skipped")}
-#: Members that only say which attempt this is, or what follows from it.
-_ADDRESS: Final = frozenset({"pod", "pass", "node", "clearedNominations"})
+#: Members that only say which attempt this is, or what follows from it and is compared there.
+_ADDRESS: Final = frozenset({"pod", "pass", "node", "clearedNominations", "reserve"})
 
 
 def compare_attempt(comparison: Comparison, world: World, pod: PodInfo, expected: JSON, where: str) -> JSON | None:
@@ -161,6 +159,11 @@ class _Attempt:
                 self._check("scores", None, scores[plugin], f"scores of {plugin}")
         if "totals" in expected or "totals" in answer:
             self._check("totals", expected.get("totals"), answer.get("totals"))
+        planned = answer.get("volumes", {})
+        if "node" in expected:  # a step of a sequence: only the chosen node is recorded
+            planned = {node: record for node, record in planned.items() if node == expected["node"]}
+        if "volumes" in expected or planned:
+            self._check("volumes", expected.get("volumes", {}), planned)
 
     def _unschedulable(self) -> None:
         expected, answer = self.expected, self.answer

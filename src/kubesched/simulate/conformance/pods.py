@@ -10,7 +10,7 @@ from typing import Any, Final
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
 
-from .attempts import nominated
+from .attempts import nominated, reserved, status_of
 from .compare import compare_attempt
 from .comparison import Comparison
 from .members import RecordError
@@ -64,7 +64,7 @@ def replay_sequential(comparison: Comparison, world: World, vector: JSON, change
                 comparison.check("node", f"{where}: node", step["node"], min(answer["best"], default=None))
             else:
                 comparison.leave("node", _FROM_RECORD)
-        sequence.follow(comparison, step, number)
+        sequence.follow(comparison, step, number, where)
 
 
 def _compare_order(comparison: Comparison, world: World, steps: list[JSON]) -> None:
@@ -91,7 +91,7 @@ class _Sequence:
         self._world = world
         self.pending = {pod.key: pod for pod in world.pending}
 
-    def follow(self, comparison: Comparison, step: JSON, number: int) -> None:
+    def follow(self, comparison: Comparison, step: JSON, number: int, where: str) -> None:
         """Apply what the record contains of an attempt: placement, preemption, nominations that end.
 
         Raises:
@@ -102,13 +102,23 @@ class _Sequence:
             comparison.leave("clearedNominations", _FROM_RECORD)
             if not self._clear(key):
                 raise RecordError(f"expected.steps[{number - 1}].clearedNominations: {key} is not nominated")
-        if step["outcome"] == "scheduled":
+        if step["outcome"] == "scheduled" and self._reserve(comparison, step, where):
             start = f"2030-01-01T00:{number // 60:02}:{number % 60:02}Z"
             self._world.place(self.pending[step["pod"]], step["node"], start)
         elif preemption.get("nominated"):
             self._preempt(step, min(preemption["nominated"]))
         elif preemption.get("cleared"):
             self._clear(step["pod"])
+
+    def _reserve(self, comparison: Comparison, step: JSON, where: str) -> bool:
+        """Reserve what the pod uses on its node; False when the record says that this failed, so that it is not placed."""
+        pod, recorded = self.pending[step["pod"]], step.get("reserve")
+        status = reserved(self._world, pod, step["node"])
+        got = None if status is None else {**status_of(status), "plugin": status.plugin}
+        if recorded is not None or got is not None:
+            wanted = None if recorded is None else {"reasons": [], "plugin": "", **recorded}
+            comparison.check("reserve", f"{where}: reserve", wanted, got)
+        return recorded is None
 
     def _preempt(self, step: JSON, node: str) -> None:
         for key in step["preemption"].get("candidates", {}).get(node, {}).get("victims", ()):
