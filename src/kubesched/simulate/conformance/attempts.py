@@ -6,14 +6,12 @@ whichever of its paths.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 from contextlib import nullcontext
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import msgspec
 
-from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim
-from kubesched.cache import NodeTable
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
@@ -23,29 +21,13 @@ from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.full_scan import Evaluation
 from kubesched.scheduler.search import Decision
 
+from .devices import allocations_of
+from .volumes import volumes_of
 from .world import World
 
-__all__ = ["PlansVolumes", "evaluated", "found", "nominated", "pre_enqueue", "rejection_of", "reserved", "status_of"]
+__all__ = ["evaluated", "found", "nominated", "pre_enqueue", "rejection_of", "status_of"]
 
 JSON = dict[str, Any]
-
-
-class PlannedVolumes(Protocol):
-    """Claims with the volumes to bind them to, and claims to be provisioned."""
-
-    @property
-    def static(self) -> Sequence[tuple[PersistentVolumeClaim, PersistentVolume]]: ...
-    @property
-    def dynamic(self) -> Sequence[PersistentVolumeClaim]: ...
-
-
-@runtime_checkable
-class PlansVolumes(Protocol):
-    """A Filter plugin that can report which volumes a pod would get on a node that it fits."""
-
-    name: str
-
-    def volumes_on(self, state: CycleState, pod: PodInfo, nodes: NodeTable, row: int) -> PlannedVolumes: ...
 
 
 def nominated(pod: PodInfo, node: str) -> PodInfo:
@@ -72,7 +54,10 @@ def pre_enqueue(world: World, pod: PodInfo) -> JSON | None:
 
 
 def evaluated(world: World, pod: PodInfo) -> JSON:
-    """Evaluate one pod against every node; nothing is changed."""
+    """Evaluate one pod against every node; nothing is changed.
+
+    ``allocations`` of a scheduled pod is no member of the golden format: the devices it would get, by node.
+    """
     gate = pre_enqueue(world, pod)
     if gate is not None:
         return {"preEnqueue": gate, "feasible": [], "best": [], "outcome": "gated"}
@@ -86,8 +71,9 @@ def evaluated(world: World, pod: PodInfo) -> JSON:
         return {**record, **_node_by_node(world, pod), "best": [], "outcome": "error", "message": str(error)}
     if isinstance(evaluation, Rejection):
         return {**record, **_rejected(evaluation)}
-    scheduled = _scheduled(world, pod, evaluation, _at(world, pod, "preScore", state.skip_score))
-    return {**record, **scheduled, "volumes": _volumes(world, pod, state, evaluation)}
+    record.update(_scheduled(world, pod, evaluation, _at(world, pod, "preScore", state.skip_score)))
+    planned = volumes_of(world, pod, state, evaluation.feasible)
+    return {**record, "allocations": allocations_of(world, pod, state, evaluation.feasible), "volumes": planned}
 
 
 def rejection_of(world: World, pod: PodInfo) -> Rejection:
@@ -173,35 +159,6 @@ def _scheduled(world: World, pod: PodInfo, evaluation: Evaluation, skipped: list
         "totals": totals,
         "best": sorted(name for name, total in totals.items() if total == greatest),
     }
-
-
-def _volumes(world: World, pod: PodInfo, state: CycleState, evaluation: Evaluation) -> JSON:
-    """What the pod would have bound and provisioned on each node that it fits, where that is anything."""
-    framework, table = world.frameworks[pod.spec.scheduler_name], world.cache.table
-    found: JSON = {}
-    for plugin in framework.plugins.values():
-        if not isinstance(plugin, PlansVolumes) or plugin.name in state.skip_filter:
-            continue
-        for row in evaluation.feasible.tolist():
-            planned = plugin.volumes_on(state, pod, table, row)
-            record: JSON = {}
-            if planned.static:
-                record["static"] = [[claim.metadata.name, volume.metadata.name] for claim, volume in planned.static]
-            if planned.dynamic:
-                record["dynamic"] = [claim.metadata.name for claim in planned.dynamic]
-            if record:
-                found[table.info(row).name] = record
-    return found
-
-
-def reserved(world: World, pod: PodInfo, node_name: str) -> Status | None:
-    """Reserve for a pod what it uses on a node; None when that succeeds. What failed is undone."""
-    framework, state = world.frameworks[pod.spec.scheduler_name], CycleState()
-    framework.pre_filter(state, pod, world.snapshot.nodes())
-    status = framework.reserve(state, pod, node_name)
-    if status is not None:
-        framework.unreserve(state, pod, node_name)
-    return status
 
 
 def _node_by_node(world: World, pod: PodInfo) -> JSON:
