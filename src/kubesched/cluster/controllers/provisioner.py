@@ -93,7 +93,7 @@ class Provisioner(Controller):
         if left is None:
             return
         if left > 0:
-            self.queue.add_after(_CLAIM + item.key, left)
+            self.queue.add_after(_CLAIM + item.key, left, quiet=self._attempts.is_stuck(item.uid))
             return
         reason, text = await self._make(item, data, storage_class, chosen)
         if reason:
@@ -176,7 +176,8 @@ class Provisioner(Controller):
             mark = {"uid": item.uid, "annotations": {SELECTED_NODE: None}}
             await self.context.patch(item, {"metadata": mark})
         else:
-            self.queue.add_after(_CLAIM + item.key, self._attempts.again(item.uid))
+            left = self._attempts.again(item.uid)
+            self.queue.add_after(_CLAIM + item.key, left, quiet=self._attempts.is_stuck(item.uid))
 
     async def _say(self, item: Item, driver: str, type_: str, reason: str, text: str) -> None:
         await self.context.events.record(item, driver, type_, reason, text)
