@@ -54,12 +54,19 @@ class Provisioner(Controller):
         self._capacities = context.cache(CSI_STORAGE_CAPACITIES)
         self._capacities.add_index("class", lambda item: (item.typed.storage_class_name,))
         self.watch(CLAIMS, self._claim_changed)
+        self.watch(VOLUMES, self._volume_changed)
 
     def _claim_changed(self, old: Item | None, new: Item | None) -> None:
         if new is not None:
             self.queue.add(_CLAIM + new.key)
         elif old is not None:
             self._attempts.forget(old.uid)
+
+    def _volume_changed(self, old: Item | None, new: Item | None) -> None:
+        """A volume that goes before its claim was bound is made again."""
+        if new is None and old is not None and old.typed.spec.claim_ref is not None:
+            reference = old.typed.spec.claim_ref
+            self.queue.add(f"{_CLAIM}{reference.namespace}/{reference.name}")
 
     def _pools_changed(self, classes: set[str], segment: str | None) -> None:
         for name in sorted(classes):

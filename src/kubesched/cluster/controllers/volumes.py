@@ -241,7 +241,8 @@ class Volumes(Controller):
         finalizers = data["metadata"].get("finalizers") or []
         bound = bool(uid) and claim is not None and claim.uid == uid
         if "deletionTimestamp" in data["metadata"]:
-            if PV_PROTECTION in finalizers and not bound:
+            used = bound and claim is not None and claim.typed.spec.volume_name == item.name
+            if PV_PROTECTION in finalizers and not used:
                 await self._set_finalizers(item, [one for one in finalizers if one != PV_PROTECTION])
         elif not uid:
             if (data.get("status") or {}).get("phase") not in ("Available", "Bound") or not reference:
