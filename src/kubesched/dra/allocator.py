@@ -143,10 +143,21 @@ class Allocator:
     def _view(self, node: Node) -> NodeView:
         view = self._views.get(node.name)
         if view is None or (view.node is not node and view.node.labels != node.labels):
+            self._drop_view(node.name)
             view = self._views[node.name] = NodeView(node, self.inventory)
             for pool in view.pools:
                 self._nodes_of.setdefault(pool.id, set()).add(node.name)
         return view
+
+    def _drop_view(self, name: str) -> None:
+        view = self._views.pop(name, None)
+        if view is None:
+            return
+        for pool in view.pools:
+            names = self._nodes_of[pool.id]
+            names.discard(name)
+            if not names:
+                del self._nodes_of[pool.id]
 
     def _outcome(self, plan: Plan, view: NodeView) -> Solution | Problem | Verdict:
         """The result of the search on a node, shared between nodes in the same state."""
@@ -195,7 +206,7 @@ class Allocator:
         self._nodes[row] = node
         if before is not None and (node is None or node.name != before.name) and self._rows.get(before.name) == row:
             del self._rows[before.name]
-            self._views.pop(before.name, None)
+            self._drop_view(before.name)
         if node is not None:
             self._rows[node.name] = row
         self._journal.append(row)
@@ -251,7 +262,7 @@ class Allocator:
             names = list(self._views) if ALL_NODES in self._changed_nodes else list(self._changed_nodes)
             self._changed_nodes.clear()
             for name in names:
-                self._views.pop(name, None)
+                self._drop_view(name)
                 row = self._rows.get(name)
                 if row is not None:
                     self._journal.append(row)

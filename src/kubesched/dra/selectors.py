@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from functools import cached_property
+from functools import cache
 from typing import Any, Final
 
 from kubesched.cel import (
@@ -156,16 +156,17 @@ def _unknown_field(expr: Expr) -> Select | None:
     return next((found for part in children(expr) if (found := _unknown_field(part)) is not None), None)
 
 
+@cache
+def _environment() -> Environment:
+    return Environment(_VARIABLES)
+
+
 class SelectorCache:
     """Compiles expressions and keeps the compiled ones; the least recently used one goes first."""
 
     def __init__(self, *, list_type_attributes: bool = False) -> None:
         self._lists = list_type_attributes
         self._selectors: OrderedDict[str, Selector] = OrderedDict()
-
-    @cached_property
-    def _environment(self) -> Environment:
-        return Environment(_VARIABLES)
 
     def selector(self, expression: str) -> Selector:
         """The compiled expression. One that does not compile results in its error for every device."""
@@ -186,7 +187,7 @@ class SelectorCache:
         return Selector(Program(checked), frozenset(_reads_of(checked.expr)))
 
     def _checked(self, expression: str) -> Checked:
-        environment = self._environment
+        environment = _environment()
         checked = environment.compile(expression)
         unknown = _unknown_field(checked.expr)
         if unknown is not None:
