@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from dra_kit import DRIVER, JSON, World, a_claim, a_class, a_device, a_node, a_request, a_slice, any_of, devices_of
 
-from kubesched.api.resource import MAX_RESULTS
+from kubesched.api.decode import to_builtins
+from kubesched.api.resource import MAX_RESULTS, ResourceClaim
 from kubesched.dra.failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
 from kubesched.dra.features import DEFAULT_FEATURES, Features
 from kubesched.dra.interface import Verdict
@@ -496,6 +497,29 @@ def test_shares_fill_a_device_and_no_more() -> None:
     two = a_claim(a_request("x", amounts={"bandwidth": "4Gi"}), a_request("y", amounts={"bandwidth": "4Gi"}))
     assert empty.chosen(two) == ["x=a", "y=a"]
     assert empty.chosen(a_claim(*(a_request(f"r{n}", amounts={"bandwidth": "4Gi"}) for n in range(3)))) is None
+
+
+def test_one_request_never_gets_two_shares_of_a_device() -> None:
+    world = World([a_slice("s", [shared("a")])])
+    assert world.chosen(a_claim(a_request(count=2, amounts={"bandwidth": "1Gi"}))) is None
+
+
+def test_a_share_that_is_undone_gives_everything_back() -> None:
+    devices = [shared("a", size="x", uses={"memory": 30}), shared("b", size="y", uses={"memory": 10})]
+    slices = [a_slice("c", count=2, counters={"memory": 30}), a_slice("d", devices, count=2)]
+    world = World(slices, strict_counters=True)
+    claim = a_claim(
+        a_request("any", amounts={"bandwidth": "6Gi"}),
+        a_request("y", amounts={"bandwidth": "4Gi"}, select='device.attributes["gpu.example.com"].size == "y"'),
+    )
+    # "a" takes all counters, so "any" has to be "b"; afterwards the counters of "a" count again
+    assert world.chosen(claim) == ["any=b", "y=b"]
+    again = a_claim(*claim_requests(claim), a_request("rest", amounts={"bandwidth": "1Gi"}))
+    assert world.chosen(again) is None
+
+
+def claim_requests(claim: ResourceClaim) -> list[JSON]:
+    return [to_builtins(request) for request in claim.spec.devices.requests]
 
 
 def test_a_request_for_a_capacity_that_a_device_lacks_passes_it_by() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 from dra_kit import JSON, World, a_class, a_device, a_node, a_request, a_slice, any_of, devices_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_allocator import first_solution
 
@@ -69,6 +69,7 @@ def claim_of(data: JSON, name: str) -> ResourceClaim:
     return from_builtins(body, ResourceClaim)
 
 
+@settings(max_examples=max(300, settings().max_examples))
 @given(data=st.data())
 def test_the_first_solution_in_upstreams_order_is_found(data: st.DataObject) -> None:
     counters = (
