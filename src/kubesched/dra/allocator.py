@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,11 +22,11 @@ from .allocated import AllocatedDevices, PoolID
 from .failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
 from .interface import ClassLookup, Verdict
 from .inventory import ALL_NODES, Inventory
-from .pools import PoolState
+from .pools import InUse, Pool, PoolState
 from .results import allocation_result
 from .search import Search, SearchProblemError, SearchTimeoutError, Solution
 from .selectors import SelectorCache
-from .view import NodeView
+from .view import NodeUse, NodeView
 from .wanted import Problem, Wanted, content_key
 
 __all__ = ["Allocator", "Plan"]
@@ -36,7 +36,7 @@ Verdicts = np.ndarray[Any, np.dtype[np.uint8]]
 
 #: Contents of claims whose verdicts are kept, and states of nodes per content.
 _MOST_PLANS: Final = 256
-_MOST_STATES: Final = 1 << 16
+_MOST_STATES: Final = 1 << 17
 #: Entries of the journal that are kept; a reader that is further behind starts again.
 _JOURNAL: Final = 1 << 16
 
@@ -46,11 +46,32 @@ class _Shared:
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
-        self.by_state: dict[Any, Solution | Problem | Verdict] = {}
+        #: The result of the search by the state of a node: the states of its pools, in order.
+        self.by_state: dict[Hashable, Solution | Problem | Verdict] = {}
+        self._states: dict[Hashable, int] = {}
+        self._by_pool: dict[Pool, tuple[InUse, int]] = {}
         self.verdicts: Verdicts = np.zeros(0, np.uint8)
         #: Whether the verdict of a row is right, as far as the journal was read.
         self.fresh: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(0, np.bool_)
         self.position = 0
+
+    def state_of(self, pool: Pool, in_use: InUse) -> int:
+        """A number for the state of a pool: how its devices serve the claims, and which are in use."""
+        known = self._by_pool.get(pool)
+        if known is not None and known[0] is in_use:
+            return known[1]
+        service = self.wanted.service
+        content = (pool.state, tuple([service(entry.profile).number for entry in pool.devices]), in_use.key)
+        number = self._states.setdefault(content, len(self._states))
+        self._by_pool[pool] = in_use, number
+        return number
+
+    def forget_states(self) -> None:
+        """Forget results of searches when there are many; the numbers of states begin again."""
+        if max(len(self.by_state), len(self._states), len(self._by_pool)) > _MOST_STATES:
+            self.by_state.clear()
+            self._states.clear()
+            self._by_pool.clear()
 
 
 class Plan:
@@ -162,15 +183,14 @@ class Allocator:
     def _outcome(self, plan: Plan, view: NodeView) -> Solution | Problem | Verdict:
         """The result of the search on a node, shared between nodes in the same state."""
         shared = plan.shared
-        wanted = shared.wanted
-        use = view.use(self.allocated)
-        state = (view.layout, tuple([wanted.service(entry.profile).number for entry in view.devices]), use.key)
+        shared.forget_states()
+        state: Hashable = tuple([shared.state_of(pool, pool.in_use(self.allocated)) for pool in view.pools])
+        if view.is_odd:
+            state = state, view.node.name
         outcome = shared.by_state.get(state)
         if outcome is None or isinstance(outcome, Problem):
             # The text of a problem may name a device or pool of the node.
-            outcome = self._search(wanted, view)
-            if len(shared.by_state) >= _MOST_STATES:
-                shared.by_state.clear()
+            outcome = self._search(shared.wanted, view)
             shared.by_state[state] = outcome
         return outcome
 
@@ -180,7 +200,7 @@ class Allocator:
         search = Search(
             wanted,
             view,
-            view.use(self.allocated),
+            NodeUse(view, self.allocated),
             lambda: self._timeout > 0 and self._now() > end,
             strict_counters=self._strict_counters,
         )
@@ -247,7 +267,7 @@ class Allocator:
         try:
             view = self._view(node)
             outcome = self._outcome(plan, view)
-            if isinstance(outcome, tuple) and view.layout[1]:
+            if isinstance(outcome, tuple) and view.is_odd:
                 self.allocate(plan, node)  # a result that cannot be built is an error
         except AllocationError:
             return Verdict.ERROR
@@ -269,9 +289,6 @@ class Allocator:
         if self._changed_pools:
             for pool in self._changed_pools:
                 for name in self._nodes_of.get(pool, ()):
-                    view = self._views.get(name)
-                    if view is not None:
-                        view.forget_use()
                     row = self._rows.get(name)
                     if row is not None:
                         self._journal.append(row)
