@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kubesched.api.kinds import CLAIMS, CSI_NODES, VOLUMES
+from kubesched.api.kinds import CLAIMS, CSI_NODES, DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, VOLUMES
 from kubesched.bench import Run, WorkloadError, load_workloads, measure_decisions, run_workload
 from kubesched.bench.execute import _Execution
 from kubesched.bench.measure import Percentiles
@@ -78,8 +78,10 @@ def test_bad_templates_are_refused(text: str, message: str) -> None:
     ("operations", "params", "message"),
     [
         ([MEASURED, {"opcode": "fly"}], None, "operation 1: unknown opcode 'fly'"),
-        ([{"opcode": "createResourceDriver"}, MEASURED], None, "opcode createResourceDriver is not supported here"),
-        ([{**MEASURED, "steadyState": True}], None, "steadyState is not supported here"),
+        ([{"opcode": "updateAny"}, MEASURED], None, "opcode updateAny is not supported here"),
+        ([{"opcode": "createResourceDriver"}, MEASURED], None, "missing required field `driverName`"),
+        ([{**MEASURED, "steadyState": True}], None, "steadyState needs a duration and a count greater than 0"),
+        ([{**MEASURED, "steadyState": True, "duration": "soon"}], None, "createPods): duration: "),
         ([{**MEASURED, "colour": "red"}], None, "unknown field `colour`"),
         ([{**MEASURED, "persistentVolumeTemplatePath": "pv.yaml"}], None, "need each other"),
         ([{**MEASURED, "skipWaitToCompletion": True}], None, "exclude each other"),
@@ -223,6 +225,66 @@ def test_pods_with_volumes_have_bound_claims_and_nodes_their_drivers(tmp_path: P
 
     asyncio.run(main())
     assert path.parent == workload.folder
+
+
+DEVICE_CLASS = """
+apiVersion: resource.k8s.io/v1beta1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {selectors: [{cel: {expression: device.driver == "d.example"}}]}
+"""
+CLAIM_TEMPLATE = """
+apiVersion: resource.k8s.io/v1beta1
+kind: ResourceClaimTemplate
+metadata: {name: one-gpu}
+spec: {spec: {devices: {requests: [{name: gpu, deviceClassName: gpu}]}}}
+"""
+CLAIMING_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {generateName: claiming-}
+spec:
+  containers: [{name: main, image: pause}]
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: one-gpu}]
+"""
+
+
+def test_a_driver_has_devices_on_the_nodes_it_is_for_and_pods_come_in_batches(tmp_path: Path) -> None:
+    for name, text in (("class", DEVICE_CLASS), ("template", CLAIM_TEMPLATE), ("pod", CLAIMING_POD)):
+        (tmp_path / f"{name}.yaml").write_text(text)
+    driver = {"opcode": "createResourceDriver", "driverName": "d.example", "nodes": "*-00000[12]"}
+    pods = {"namespace": "test", "podTemplatePath": "pod.yaml", "steadyState": True, "duration": "1ms"}
+    workload_file(
+        tmp_path,
+        NODES,
+        {**driver, "maxClaimsPerNode": 3},
+        {"opcode": "createAny", "templatePath": "class.yaml"},
+        {"opcode": "createAny", "templatePath": "template.yaml", "namespace": "test"},
+        {**MEASURED, **pods},
+        featureGates={"DynamicResourceAllocation": True},
+    )
+    [workload] = load_workloads(tmp_path)
+
+    async def main() -> None:
+        execution = _Execution(workload, workload.operations(), in_tree_registry(), 0, None, lambda done, total: None)
+        store = execution.embedded.store
+        async with execution.embedded.running():
+            for index, op in enumerate(workload.operations()):
+                await execution.do(index, op)
+        slices = {item.name: item.data()["spec"] for item in store.list(RESOURCE_SLICES).items}
+        assert sorted(slices) == ["node-000001", "node-000002"]
+        assert slices["node-000001"]["nodeName"] == "node-000001"
+        assert [device["name"] for device in slices["node-000001"]["devices"]] == [f"instance-{n}" for n in range(3)]
+        (section,) = execution.sections
+        assert section.bound >= 4
+        assert section.bound % 4 == 0
+        left = execution.embedded.pods()
+        assert len(left) == 4
+        claims = {status.resource_claim_name for pod in left for status in pod.status.resource_claim_statuses}
+        assert claims <= {item.name for item in store.list(RESOURCE_CLAIMS, "test").items}
+        assert store.get(DEVICE_CLASSES, "", "gpu").data()["apiVersion"] == "resource.k8s.io/v1"
+
+    asyncio.run(main())
 
 
 def test_decisions_alone_count_what_does_not_fit(tmp_path: Path) -> None:

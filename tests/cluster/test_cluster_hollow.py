@@ -189,7 +189,7 @@ def test_lost_answers_errors_and_expired_watches_are_survived() -> None:
             bound(store, f"p{index}", annotations={DURATION: "30s"}, terminationGracePeriodSeconds=1)
         await asyncio.sleep(10)
         assert {phase(store, f"p{index}") for index in range(20)} == {"Running"}
-        assert faults.expire_watches() == 2
+        assert faults.expire_watches() == 3
         await asyncio.sleep(5)
         store.delete(PODS, "default", "p0")
         assert faults.drop_watches(PODS) == 1

@@ -302,3 +302,74 @@ def test_taint_rules_evict_only_when_they_are_switched_on() -> None:
         assert world.exists(PODS, "other")
 
     play(scenario)
+
+
+# -- preparing -----------------------------------------------------------------------------------------------
+
+SLOW = f"""
+stages:
+- {{name: slow, kind: ResourceClaim, selector: {{drivers: [{DRIVER}], nodeLabels: {{topology.kubernetes.io/zone: a}}}},
+   delay: {{seconds: 20}}}}
+- {{name: other, kind: ResourceClaim, selector: {{drivers: [other.example.com]}}, delay: {{seconds: 500}}}}
+"""
+FAILING = "stages: [{name: broken, kind: ResourceClaim, failure: {rate: 1, reason: no such device}}]"
+
+
+def _phase(world: World, pod: str) -> str:
+    return str(world.get(PODS, pod)["status"].get("phase"))
+
+
+def _events(world: World, reason: str) -> list[str]:
+    events = [item.data() for item in world.store.list(CORE_EVENTS, "default").items]
+    return [one["message"] for one in events if one["reason"] == reason]
+
+
+def test_a_pod_starts_once_its_claim_is_allocated_and_reserved() -> None:
+    async def scenario(world: World) -> None:
+        world.create(RESOURCE_CLAIMS, {"metadata": {"name": "c"}, "spec": CLAIM_SPEC})
+        world.create(PODS, _placed("p", _by_name("c")))
+        world.create(PODS, _placed("free"))
+        await world.settle()
+        assert (_phase(world, "p"), _phase(world, "free")) == ("Pending", "Running")
+        assert _events(world, "FailedPrepareDynamicResources") == [
+            "Failed to prepare dynamic resources: the ResourceClaim c referenced by pod p has not been allocated"
+        ]
+        _allocate(world, "c", "p")
+        await world.settle()
+        assert _phase(world, "p") == "Running"
+
+    play(scenario)
+
+
+def test_preparing_takes_the_time_that_a_stage_rule_says() -> None:
+    async def scenario(world: World) -> None:
+        for name, node in (("here", "n0"), ("there", "n1")):  # zone a has the rule, zone b has not
+            world.create(RESOURCE_CLAIMS, {"metadata": {"name": name}, "spec": CLAIM_SPEC})
+            world.create(PODS, _placed(name, _by_name(name), node=node))
+            _allocate(world, name, name)
+        await asyncio.sleep(15)
+        assert (_phase(world, "here"), _phase(world, "there")) == ("Pending", "Running")
+        await asyncio.sleep(10)
+        assert _phase(world, "here") == "Running"
+
+    play(scenario, stages=SLOW)
+
+
+def test_a_failure_to_prepare_is_reported_and_tried_again() -> None:
+    async def scenario(world: World) -> None:
+        world.create(RESOURCE_CLAIMS, {"metadata": {"name": "c"}, "spec": CLAIM_SPEC})
+        world.create(PODS, _placed("p", _by_name("c")))
+        _allocate(world, "c", "p")
+        await asyncio.sleep(10)
+        assert _phase(world, "p") == "Pending"
+        text = "Failed to prepare dynamic resources: NodePrepareResources failed: no such device"
+        assert _events(world, "FailedPrepareDynamicResources") == [text]
+        (event,) = [
+            item.data()
+            for item in world.store.list(CORE_EVENTS, "default").items
+            if item.data()["reason"] == "FailedPrepareDynamicResources"
+        ]
+        assert event["count"] > 3
+        world.store.delete(PODS, "default", "p")
+
+    play(scenario, stages=FAILING)

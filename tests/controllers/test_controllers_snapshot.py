@@ -26,7 +26,7 @@ from controllers_world import (
     workload,
 )
 
-from kubesched.api.kinds import NAMESPACES, NODES, PODS, Kind
+from kubesched.api.kinds import DEVICE_TAINT_RULES, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from kubesched.api.wire import ApiError
 from kubesched.cluster.files import ManifestError, SnapshotError, save
 from kubesched.cluster.files.snapshot_file import import_dump, restore
@@ -320,6 +320,61 @@ def test_driver_parameters_and_foreign_annotations_are_left_out(tmp_path: Path) 
     assert "hunter2" not in text
     # Four objects, two pod templates, two claims of theirs, one claim template, one job template.
     assert (text.count('"scheduler.alpha.kubernetes.io/kept"'), text.count('"named"')) == (10, 3)
+
+
+def test_claims_and_devices_come_along_without_what_their_drivers_are_told(tmp_path: Path) -> None:
+    opaque = {"opaque": {"driver": "d", "parameters": {"token": "hunter2"}}}
+    result = {"request": "r", "driver": "d", "pool": "n1", "device": "a"}
+    status = {
+        "allocation": {"devices": {"results": [result], "config": [{"source": "FromClass", **opaque}]}},
+        "reservedFor": [{"resource": "pods", "name": "p", "uid": "uid-p"}],
+        "devices": [{"driver": "d", "pool": "n1", "device": "a", "data": {"key": "hunter2"}}],
+    }
+    finalizers = ["resource.kubernetes.io/delete-protection", "example.com/forever"]
+    metadata = {"name": "c", "namespace": "shop", "uid": "uid-c", "finalizers": finalizers, "labels": {"data": "kept"}}
+    request = {"name": "r", "deviceClassName": "gpu"}
+    pool = {"name": "n1", "generation": 4, "resourceSliceCount": 1}
+    device = {"name": "a", "basic": {"attributes": {"model": {"string": "m"}}}}
+    objects: list[Data] = [
+        {
+            "apiVersion": "resource.k8s.io/v1beta1",
+            "kind": "ResourceClaim",
+            "metadata": metadata,
+            "spec": {"devices": {"requests": [request], "config": [opaque]}},
+            "status": status,
+        },
+        {
+            "apiVersion": "resource.k8s.io/v1beta2",
+            "kind": "DeviceClass",
+            "metadata": {"name": "gpu"},
+            "spec": {"config": [opaque]},
+        },
+        {
+            "apiVersion": "resource.k8s.io/v1beta1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": "s"},
+            "spec": {"driver": "d", "nodeName": "n1", "pool": pool, "devices": [device]},
+        },
+        {
+            "apiVersion": "resource.k8s.io/v1alpha3",
+            "kind": "DeviceTaintRule",
+            "metadata": {"name": "r"},
+            "spec": {"taint": {"key": "k", "effect": "NoSchedule"}},
+        },
+    ]
+    (tmp_path / "a.json").write_text(dump(*objects))
+    found = import_dump([tmp_path])
+    assert "hunter2" not in json.dumps([manifest.data for manifest in found.objects])
+    store = a_store()
+    assert found.store_in(store) == []
+    claim = store.get(RESOURCE_CLAIMS, "shop", "c").data()
+    assert claim["metadata"]["finalizers"] == finalizers[:1]
+    assert claim["metadata"]["labels"] == {"data": "kept"}
+    assert claim["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "gpu"
+    assert claim["status"]["allocation"]["devices"]["results"] == [result]
+    assert claim["status"]["reservedFor"] == status["reservedFor"]
+    assert store.get(RESOURCE_SLICES, "", "s").data()["spec"]["devices"][0]["name"] == "a"
+    assert store.get(DEVICE_TAINT_RULES, "", "r").data()["spec"]["taint"]["key"] == "k"
 
 
 def test_an_exported_cluster_is_imported_without_a_single_pod_moving(tmp_path: Path) -> None:

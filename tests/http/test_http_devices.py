@@ -270,3 +270,30 @@ def test_the_identity_of_a_slice_is_fixed() -> None:
             assert [one["metadata"]["name"] for one in found] == ["s"]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("expression", "cause"),
+    [
+        ("", "cel.expression: Required value"),
+        ("device.drivr == 'a'", "compilation failed: ERROR: <input>:1:7: undefined field 'drivr'"),
+        ("device.driver", "must evaluate to bool or the unknown type, not string"),
+        (f"device.driver == '{'x' * 10_240}'", "may not be more than 10240 bytes"),
+    ],
+)
+def test_selectors_that_do_not_compile_are_refused(expression: str, cause: str) -> None:
+    async def main() -> None:
+        async with served(a_store()) as api:
+            selectors = [{"cel": {"expression": expression}}]
+            refused = await api.post(
+                f"{GROUP}/v1/deviceclasses", {"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}}
+            )
+            assert refused.status == 422
+            assert "spec.selectors[0]" in refused.message
+            assert cause in refused.message
+            request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "selectors": selectors}}
+            refused = await api.post(f"{GROUP}/v1/{CLAIMS}", _claim(request))
+            assert refused.status == 422
+            assert cause in refused.message
+
+    asyncio.run(main())

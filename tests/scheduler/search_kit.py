@@ -60,6 +60,9 @@ class Nominated:
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
         return list(self.pods.get(node_name, ()))
 
+    def node_of(self, uid: str) -> str | None:
+        return next((node for node, pods in self.pods.items() if any(pod.uid == uid for pod in pods)), None)
+
     def changes(self, since: int) -> tuple[int, list[str] | None]:
         """Tests change ``pods`` as they like: everything may be another now."""
         return 0, None

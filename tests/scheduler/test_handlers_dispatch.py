@@ -61,7 +61,13 @@ def a_pod_handler(of: World) -> PodHandler:
     scheduler = of.scheduler
     recorders = {name: scheduler.port.recorder(name) for name in scheduler.frameworks}
     return PodHandler(
-        scheduler.cache, scheduler.queue, scheduler.waiting_pods, recorders, scheduler.clock, scheduler.metrics
+        scheduler.cache,
+        scheduler.queue,
+        scheduler.waiting_pods,
+        scheduler.pods_in_pre_bind,
+        recorders,
+        scheduler.clock,
+        scheduler.metrics,
     )
 
 

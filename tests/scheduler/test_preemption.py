@@ -140,6 +140,68 @@ def test_the_room_of_a_nominated_pod_is_not_given_to_pods_of_lower_or_equal_prio
     play_preempting(scenario, kubelets=True)
 
 
+async def waiting_for_victims(there: World, preemptors: int) -> None:
+    """As many nodes as preemptors, each with a victim that takes 30 s to end; and a last node, full of small pods."""
+    there.nodes(preemptors)
+    there.create(
+        *(a_pod(f"slow{each}", "3", priority=1, terminationGracePeriodSeconds=30) for each in range(preemptors))
+    )
+    await there.until(lambda: all(there.node_of(f"slow{each}") for each in range(preemptors)), "binding")
+    there.create(a_node("other"), *(low(f"small{each}", "2", priority=10) for each in range(2)))
+    await there.until(lambda: there.node_of("small1"), "binding")
+    await there.sleep(5)
+    there.create(*(high(f"high{each}") for each in range(preemptors)))
+    await there.until(
+        lambda: all(there.pod(f"slow{each}").metadata.deletion_timestamp for each in range(preemptors)), "evictions"
+    )
+    await there.sleep(12)  # longer than any backoff
+
+
+def attempts(there: World) -> float:
+    return sum(
+        there.metric("schedule_attempts_total", result, "default-scheduler") for result in ("unschedulable", "error")
+    )
+
+
+def test_preemptors_that_wait_for_victims_are_not_tried_again_for_deletions_that_cannot_help_them() -> None:
+    async def scenario(there: World) -> None:
+        await waiting_for_victims(there, 3)
+        before = attempts(there)
+        there.delete("small0")  # 2 of 4 CPUs are free then
+        await there.sleep(3)
+        assert attempts(there) == before
+        there.delete("small1")
+        await there.sleep(3)
+        placed = [each for each in range(3) if there.node_of(f"high{each}") == "other"]
+        assert len(placed) == 1  # it has room now, for one of them
+        await there.until(lambda: all(there.node_of(f"high{each}") for each in range(3)), "bindings")
+
+    play_preempting(scenario, kubelets=True)
+
+
+def test_a_preemptor_that_lost_its_nomination_is_tried_again_for_any_deletion() -> None:
+    async def scenario(there: World) -> None:
+        there.nodes(1)
+        for name, priority in (("slow1", 1), ("slow3", 3)):
+            there.create(a_pod(name, "2", priority=priority, terminationGracePeriodSeconds=30))
+        await there.until(lambda: there.node_of("slow3"), "binding")
+        there.create(a_node("other", "2"), low("small", "2", priority=10))
+        await there.until(lambda: there.node_of("small"), "binding")
+        await there.sleep(5)
+        there.create(high("middle", "2", priority=2))
+        await there.until(lambda: there.pod("middle").status.nominated_node_name, "nomination")
+        there.create(high("high", "4", priority=10))
+        await there.until(lambda: there.pod("high").status.nominated_node_name, "nomination")
+        await there.sleep(12)
+        assert there.pod("middle").status.nominated_node_name == ""
+        there.delete("small")
+        await there.until(lambda: there.node_of("middle"), "binding", 5)
+        assert there.node_of("middle") == "other"
+        await there.until(lambda: there.node_of("high"), "binding")
+
+    play_preempting(scenario, kubelets=True)
+
+
 def test_lower_nominations_to_the_node_are_cleared() -> None:
     async def scenario(there: World) -> None:
         there.nodes(1)

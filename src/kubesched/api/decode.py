@@ -49,7 +49,7 @@ def decode_object(raw: bytes | str, type_: type[T]) -> T:
         return _decoder(type_).decode(raw)
     except msgspec.ValidationError:
         return from_builtins(msgspec.json.decode(raw), type_)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(f"not valid JSON: {error}") from None
 
 

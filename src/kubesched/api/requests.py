@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from .quantity import Quantity, QuantityText, int_value, milli_value, parse_quantity
+from .resource import EXTENDED_RESOURCE_PREFIX
 from .selectors import is_qualified_name
 from .types import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 
@@ -29,6 +30,7 @@ __all__ = [
     "has_actual_resources",
     "is_extended_resource",
     "is_scalar_resource",
+    "may_be_devices",
     "nonzero_requests",
     "pod_limit_amounts",
     "pod_request_amounts",
@@ -68,6 +70,12 @@ def is_scalar_resource(name: str) -> bool:
     return (
         is_extended_resource(name) or name.startswith(("hugepages-", "attachable-volumes-")) or "kubernetes.io/" in name
     )
+
+
+@lru_cache(maxsize=4096)
+def may_be_devices(name: str) -> bool:
+    """Whether a device class could serve a resource of this name."""
+    return is_extended_resource(name) or name.startswith(EXTENDED_RESOURCE_PREFIX)
 
 
 class Resources:

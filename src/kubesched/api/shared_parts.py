@@ -51,7 +51,7 @@ def decode_pod(raw: bytes) -> Pod:
     try:
         shell = _shell(raw)
         pod = Pod(shell.metadata, _shared_spec(bytes(shell.spec)), shell.status)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         pod = decode_object(raw, Pod)  # with nulls, or with an error that names the whole path
     share_parts(pod)
     return pod

@@ -17,7 +17,8 @@ from kubesched.framework.registry import Registry
 from kubesched.scheduler.search import Decision
 from kubesched.simulate.embedded import Embedded
 
-from .execute import Maker, config_of
+from .execute import config_of
+from .maker import Maker
 from .measure import Decisions, Percentiles
 from .workloads import CreateNodes, CreatePods, Workload
 

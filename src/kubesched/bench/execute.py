@@ -10,30 +10,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import cProfile
+import fnmatch
+import random
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
-from kubesched.api.kinds import CSI_NODES, NAMESPACES, NODES, PODS, Kind, kind_of
+from kubesched.api.kinds import NODES, PODS, RESOURCE_SLICES, Kind, kind_of
 from kubesched.api.tasks import TaskCrashedError
 from kubesched.api.times import RealClock, parse_duration
 from kubesched.api.wire import ApiError
-from kubesched.config import KubeSchedulerConfiguration, default_config, load_config_file
+from kubesched.cluster.schema import stored_form
+from kubesched.config import DEFAULT_GATES, KubeSchedulerConfiguration, default_config, load_config_file
 from kubesched.framework.extenders import Extender
 from kubesched.framework.registry import Registry
 from kubesched.simulate.embedded import Embedded
 
+from .devices import allocate_claims, driver_slice
+from .maker import Maker, PodMaker
 from .measure import Run, Section, SectionTimer, StopwatchSearch, peak_rss_mib
-from .storage import create_bound_claim, csi_node, pod_with_claim
 from .templates import Template
 from .workloads import (
+    AllocResourceClaims,
     Barrier,
     Churn,
     CreateAny,
     CreateNamespaces,
     CreateNodes,
     CreatePods,
+    CreateResourceClaims,
+    CreateResourceDriver,
     DeletePods,
     Operation,
     Sleep,
@@ -43,7 +49,7 @@ from .workloads import (
     WorkloadError,
 )
 
-__all__ = ["Maker", "config_of", "run_workload"]
+__all__ = ["config_of", "run_workload"]
 
 #: Pods created before the scheduler gets the loop.
 _YIELD_INTERVAL: Final = 50
@@ -53,16 +59,6 @@ _CHECK_SECONDS: Final = 0.2
 #: A wait without a single binding for so long fails: the pods do not fit.
 _PATIENCE_SECONDS: Final = 30.0
 _STILL_SECONDS: Final = 2.0
-
-_NODE: Final = """
-{apiVersion: v1, kind: Node, metadata: {generateName: node-}, spec: {}, status: {phase: Running,
-  capacity: {pods: "110", cpu: "4", memory: 32Gi}, conditions: [{status: "True", type: Ready}]}}
-"""
-_POD: Final = """
-{apiVersion: v1, kind: Pod, metadata: {generateName: pod-}, spec: {containers: [{name: pause,
-  image: registry.k8s.io/pause, ports: [{containerPort: 80}], resources: {
-  requests: {cpu: 100m, memory: 500Mi}, limits: {cpu: 100m, memory: 500Mi}}}]}}
-"""
 
 Progress = Callable[[int, int], None]
 
@@ -118,59 +114,6 @@ async def run_workload(
     )
 
 
-class Maker:
-    """Creates what operations ask for; templates are read once."""
-
-    def __init__(self, workload: Workload, embedded: Embedded) -> None:
-        self._workload = workload
-        self._embedded = embedded
-        self._templates: dict[Path, Template] = {}
-        self._nodes = 0
-
-    def template(self, path: str, built_in: str) -> Template:
-        """The template at a path relative to the workload file; the built-in one without a path."""
-        if not path:
-            return Template(built_in, "built-in")
-        full = self._workload.folder / path
-        if full not in self._templates:
-            self._templates[full] = Template.read(full)
-        return self._templates[full]
-
-    def pod_template(self, op: CreatePods) -> Template:
-        return self.template(op.pod_template_path or self._workload.default_pod_template_path, _POD)
-
-    def nodes(self, op: CreateNodes) -> str:
-        """Nodes with names counted up (upstream's are random: numbers make runs comparable); the name of the last."""
-        name = ""
-        template = self.template(op.node_template_path, _NODE)
-        label = op.label_node_prepare_strategy
-        for index in range(op.count):
-            made = template.make(index, op.count)
-            metadata = dict(made.get("metadata") or {})
-            name = metadata.get("name") or f"{metadata.get('generateName', 'node-')}{self._nodes:06d}"
-            self._nodes += 1
-            metadata["name"] = name
-            metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/hostname": name}
-            if label is not None:
-                metadata["labels"][label.label_key] = label.label_values[index % len(label.label_values)]
-            status = dict(made.get("status") or {})
-            status.setdefault("allocatable", dict(status.get("capacity") or {}))
-            self._embedded.store.create(NODES, "", {**made, "metadata": metadata, "status": status})
-            if op.node_allocatable_strategy is not None:
-                self._embedded.store.create(CSI_NODES, "", csi_node(name, op.node_allocatable_strategy))
-        return name
-
-    def namespace(self, name: str, template: dict[str, Any] | None = None) -> None:
-        """Make sure that there is a namespace."""
-        metadata = {**((template or {}).get("metadata") or {}), "name": name}
-        metadata.pop("generateName", None)
-        try:
-            self._embedded.store.create(NAMESPACES, "", {**(template or {}), "metadata": metadata})
-        except ApiError as error:
-            if error.code != 409:
-                raise
-
-
 class _Wait:
     """Pods that an operation waits for. The binding hook removes them one by one."""
 
@@ -222,11 +165,13 @@ class _Execution:
             on_bind=self._bound,
             extenders=_http_extenders(config),
             believe_priority=True,
+            controllers=["resourceclaim"] if workload.feature_gates.get("DynamicResourceAllocation") else (),
             wrap_search=lambda search: StopwatchSearch.around(search, self._decisions),
         )
         self.sections: list[Section] = []
         self.first_measured = time.perf_counter()
         self._title = workload.title
+        self._random = random.Random(seed)
         self._maker = Maker(workload, self.embedded)
         self._profiler = profiler
         self._on_progress = on_progress
@@ -259,8 +204,13 @@ class _Execution:
                     self._maker.namespace(f"{op.prefix}-{number}", template.make(number, op.count))
             case CreatePods():
                 await self._create_pods(op, op.namespace or f"namespace-{index}")
-            case CreateAny():
+            case CreateAny() | CreateResourceClaims():
                 await self._create_any(op)
+            case CreateResourceDriver():
+                await self._create_driver(op)
+            case AllocResourceClaims():
+                allocate_claims(self.embedded.store, op.namespace, DEFAULT_GATES, self._random)
+                await self._settle()
             case DeletePods():
                 await self._in_background(
                     self._delete_pods(op), f"delete pods {index}", wait=not op.skip_wait_to_completion
@@ -316,38 +266,72 @@ class _Execution:
         if op.persistent_volume_claim_template_path:
             claims = self._maker.template(op.persistent_volume_claim_template_path, "")
             volumes = self._maker.template(op.persistent_volume_template_path, "")
-        own = []
+        make = PodMaker(template, claims, volumes)
+        if op.steady_state:
+            await self._create_steadily(op, namespace, make)
+        else:
+            own = await self._create_batch(op.count, namespace, make)
+            if op.skip_wait_to_completion:
+                self._ledger[namespace].update(own)
+            else:
+                await self._wait(own, attempted=False)
+        if op.collect_metrics:
+            await self._stop()
+
+    async def _create_batch(self, count: int, namespace: str, template: PodMaker) -> set[str]:
+        """So many pods; their keys."""
+        own = set()
         client, timer = self.embedded.client, self._timer if namespace in self._collected else None
-        for index in range(op.count):
-            pod = template.make(index, op.count)
-            if claims is not None and volumes is not None:
-                made = (claims.make(index, op.count), volumes.make(index, op.count))
-                await create_bound_claim(client, namespace, index, *made)
-                pod = pod_with_claim(pod, index)
+        for index in range(count):
+            pod = await template.make(client, namespace, index, count)
             now = time.perf_counter()
             item = await client.create(PODS, namespace, pod)
-            own.append(item.key)
+            own.add(item.key)
             self._unbound.add(item.key)
             if timer is not None:
                 timer.created[item.key] = now
             if index % _YIELD_INTERVAL == _YIELD_INTERVAL - 1:
                 await asyncio.sleep(0)
-        if op.skip_wait_to_completion:
-            self._ledger[namespace].update(own)
-        else:
-            await self._wait(set(own), attempted=False)
-        if op.collect_metrics:
-            await self._stop()
+        return own
 
-    async def _create_any(self, op: CreateAny) -> None:
+    async def _create_steadily(self, op: CreatePods, namespace: str, template: PodMaker) -> None:
+        """Batches of pods, one after the other: each is deleted as soon as it is bound. The last one stays."""
+        end = time.perf_counter() + parse_duration(op.duration)
+        while True:
+            own = await self._create_batch(op.count, namespace, template)
+            await self._wait(own, attempted=False)
+            if time.perf_counter() >= end:
+                return
+            for item in self.embedded.store.list(PODS, namespace).items:
+                self.embedded.store.delete(PODS, namespace, item.name, grace_period_seconds=0)
+
+    async def _create_any(self, op: CreateAny | CreateResourceClaims) -> None:
         if op.namespace:
             self._maker.namespace(op.namespace)
         template = self._maker.template(op.template_path, "")
         for index in range(op.count):
             data = template.make(index, op.count)
-            kind = self._kind(data, "createAny")
+            kind = self._kind(data, op.opcode)
+            data = dict(stored_form(kind, data))
             await self.embedded.client.create(kind, op.namespace if kind.namespaced else "", data)
         await self._settle()
+
+    async def _create_driver(self, op: CreateResourceDriver) -> None:
+        """Publish slices, and wait until the scheduler has all there are, if it reads them at all."""
+        client = self.embedded.client
+        for item in self.embedded.store.list(NODES).items:
+            if fnmatch.fnmatchcase(item.name, op.nodes):
+                await client.create(
+                    RESOURCE_SLICES, "", driver_slice(item.name, op.driver_name, op.max_claims_per_node)
+                )
+        await self._settle()
+        known = self.embedded.scheduler.informers.get(RESOURCE_SLICES.plural)
+        total = len(self.embedded.store.list(RESOURCE_SLICES).items)
+        deadline = time.perf_counter() + _PATIENCE_SECONDS
+        while known is not None and len(known.keys()) != total:
+            if time.perf_counter() > deadline:
+                raise WorkloadError(f"{self._title}: the scheduler knows {len(known.keys())} of {total} ResourceSlices")
+            await asyncio.sleep(0)
 
     def _kind(self, data: dict[str, Any], opcode: str) -> Kind:
         kind = kind_of(data.get("apiVersion", "v1"), data.get("kind", ""))

@@ -12,9 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
+from kubesched.api.times import parse_duration
 from kubesched.api.yamltext import TextError, read_single
 
 __all__ = [
+    "AllocResourceClaims",
     "AllocatableNodes",
     "Barrier",
     "Churn",
@@ -22,6 +24,8 @@ __all__ = [
     "CreateNamespaces",
     "CreateNodes",
     "CreatePods",
+    "CreateResourceClaims",
+    "CreateResourceDriver",
     "DeletePods",
     "Operation",
     "Param",
@@ -86,6 +90,9 @@ class CreatePods(_Op, frozen=True, kw_only=True):
     persistent_volume_claim_template_path: str = ""
     collect_metrics: bool = False
     skip_wait_to_completion: bool = False
+    #: Batches of ``count`` pods, each after the one before is bound and deleted, for ``duration``.
+    steady_state: bool = False
+    duration: str = "0s"
 
 
 class CreateAny(_Op, frozen=True, kw_only=True):
@@ -93,6 +100,28 @@ class CreateAny(_Op, frozen=True, kw_only=True):
 
     template_path: str
     count: int = 1
+    namespace: str = ""
+
+
+class CreateResourceDriver(_Op, frozen=True, kw_only=True):
+    """A ResourceSlice for every node whose name matches the glob ``nodes``, with so many devices."""
+
+    driver_name: str
+    nodes: str
+    max_claims_per_node: int = 0
+
+
+class CreateResourceClaims(_Op, frozen=True, kw_only=True):
+    """Claims of a template; the same as createAny, but for its name."""
+
+    namespace: str
+    template_path: str
+    count: int = 0
+
+
+class AllocResourceClaims(_Op, frozen=True, kw_only=True):
+    """Allocate the claims of a namespace, of all without one, by the structured allocator."""
+
     namespace: str = ""
 
 
@@ -142,6 +171,9 @@ Operation = (
     | CreateNamespaces
     | CreatePods
     | CreateAny
+    | CreateResourceDriver
+    | CreateResourceClaims
+    | AllocResourceClaims
     | DeletePods
     | Churn
     | Barrier
@@ -155,6 +187,9 @@ _OPCODES: Final[dict[str, type[_Op]]] = {
     "createNamespaces": CreateNamespaces,
     "createPods": CreatePods,
     "createAny": CreateAny,
+    "createResourceDriver": CreateResourceDriver,
+    "createResourceClaims": CreateResourceClaims,
+    "allocResourceClaims": AllocResourceClaims,
     "createPodSets": _CreatePodSets,
     "deletePods": DeletePods,
     "churn": Churn,
@@ -163,12 +198,9 @@ _OPCODES: Final[dict[str, type[_Op]]] = {
     "startCollectingMetrics": StartCollecting,
     "stopCollectingMetrics": StopCollecting,
 }
-_UNSUPPORTED_OPCODES: Final = frozenset(
-    ("updateAny", "createResourceDriver", "createResourceClaims", "allocResourceClaims")
-)
+_UNSUPPORTED_OPCODES: Final = frozenset(("updateAny",))
 _UNSUPPORTED_FIELDS: Final[dict[str, frozenset[str]]] = {
     "createNodes": frozenset(("uniqueNodeLabelStrategy",)),
-    "createPods": frozenset(("steadyState", "duration")),
     "barrier": frozenset(("labelSelector",)),
     "startCollectingMetrics": frozenset(("labelSelector",)),
 }
@@ -254,6 +286,8 @@ def _check(title: str, operations: list[Operation]) -> None:
         where = f"{title}: operation {number} ({op.opcode})"
         if isinstance(op, CreatePods) and op.collect_metrics and op.skip_wait_to_completion:
             raise WorkloadError(f"{where}: collectMetrics and skipWaitToCompletion exclude each other")
+        if isinstance(op, CreatePods) and op.steady_state:
+            _check_steady_state(op, where)
         if isinstance(op, CreatePods) and bool(op.persistent_volume_template_path) is not bool(
             op.persistent_volume_claim_template_path
         ):
@@ -275,6 +309,17 @@ def _check(title: str, operations: list[Operation]) -> None:
         isinstance(op, StopCollecting) or (isinstance(op, CreatePods) and op.collect_metrics) for op in operations
     ):
         raise WorkloadError(f"{title}: nothing is measured: give a createPods operation collectMetrics: true")
+
+
+def _check_steady_state(op: CreatePods, where: str) -> None:
+    if op.skip_wait_to_completion:
+        raise WorkloadError(f"{where}: steadyState and skipWaitToCompletion exclude each other")
+    try:
+        seconds = parse_duration(op.duration)
+    except ValueError as error:
+        raise WorkloadError(f"{where}: duration: {error}") from None
+    if seconds <= 0 or op.count < 1:
+        raise WorkloadError(f"{where}: steadyState needs a duration and a count greater than 0")
 
 
 def _operation(raw: dict[str, Any], params: dict[str, Any], used: set[str], where: str) -> _Op:

@@ -106,6 +106,12 @@ def _plugin_modules(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _stages(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--stages", metavar="FILE", action="append", default=[], help="stage rules for hollow pods, volumes and devices"
+    )
+
+
 def _quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no remarks on stderr")
 
@@ -133,7 +139,11 @@ Exit code: 0 even when pods are pending; 1 when the input cannot be used or pods
     parser.add_argument(
         "--node-memory", metavar="QUANTITY", default="32Gi", help="memory of a hollow node (default: 32Gi)"
     )
+    parser.add_argument(
+        "--node-template", metavar="FILE", help="a Node manifest the hollow nodes are made from instead"
+    )
     parser.add_argument("--zones", metavar="N", type=_count, default=0, help="deal the hollow nodes over so many zones")
+    _stages(parser)
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides ties (default: 0)")
@@ -245,9 +255,7 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     )
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
-    parser.add_argument(
-        "--stages", metavar="FILE", action="append", default=[], help="stage rules for hollow pods and volumes"
-    )
+    _stages(parser)
     parser.add_argument(
         "--host",
         metavar="ADDRESS",

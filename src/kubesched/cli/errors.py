@@ -21,6 +21,7 @@ def describe(error: BaseException) -> str | None:
     """The message for a mistake of the user's, None for a defect of ours."""
     from kubesched.api.wire import ApiError  # noqa: PLC0415 - see above
     from kubesched.cluster.files import ManifestError  # noqa: PLC0415
+    from kubesched.cluster.kubelets import StageError  # noqa: PLC0415
     from kubesched.config import ConfigError  # noqa: PLC0415
     from kubesched.framework.registry import PluginError  # noqa: PLC0415
 
@@ -28,7 +29,7 @@ def describe(error: BaseException) -> str | None:
         return error.user_message
     from kubesched.bench.workloads import WorkloadError  # noqa: PLC0415
 
-    if isinstance(error, ManifestError | PluginError | ApiError | WorkloadError):
+    if isinstance(error, ManifestError | PluginError | ApiError | WorkloadError | StageError):
         return str(error)
     if isinstance(error, OSError):
         reason = error.strerror or str(error)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
+from typing import Any
 
+from kubesched.api.kinds import NODES
+from kubesched.cluster.files import ManifestError, load_manifests
 from kubesched.config import (
     API_VERSION,
     IN_TREE,
@@ -19,8 +22,9 @@ from kubesched.config.legacy import LoadOptions, load_any_file
 from kubesched.config.profiles import Expanded
 from kubesched.framework.registry import PluginError, Registry
 from kubesched.plugins import in_tree_registry, retired
+from kubesched.simulate.intake import check_devices
 
-__all__ = ["expand", "load_configuration", "load_registry", "with_plugins"]
+__all__ = ["expand", "load_configuration", "load_node_template", "load_registry", "with_plugins"]
 
 
 def load_registry(modules: Sequence[str] = ()) -> tuple[Registry, list[str]]:
@@ -67,6 +71,19 @@ def load_configuration(
     unused = [name for name in own if name not in used]
     remarks = [f"plugin {name} was loaded, but no profile of {path} enables it" for name in unused]
     return config, [*loaded.warnings, *remarks]
+
+
+def load_node_template(path: str) -> dict[str, Any]:
+    """The first Node of a file; its name is not used.
+
+    Raises:
+        ManifestError: when there is none, or when the devices it is annotated with cannot be read.
+    """
+    nodes = [item for item in load_manifests([path]).objects if item.kind == NODES]
+    if not nodes:
+        raise ManifestError(f"{path}: holds no Node; a template is a manifest of kind Node")
+    check_devices(nodes[:1])
+    return nodes[0].data
 
 
 def expand(config: KubeSchedulerConfiguration, registry: Registry, path: str) -> dict[str, Expanded]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 
 from kubesched.cluster.files import load_manifests
-from kubesched.cluster.kubelets import node_template
+from kubesched.cluster.kubelets import load_stages, node_template
 from kubesched.simulate.report import render_json, render_table, render_yaml
 from kubesched.simulate.simulation import run_simulation
 
 from .console import print_lines, progress_bar, warn, write
 from .errors import CliError
-from .loading import load_configuration, load_registry
+from .loading import load_configuration, load_node_template, load_registry
 
 __all__ = ["run"]
 
@@ -24,15 +24,20 @@ def run(options: argparse.Namespace) -> int:
     if not manifests.objects:
         nothing = f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)"
         raise CliError("\n".join((nothing, *manifests.warnings)))
+    if options.node_template:
+        template = load_node_template(options.node_template)
+    else:
+        template = node_template(cpu=options.node_cpu, memory=options.node_memory)
     with progress_bar("pods bound", quiet=options.quiet) as bar:
         result = run_simulation(
             manifests,
             registry=registry,
             nodes=options.nodes,
-            node_template=node_template(cpu=options.node_cpu, memory=options.node_memory),
+            node_template=template,
             zones=[f"zone-{number}" for number in range(1, options.zones + 1)],
             config=config,
             seed=options.seed,
+            stages=load_stages(options.stages),
             until=options.until,
             on_progress=bar.update,
         )

@@ -14,18 +14,18 @@ import secrets
 import ssl
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack, nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kubesched.api.collector import collector_paused
 from kubesched.api.kinds import NODES
 from kubesched.api.times import Clock, RealClock, SteadyClock, timestamp
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
-from kubesched.cluster.files import Manifest, ManifestError, Snapshot, SnapshotError, load_manifests, read
+from kubesched.cluster.files import Manifest, Snapshot, SnapshotError, load_manifests, read
 from kubesched.cluster.http import (
     KUBECONFIG_NAME,
     CertificateFiles,
@@ -35,16 +35,16 @@ from kubesched.cluster.http import (
     make_certificates,
     write_kubeconfig,
 )
-from kubesched.cluster.kubelets import StageError, load_stages, make_nodes
+from kubesched.cluster.kubelets import load_stages, make_nodes
 from kubesched.cluster.store import Store
 from kubesched.extenders.http import http_extenders
 from kubesched.simulate.embedded import Embedded
-from kubesched.simulate.intake import in_order, unknown_fields
+from kubesched.simulate.intake import check_devices, in_order, unknown_fields, with_default_class
 from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
 
 from .console import progress_bar, warn, write
 from .errors import CliError
-from .loading import load_configuration, load_registry
+from .loading import load_configuration, load_node_template, load_registry
 from .memory import give_back
 from .saved_file import claimed, save_or_rescue
 from .stopping import StopSignal
@@ -162,10 +162,6 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
     config, remarks = load_configuration(options.config, registry, own)
     for remark in remarks:
         warn(remark)
-    try:
-        stages = load_stages(options.stages)
-    except StageError as error:
-        raise CliError(str(error)) from None
     snapshot = None
     if options.snapshot and Path(options.snapshot).exists():
         try:
@@ -179,7 +175,7 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         seed=options.seed,
         controllers=not options.no_controllers,
         kubelet_options={"heartbeat_seconds": _HEARTBEAT_SECONDS},
-        stages=stages,
+        stages=load_stages(options.stages),
         extenders=http_extenders(config.extenders),
     )
     _fill(embedded.store, options, snapshot)
@@ -213,7 +209,7 @@ def _fill(store: Store, options: argparse.Namespace, snapshot: Snapshot | None) 
         if not options.quiet:
             write(f"restored {len(snapshot.items)} objects from {options.snapshot}\n")
     elif options.nodes:
-        template = _node_template(options.node_template) if options.node_template else None
+        template = load_node_template(options.node_template) if options.node_template else None
         zones = [f"zone-{chr(ord('a') + index)}" for index in range(options.zones)]
         with progress_bar("creating nodes", quiet=options.quiet) as bar:
             for done, node in enumerate(make_nodes(options.nodes, template, zones=zones, now=store.now()), 1):
@@ -222,12 +218,15 @@ def _fill(store: Store, options: argparse.Namespace, snapshot: Snapshot | None) 
                     bar.update(done, options.nodes)
     elif options.node_template:
         warn(f"--node-template {options.node_template}: left out, --nodes says how many to make of it")
+    objects: list[Manifest] = []
     if options.filename:
         loaded = load_manifests([path for group in options.filename for path in group])
         for warning in (*loaded.warnings, *unknown_fields(loaded.objects)):
             warn(warning)
-        for item in in_order(loaded.objects):
-            _create(store, item, exists_is_fine=snapshot is not None)
+        objects = loaded.objects
+    check_devices(objects)
+    for item in in_order(objects if snapshot is not None else with_default_class(objects)):
+        _create(store, item, exists_is_fine=snapshot is not None)
 
 
 def _create(store: Store, item: Manifest, *, exists_is_fine: bool = False) -> None:
@@ -237,14 +236,6 @@ def _create(store: Store, item: Manifest, *, exists_is_fine: bool = False) -> No
         if exists_is_fine and error.reason == "AlreadyExists":
             return
         raise CliError(f"{item.source}: {item.kind.kind} {item.name} was refused: {error}") from None
-
-
-def _node_template(path: str) -> Mapping[str, Any]:
-    """The first Node of a file; its name is not used."""
-    nodes = [item for item in load_manifests([path]).objects if item.kind == NODES]
-    if not nodes:
-        raise ManifestError(f"{path}: holds no Node; a template is a manifest of kind Node")
-    return nodes[0].data
 
 
 async def _serve(store: Store, options: argparse.Namespace, scratch: Path) -> tuple[HttpServer, Path]:

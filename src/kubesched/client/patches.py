@@ -1,7 +1,7 @@
-"""Changes of a pod's status, and the smallest strategic merge patch that makes them.
+"""The smallest patches that make the changes a scheduler writes: to a pod's status, to volumes and to claims.
 
-:class:`~kubesched.client.port.ApiPort` computes status writes here (spec "Scheduling cycle" sections 10.2, 10.3).
-Pure functions over immutable statuses.
+:class:`~kubesched.client.port.ApiPort` computes writes here (spec "Scheduling cycle" sections 10.2, 10.3; "Volume plugins" 2.12).
+Pure functions over immutable objects.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 
 from kubesched.api.decode import to_builtins
-from kubesched.api.types import PodCondition, PodStatus
+from kubesched.api.storage import BOUND_BY_CONTROLLER, SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
+from kubesched.api.types import Labels, ObjectMeta, PodCondition, PodStatus
 
 from ..api.times import timestamp
 
-__all__ = ["pod_status_patch", "update_pod_condition"]
+__all__ = ["claim_patch", "pod_status_patch", "update_pod_condition", "volume_patch"]
 
 
 def update_pod_condition(status: PodStatus, condition: PodCondition, now: float) -> tuple[PodStatus, bool]:
@@ -89,3 +90,25 @@ def _changed_fields(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     changed.update({name: None for name in old if name not in new})
     changed["type"] = new["type"]
     return changed
+
+
+def volume_patch(volume: PersistentVolume) -> dict[str, Any]:
+    """The merge patch for a volume's claimRef and the mark of an automatic binding, if it has one.
+
+    Upstream replaces the whole object; we know only a part of it. The version is a precondition as there.
+    """
+    patch = _precondition(volume.metadata, BOUND_BY_CONTROLLER)
+    patch["spec"] = {"claimRef": to_builtins(volume.spec.claim_ref)}
+    return patch
+
+
+def claim_patch(claim: PersistentVolumeClaim) -> dict[str, Any]:
+    """The merge patch for the node that a claim is to be provisioned for; the version is a precondition."""
+    return _precondition(claim.metadata, SELECTED_NODE)
+
+
+def _precondition(meta: ObjectMeta, annotation: str) -> dict[str, Any]:
+    """A patch that sets one annotation, if the object has it, and only fits this version of the object."""
+    annotations: Labels = {name: value for name, value in meta.annotations.items() if name == annotation}
+    metadata: dict[str, Any] = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    return {"metadata": {**metadata, "annotations": annotations} if annotations else metadata}

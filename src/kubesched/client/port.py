@@ -6,21 +6,23 @@ shape. Informers and the event broadcaster are given tasks by the same assembly.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
+from typing import Any
 
 import msgspec
 
-from kubesched.api.kinds import PODS, Kind
+from kubesched.api.kinds import CLAIMS, PODS, VOLUMES, Kind
+from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Pod, PodCondition
-from kubesched.api.wire import ApiError, Transport
+from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, PatchOptions, Transport
 
 from ..api.times import Clock
 from .backoff import TokenBucket, is_other_uid, retry_write
 from .events import QUEUE_SIZE, EventBroadcaster, EventRecorder
 from .informer import Informer
 from .metered import MeteredTransport
-from .patches import pod_status_patch, update_pod_condition
+from .patches import claim_patch, pod_status_patch, update_pod_condition, volume_patch
 from .reflector import PAGE_SIZE, WATCH_TIMEOUT
 
 __all__ = ["ApiPort"]
@@ -112,6 +114,15 @@ class ApiPort:
         meta = pod.metadata
         await self.transport.bind(meta.namespace, meta.name, meta.uid, node_name)
 
+    def bind_now(self, pod: Pod, node_name: str) -> bool:
+        """The same where nothing has to be waited for; False, and nothing is done, where it has.
+
+        Raises:
+            ApiError: as above.
+        """
+        meta = pod.metadata
+        return self.transport.bind_now(meta.namespace, meta.name, meta.uid, node_name)
+
     async def patch_pod_status(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> bool:
@@ -145,6 +156,30 @@ class ApiPort:
             raise
         return True
 
+    async def bind_volume(self, volume: PersistentVolume) -> PersistentVolume:
+        """Write a volume's claimRef, and the mark of an automatic binding; the volume as written. Not retried.
+
+        Raises:
+            ApiError: 404 when the volume is gone, 409 when it is not of the given version any more.
+            OSError: when the server cannot be reached; the volume may or may not be bound.
+        """
+        patch = volume_patch(volume)
+        item = await self.transport.patch(VOLUMES, "", volume.name, patch, patch_type=MERGE_PATCH)
+        written: PersistentVolume = item.typed
+        return written
+
+    async def select_node(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
+        """Write the node that a claim is to be provisioned for; the claim as written. Not retried.
+
+        Raises:
+            ApiError: 404 when the claim is gone, 409 when it is not of the given version any more.
+            OSError: when the server cannot be reached; the node may or may not be written.
+        """
+        meta, patch = claim.metadata, claim_patch(claim)
+        item = await self.transport.patch(CLAIMS, meta.namespace, meta.name, patch, patch_type=MERGE_PATCH)
+        written: PersistentVolumeClaim = item.typed
+        return written
+
     async def delete_pod(self, pod: Pod) -> bool:
         """Delete exactly this pod, by UID, with its own grace period; False when it was gone already.
 
@@ -160,3 +195,38 @@ class ApiPort:
                 raise
             return False
         return True
+
+    # -- objects that plugins write ------------------------------------------------------------------------
+    #
+    # Not retried: only the caller knows what a second try means. All raise ApiError when the server refuses (404, 409 for
+    # another version or UID, 422, …) and OSError when it cannot be reached.
+
+    async def get_object(self, kind: Kind, namespace: str, name: str) -> Any:
+        """An object as it is now, decoded as the kind's informer decodes it."""
+        return (await self.transport.get(kind, namespace, name)).typed
+
+    async def create_object(self, kind: Kind, namespace: str, obj: Mapping[str, Any]) -> Any:
+        """Add an object, given in wire names; what was stored."""
+        return (await self.transport.create(kind, namespace, obj)).typed
+
+    async def patch_object(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        merge: bool = True,
+    ) -> Any:
+        """Change an object by a merge patch, or by a strategic merge patch; what was stored.
+
+        ``metadata.resourceVersion`` and ``metadata.uid`` in the patch are preconditions.
+        """
+        kind_of_patch = MERGE_PATCH if merge else STRATEGIC_PATCH
+        options: PatchOptions = {"patch_type": kind_of_patch, "subresource": subresource}
+        return (await self.transport.patch(kind, namespace, name, patch, **options)).typed
+
+    async def delete_object(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """Delete exactly this object, by UID."""
+        await self.transport.delete(kind, namespace, name, uid=uid)

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from functools import cache
 from typing import Any, Final
 
 from kubesched.cel import (
     Call,
-    Checked,
     CompilationError,
     Constant,
-    Environment,
     EvaluationCancelledError,
     EvaluationError,
     Expr,
@@ -26,18 +23,12 @@ from kubesched.cel import (
     children,
     kind_of,
 )
+from kubesched.cel.device_expressions import VARIABLES, compile_device_expression
 
 from .profiles import Profile
 
 __all__ = ["Selector", "SelectorCache", "SelectorError"]
 
-_VARIABLES: Final = {
-    "device": "map<string,dyn>",
-    "device.driver": "string",
-    "device.allowMultipleAllocations": "bool",
-    "device.attributes": "map<string,map<string,any>>",
-    "device.capacity": "map<string,map<string,kubernetes.Quantity>>",
-}
 _MAPS: Final = ("device.attributes", "device.capacity")
 #: Compiled expressions that are kept.
 _MOST: Final = 1024
@@ -113,9 +104,9 @@ def _attributes_of(reads: Iterable[Read]) -> tuple[tuple[str, str], ...] | None:
 def _reads_of(expr: Expr) -> set[Read]:
     """What of the device an expression reads, as narrow as its constants say."""
     match expr:
-        case Ident(name=name) if name in _VARIABLES:
+        case Ident(name=name) if name in VARIABLES:
             if name == "device":
-                return {(other, None, None) for other in _VARIABLES if other != "device"}
+                return {(other, None, None) for other in VARIABLES if other != "device"}
             return {(name, None, None)}
         case Select(operand=operand, field=field):
             domain = _domain(operand)
@@ -149,18 +140,6 @@ def _domain(expr: Expr) -> tuple[str, str] | None:
     return None
 
 
-def _unknown_field(expr: Expr) -> Select | None:
-    """A field of ``device`` that does not exist."""
-    if isinstance(expr, Select) and isinstance(expr.operand, Ident) and expr.operand.name == "device":
-        return None if f"device.{expr.field}" in _VARIABLES else expr
-    return next((found for part in children(expr) if (found := _unknown_field(part)) is not None), None)
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(_VARIABLES)
-
-
 class SelectorCache:
     """Compiles expressions and keeps the compiled ones; the least recently used one goes first."""
 
@@ -181,18 +160,7 @@ class SelectorCache:
 
     def _compile(self, expression: str) -> Selector:
         try:
-            checked = self._checked(expression)
+            checked = compile_device_expression(expression, lists=self._lists)
         except CompilationError as error:
             return Selector(None, frozenset(), str(error))
         return Selector(Program(checked), frozenset(_reads_of(checked.expr)))
-
-    def _checked(self, expression: str) -> Checked:
-        environment = _environment()
-        checked = environment.compile(expression)
-        unknown = _unknown_field(checked.expr)
-        if unknown is not None:
-            raise environment.error_at(expression, checked, unknown, f"undefined field '{unknown.field}'")
-        kind = checked.types.get(checked.expr.id, "dyn")
-        if kind not in ("bool", "any", *(("dyn",) if self._lists else ())):
-            raise CompilationError(f"must evaluate to bool or the unknown type, not {kind}")
-        return checked

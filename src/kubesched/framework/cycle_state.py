@@ -31,12 +31,13 @@ class CycleState:
 
     Values that AddPod or RemovePod change need a ``clone()`` method; others are shared by clones.
     ``skip_filter``, ``skip_score`` and ``skip_pre_bind`` name the plugins that answered Skip at the point
-    before.
+    before. ``pre_filter_ended_by`` names the PreFilter plugin after which no other was called, if there is one.
     """
 
     __slots__ = (
         "_values",
         "parallel_pre_bind",
+        "pre_filter_ended_by",
         "record_plugin_metrics",
         "skip_all_post_filter",
         "skip_filter",
@@ -52,6 +53,7 @@ class CycleState:
         self.skip_pre_bind: frozenset[str] = frozenset()
         self.parallel_pre_bind: frozenset[str] = frozenset()
         self.skip_all_post_filter = False
+        self.pre_filter_ended_by = ""
 
     def read(self, key: Hashable) -> Any:
         """The value of ``key``.

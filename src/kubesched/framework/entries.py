@@ -83,6 +83,7 @@ class _Entry:
         index: its place in the profile's order of the extension point.
         reads_pods: whether a change of a node's pods can change the answers about the node.
         reads_images: whether a change of the image table can.
+        signs_spec: the signature depends on nothing of the pod but its spec.
         can_be_absent: some pods do not concern the plugin.
         expensive: one call per node is all there is, and answers are not remembered.
         evaluations: counts nodes evaluated by the plugin; what a layer remembers is no evaluation.
@@ -106,6 +107,7 @@ class _Entry:
         self.reads_pods = bool(reads & Reads.PODS)
         self.reads_images = bool(reads & Reads.IMAGES)
         self._sign: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "sign", None)
+        self.signs_spec: bool = getattr(plugin, "signs_spec", False)
         self.can_be_absent = hasattr(plugin, "concerns")
         self.is_plain = not hasattr(plugin, self._rows_method)
         self.expensive = self.is_plain and not self.can_sign

@@ -144,6 +144,8 @@ class Profile(Protocol):
     """What a plugin may call of its profile, to find out what would happen if; see ``framework.runtime.Framework``."""
 
     metrics: SchedulerMetrics
+    #: Point key to (plugin name, weight), in order.
+    points: Mapping[str, Sequence[tuple[str, int]]]
     #: The Filter plugins, as ``framework.entries.FilterEntry``.
     filters: tuple[Any, ...]
 
@@ -223,15 +225,20 @@ class Handle(Protocol):
         """Objects of a watched kind in one namespace. A plugin has kinds watched by naming them in ``informs``."""
         ...
 
-    def watch(self, kind: str, handler: ObjectHandler) -> None:
+    def watch(self, kind: str, handler: ObjectHandler, *, relays: bool = False) -> None:
         """Have a kind watched, and receive every object of it that is known already and every change.
 
-        The handler is called before the queue's hints are. To be called while the plugin is built.
+        The handler is called before the queue's hints are. To be called while the plugin is built. One that ``relays``
+        has a method ``add_handler``: hints are evaluated for the events that it passes on to the handlers added there,
+        and not for those of the informer.
         """
         ...
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
-        """What several plugins, or a plugin in several profiles, keep together: made once, by the first that needs it."""
+        """What several plugins, or a plugin in several profiles, keep together: made once, by the first that needs it.
+
+        It may have a method ``problems() -> Iterable[str]``, which the cache comparer calls: what is not as it should be.
+        """
         ...
 
     def node_changed(self, node_name: str) -> None:
@@ -268,6 +275,9 @@ class Contract:
     reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
     #: Kinds (plural, as in ``api.kinds``) that the plugin looks up through its handle and wants watched.
     informs: ClassVar[tuple[str, ...]] = ()
+    #: Whether ``sign`` reads nothing of a pod but its spec (and of objects, only those it refers to): pods of one template
+    #: are then signed once. Only of use when all plugins of a profile that sign say so.
+    signs_spec: ClassVar[bool] = False
     #: Score plugins: ready-made normalisation; None means scores are final, or one of ``normalize_within`` and
     #: ``normalize_score`` is defined.
     normalize: ClassVar[Normalize | None] = None

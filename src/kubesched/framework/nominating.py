@@ -50,6 +50,10 @@ class Nominations(Protocol):
 
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]: ...
 
+    def node_of(self, uid: str) -> str | None:
+        """The node a pod is nominated to, None without a nomination."""
+        ...
+
     def changes(self, since: int) -> tuple[int, Sequence[str] | None]:
         """A position for the next call, and the nodes whose nominations changed after ``since``; None: all may have."""
         ...
@@ -63,6 +67,9 @@ class NoNominations:
 
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
         return []
+
+    def node_of(self, uid: str) -> str | None:
+        return None
 
     def changes(self, since: int) -> tuple[int, Sequence[str] | None]:
         return 0, ()

@@ -17,6 +17,7 @@ from kubesched.api.requests import (
     Resources,
     container_requests_with_defaults,
     has_actual_resources,
+    may_be_devices,
     nonzero_requests,
     pod_requests,
 )
@@ -219,11 +220,13 @@ class PodInfo:
         self.pvcs: tuple[str, ...] = _pvc_keys(pod.metadata.namespace, self.storage) if self.storage else ()
         self.disks: tuple[DiskUse, ...] = disk_uses(self.storage) if self.storage else ()
         #: Whether what plugins say of the pod depends on other objects that it refers to.
-        self.refers = bool(self.storage)
+        self.refers = bool(self.storage) or self.has_device_requests
         #: What the decision core remembers this pod's answers under; filled in by it, per plugin.
         self.signature: tuple[Hashable | None, ...] | None = None
         #: The plugins of its profile that have something to do for the pod; filled in by :mod:`.concerned`.
         self.concerned: Any = None
+        #: A pod with the same spec object, in the same namespace, if one is known.
+        self.model: PodInfo | None = None
 
     def with_pod(self, pod: Pod) -> PodInfo:
         """The same derived data around another version of the pod (see :meth:`derive` for what must not differ)."""
@@ -232,7 +235,18 @@ class PodInfo:
         twin.pod = pod
         twin.signature = None
         twin.concerned = None
+        twin.model = None
         return twin
+
+    def alike(self, pod: Pod) -> PodInfo:
+        """A PodInfo for another pod with the same spec object, in the same namespace."""
+        twin = self.with_pod(pod)
+        twin.concerned, twin.model = self.concerned, self
+        return twin
+
+    def derive_all(self) -> None:
+        """Compute what is otherwise computed when first asked for, so that twins share it."""
+        _ = self.fit_requests, self.score_requests, self.affinity_terms
 
     def on_node(self, node_name: str) -> PodInfo:
         """The pod with its node filled in."""
@@ -317,6 +331,14 @@ class PodInfo:
     @property
     def key(self) -> str:
         return self.pod.key
+
+    @property
+    def has_device_requests(self) -> bool:
+        """Whether the pod requests, or claims, what may be devices."""
+        if self.pod.spec.resource_claims:
+            return True
+        scalars = self.requests.scalars
+        return bool(scalars) and any(map(may_be_devices, scalars))
 
     @cached_property
     def fit_requests(self) -> Resources:

@@ -120,7 +120,9 @@ class Framework:
         self._points: dict[str, tuple[Any, ...]] = {
             point.key: tuple(self.plugins[name] for name, _ in points.get(point.key, ())) for point in POINTS
         }
-        self.points = {point.key: list(points.get(point.key, ())) for point in POINTS}
+        self.points: Mapping[str, Sequence[tuple[str, int]]] = {
+            point.key: list(points.get(point.key, ())) for point in POINTS
+        }
         # The series of all plugins exist from the start, at 0.
         pre_filter, filter_, pre_score, score = (
             {
@@ -206,13 +208,17 @@ class Framework:
             self._pre_filtered[plugin].value += 1
             if allowed is not None:
                 outcome.restrict(plugin, allowed)
-                return bool(outcome.nodes) or outcome.status or False
+                if outcome.nodes:
+                    return True
+                state.pre_filter_ended_by = plugin
+                return outcome.status or False
             if status is None or status.code is Code.SUCCESS:
                 return True
             if status.code is Code.UNSCHEDULABLE:
                 # The others still run: preemption may follow and needs their state.
                 outcome.status = status.with_plugin(plugin)
                 return True
+            state.pre_filter_ended_by = plugin
             if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 outcome.nodes, outcome.restricting = None, []
                 outcome.status = status.with_plugin(plugin)
@@ -223,12 +229,19 @@ class Framework:
         plugins = self._at(PRE_FILTER, only, absent)
         start = self._driver.now()
         ended = self._driver.each(state, PRE_FILTER, plugins, pod, nodes, take=take)
+        if state.pre_filter_ended_by:
+            absent = absent.intersection(self._before(PRE_FILTER, state.pre_filter_ended_by))
         state.skip_filter |= absent.union(skipped)
         if ended is None or ended is outcome.status:
             self._driver.observed(PRE_FILTER, start, outcome.status)
             return outcome
         self._driver.observed(PRE_FILTER, start, ended)
         raise PluginFailedError.of(ended)
+
+    def _before(self, point: Point, plugin: str) -> Sequence[str]:
+        """The names of a point's plugins before this one."""
+        names = [other.name for other in self._points[point.key]]
+        return names[: names.index(plugin)]
 
     def _at(self, point: Point, only: Container[str] | None, absent: frozenset[str]) -> Sequence[Any]:
         """The plugins of a point: all, or those named in ``only``, without the absent ones."""

@@ -6,7 +6,7 @@ Shared by all profiles, keyed by pod UID. The first verdict on a waiting pod is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from .podinfo import PodInfo
 from .status import Code, Status
@@ -119,6 +119,23 @@ class PodInPreBind:
         self._finished = False
         #: Why the pod was cancelled; empty when it was not.
         self.cause = ""
+        #: The scheduler stops: a plugin that waits for something should give up. Its failure is not reported.
+        self.stopping = False
+        self._wake: list[Callable[[], None]] = []
+
+    def wake_on_end(self, callback: Callable[[], None]) -> None:
+        """For plugins that wait: call ``callback`` when the pod is deleted, and when the scheduler stops."""
+        self._wake.append(callback)
+
+    def removed(self) -> None:
+        """The pod was deleted."""
+        for callback in self._wake:
+            callback()
+
+    def stop(self) -> None:
+        """The scheduler stops."""
+        self.stopping = True
+        self.removed()
 
     def cancel(self, message: str) -> bool:
         """Cancel the pod; False when PreBind is over already."""
@@ -150,12 +167,27 @@ class PodsInPreBind:
 
     def __init__(self) -> None:
         self._pods: dict[str, PodInPreBind] = {}
+        self._stopping = False
 
     def add(self, uid: str, entry: PodInPreBind) -> None:
         self._pods[uid] = entry
+        if self._stopping:
+            entry.stop()
 
     def get(self, uid: str) -> PodInPreBind | None:
         return self._pods.get(uid)
 
     def remove(self, uid: str) -> None:
         self._pods.pop(uid, None)
+
+    def removed(self, uid: str) -> None:
+        """A pod was deleted; nothing happens when it is not in PreBind."""
+        entry = self._pods.get(uid)
+        if entry is not None:
+            entry.removed()
+
+    def stop(self) -> None:
+        """The scheduler stops: nothing more is waited for."""
+        self._stopping = True
+        for entry in list(self._pods.values()):
+            entry.stop()

@@ -7,6 +7,7 @@ from kubesched.framework.registry import Registry
 from .balanced_allocation import NodeResourcesBalancedAllocation
 from .default_binder import DefaultBinder
 from .default_preemption import DefaultPreemption
+from .dynamic_resources.plugin import DynamicResources
 from .image_locality import ImageLocality
 from .inter_pod_affinity import InterPodAffinity
 from .node_affinity import NodeAffinity
@@ -20,6 +21,7 @@ from .priority_sort import PrioritySort
 from .scheduling_gates import SchedulingGates
 from .taint_toleration import TaintToleration
 from .volumes.node_volume_limits import NodeVolumeLimits
+from .volumes.volume_binding import VolumeBinding
 from .volumes.volume_restrictions import VolumeRestrictions
 from .volumes.volume_zone import VolumeZone
 
@@ -37,9 +39,11 @@ IN_TREE: tuple[type, ...] = (
     NodeResourcesFit,
     VolumeRestrictions,
     NodeVolumeLimits,
+    VolumeBinding,
     VolumeZone,
     PodTopologySpread,
     InterPodAffinity,
+    DynamicResources,
     DefaultPreemption,
     NodeResourcesBalancedAllocation,
     ImageLocality,

@@ -56,6 +56,7 @@ class NodeResourcesBalancedAllocation(Plugin):
     """50…100: at 75 the pod leaves the balance as it is."""
 
     name = names.NODE_RESOURCES_BALANCED_ALLOCATION
+    signs_spec = True
     reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:

@@ -5,7 +5,8 @@ The parts are in :mod:`.preemption`. Source: spec "Preemption" sections 1 to 9.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Hashable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +29,7 @@ from .preemption.choose import choose, losers
 from .preemption.dry_run import DryRun
 from .preemption.evict import Evictions
 from .preemption.extenders import ask_extenders, interested
+from .preemption.hold import VictimsAwaited
 from .preemption.importance import importance, is_terminating_by_preemption
 from .preemption.outcomes import FastDryRuns, FastFound, Question
 
@@ -54,6 +56,7 @@ class DefaultPreemption(Plugin):
         self._asynchronous = handle.gate("SchedulerAsyncPreemption")
         self._budgets = BudgetReader()
         self._evictions = Evictions(self.name, handle)
+        self._awaited = VictimsAwaited(self.name, handle, self._evictions.is_evicting)
         #: Made when first needed: there is no snapshot yet while some handles are built.
         self._fast: FastDryRuns | None = None
         cls = type(self)
@@ -89,6 +92,16 @@ class DefaultPreemption(Plugin):
     def _after_pod_delete(self, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
         return QueueingHint.SKIP
 
+    def hold_key(self, pod: PodInfo, rejectors: AbstractSet[str]) -> Hashable | None:
+        """Pods that wait for their victims are not tried again for deletions that cannot help them."""
+        return self._awaited.key(pod, rejectors)
+
+    def may_help(self, key: Hashable, node_name: str) -> bool:
+        return self._awaited.may_help(key, node_name)
+
+    def may_help_nominated(self, pod: PodInfo, key: Hashable, node_name: str) -> bool:
+        return self._awaited.may_help_nominated(pod, key, node_name)
+
     # -- PostFilter ------------------------------------------------------------------------------------
 
     def post_filter(self, state: CycleState, pod: PodInfo, statuses: NodeToStatus) -> Answer | Awaitable[Answer]:
@@ -112,6 +125,8 @@ class DefaultPreemption(Plugin):
             return self._slowly(extenders, pod, found)
         now = self.handle.clock.now()
         chosen = found.best(now)
+        if isinstance(found, FastFound):
+            self._awaited.add(found.question, chosen.node_name)
         self._evictions.start(pod, chosen.node_name, chosen.victims.pods)
         preemption = Preemption(pod, chosen, lambda: losers(found.candidates(), chosen, now), found.rejected)
         return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption), None

@@ -44,6 +44,7 @@ class ImageLocality(Plugin):
     """Scatters each image's share to the rows that have it; rows without any cost nothing."""
 
     name = names.IMAGE_LOCALITY
+    signs_spec = True
     reads: ClassVar[Reads] = Reads.IMAGES
 
     def sign(self, pod: PodInfo) -> Hashable | None:

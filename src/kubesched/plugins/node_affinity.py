@@ -43,6 +43,7 @@ class NodeAffinity(Plugin):
     """Selectors are compiled once per attempt (or signature) and evaluated over label columns."""
 
     name = names.NODE_AFFINITY
+    signs_spec = True
     reads: ClassVar[Reads] = Reads.NODE
     normalize: ClassVar[Normalize | None] = Normalize.FORWARD
     REASON_POD: Final = "node(s) didn't match Pod's node affinity/selector"

@@ -47,6 +47,7 @@ class NodeDeclaredFeatures(Plugin):
     """Reads the int64[row] column of declared feature bits."""
 
     name = names.NODE_DECLARED_FEATURES
+    signs_spec = True
     reads: ClassVar[Reads] = Reads.NODE
     REASON: Final = "node(s) didn't match Pod's required features"
 

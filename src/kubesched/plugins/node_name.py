@@ -26,6 +26,7 @@ class NodeName(Plugin):
     """Passes every node when ``spec.nodeName`` is empty."""
 
     name = names.NODE_NAME
+    signs_spec = True
     reads: ClassVar[Reads] = Reads.NODE
     REASON: Final = "node(s) didn't match the requested node name"
 

@@ -27,6 +27,7 @@ class NodePorts(Plugin):
     """Only rows in the table's port index are evaluated one by one; the rest pass."""
 
     name = names.NODE_PORTS
+    signs_spec = True
     reads: ClassVar[Reads] = Reads.PODS
     REASON: Final = "node(s) didn't have free ports for the requested pod ports"
 

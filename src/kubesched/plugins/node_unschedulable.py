@@ -30,6 +30,7 @@ class NodeUnschedulable(Plugin):
     """Reads one bool[row] column; the pod's tolerations are asked once."""
 
     name = names.NODE_UNSCHEDULABLE
+    signs_spec = True
     reads: ClassVar[Reads] = Reads.NODE
     REASON: Final = "node(s) were unschedulable"
 

@@ -216,6 +216,7 @@ class PodTopologySpread(Plugin):
     """Topology spread constraints over the term index."""
 
     name = names.POD_TOPOLOGY_SPREAD
+    signs_spec = True
     #: Kinds whose objects the default selector is made of.
     informs: ClassVar[tuple[str, ...]] = ("services", "replicationcontrollers", "replicasets", "statefulsets")
     REASON: Final = "node(s) didn't match pod topology spread constraints"

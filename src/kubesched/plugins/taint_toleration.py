@@ -31,6 +31,7 @@ class TaintToleration(Plugin):
     """Tolerations are evaluated once per distinct taint tuple and gathered over the rows."""
 
     name = names.TAINT_TOLERATION
+    signs_spec = True
     reads: ClassVar[Reads] = Reads.NODE
     normalize: ClassVar[Normalize | None] = Normalize.REVERSE
     REASON: Final = "node(s) had untolerated taint(s)"

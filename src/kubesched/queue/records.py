@@ -9,6 +9,7 @@ from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
+from kubesched.framework.templates import PodTemplates
 
 __all__ = ["Records", "Signers"]
 
@@ -21,11 +22,12 @@ Signers = Mapping[str, Callable[[PodInfo], Hashable | None]]
 class Records:
     """Makes records. Without ``signers`` pods carry no signature."""
 
-    __slots__ = ("_clock", "_signers")
+    __slots__ = ("_clock", "_signers", "_templates")
 
     def __init__(self, clock: Clock, signers: Signers | None) -> None:
         self._clock = clock
         self._signers = signers
+        self._templates = PodTemplates()
 
     def new(self, pod: Pod) -> QueuedPodInfo:
         """A record for a pod without history.
@@ -33,8 +35,16 @@ class Records:
         Raises:
             QuantityError: when a request of the pod is malformed.
         """
-        info = PodInfo(pod)
+        info = self._templates.info(pod)
         return QueuedPodInfo(info, self._clock.now(), pod_signature=self._sign(info))
+
+    def info(self, pod: Pod) -> PodInfo:
+        """What a record holds of a pod.
+
+        Raises:
+            QuantityError: when a request of the pod is malformed.
+        """
+        return self._templates.info(pod)
 
     def refresh(self, record: QueuedPodInfo, info: PodInfo) -> None:
         """Put a newer version of the pod in its record."""

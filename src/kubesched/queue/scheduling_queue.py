@@ -27,13 +27,14 @@ from typing import Any
 from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.framework.events import (
+    ASSIGNED_POD_DELETE,
     FORCE_ACTIVATE,
     UNSCHEDULABLE_TIMEOUT,
     ClusterEvent,
     pod_events,
 )
+from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
 
 from .flushing import FlushLoops
@@ -76,6 +77,7 @@ class SchedulingQueue:
         max_in_unschedulable: seconds after which a pod is tried again without any event.
         random: decides which plugin durations are recorded.
         is_apart: which pods are only popped by callers that ask for pods apart; none by default.
+        holders: scheduler name -> plugin that knows which deletions cannot help a waiting pod.
 
     Raises:
         ValueError: when neither ``sort_key`` nor ``less`` is given.
@@ -97,6 +99,7 @@ class SchedulingQueue:
         metrics: SchedulerMetrics | None = None,
         random: Random | None = None,
         is_apart: IsApart | None = None,
+        holders: Mapping[str, Holder] | None = None,
     ) -> None:
         metrics = metrics if metrics is not None else SchedulerMetrics()
         random = random if random is not None else Random(0)
@@ -109,11 +112,12 @@ class SchedulingQueue:
             known_schedulers=queueing_hints,
             metrics=metrics,
             is_apart=is_apart,
+            holders=holders,
         )
         self._in_flight = InFlight(metrics.inflight_events)
         self._hints = Hints(queueing_hints, clock, metrics, random)
         self._records = Records(clock, signers)
-        self.nominator = Nominator(pod_lister, self._queues.pod_info)
+        self.nominator = Nominator(pod_lister, self._queues.pod_info, self._in_flight.pod_info)
         gates = PreEnqueue(pre_enqueue, self._hints.events_of, clock, metrics, random)
         self._moves = Moves(self._queues, gates, self.nominator, clock, metrics)
         self._loops = FlushLoops(
@@ -184,7 +188,7 @@ class SchedulingQueue:
             self._waiters.notify()
 
     def _refresh(self, record: QueuedPodInfo, old: Pod, new: Pod) -> None:
-        info = PodInfo(new)  # raises before anything is changed
+        info = self._records.info(new)  # raises before anything is changed
         self.nominator.update(old, new)
         self._records.refresh(record, info)
 
@@ -201,7 +205,13 @@ class SchedulingQueue:
             return
         waiting = self._queues.unschedulable
         if len(waiting):
-            pairs = waiting.pairs() if plan.wildcard else waiting.candidates(plan.rejectors)
+            if plan.wildcard:
+                pairs = waiting.pairs()
+            elif event == ASSIGNED_POD_DELETE and isinstance(old, Pod) and old.spec.node_name:
+                node = old.spec.node_name
+                pairs = waiting.candidates_after_deletion(plan.rejectors, node, self.nominator.nominated_keys(node))
+            else:
+                pairs = waiting.candidates(plan.rejectors)
             if pairs:
                 self._move(pairs, plan, old, new, pre_check)
         if len(self._in_flight):
@@ -229,6 +239,11 @@ class SchedulingQueue:
             moved |= self._moves.requeue(key, record, strategy, plan.label)
         if moved:
             self._waiters.notify()
+
+    def end_nomination(self, pod: Pod) -> None:
+        """Forget a pod's nomination while it waits; it may be requeued by any event again."""
+        self.nominator.delete(pod)
+        self._queues.unschedulable.file_again(pod.key)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Move these pods to the active queue at once, backoff or not; PreEnqueue may still hold them.

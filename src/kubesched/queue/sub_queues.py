@@ -6,8 +6,9 @@ nominator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
@@ -37,10 +38,11 @@ class SubQueues:
         known_schedulers: Iterable[str],
         metrics: SchedulerMetrics,
         is_apart: IsApart | None = None,
+        holders: Mapping[str, Holder] | None = None,
     ) -> None:
         """``known_schedulers`` are the profiles with queueing hints; backoff times are seconds.
 
-        ``is_apart`` names the pods that are popped apart from the others.
+        ``is_apart`` names the pods that are popped apart from the others; ``holders`` as for the queue.
         """
         pending = metrics.pending_pods
         self._active_gauge = pending.labels("active")
@@ -48,7 +50,7 @@ class SubQueues:
         self.active = SplitHeap(order, self._active_gauge, is_apart)
         self.backoff = BackoffQueue(initial_backoff, max_backoff, order, self._backoff_gauge, is_apart)
         self.unschedulable = UnschedulablePods(
-            known_schedulers, pending.labels("gated"), pending.labels("unschedulable")
+            known_schedulers, pending.labels("gated"), pending.labels("unschedulable"), holders
         )
 
     def get(self, key: str) -> QueuedPodInfo | None:

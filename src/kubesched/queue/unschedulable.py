@@ -7,9 +7,10 @@ for memory, an event about volumes costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from operator import attrgetter
 
+from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import GaugeValue
 from kubesched.framework.queued import QueuedPodInfo
 
@@ -24,7 +25,7 @@ RejectorKey = tuple[str, str]
 class _Parked:
     """One waiting pod, and how it is filed at the moment."""
 
-    __slots__ = ("filed", "gated", "key", "record", "sequence")
+    __slots__ = ("filed", "gated", "held", "key", "record", "sequence")
 
     def __init__(self, key: str, record: QueuedPodInfo, sequence: int) -> None:
         self.key = key
@@ -32,9 +33,16 @@ class _Parked:
         self.sequence = sequence
         self.gated = False
         self.filed: tuple[RejectorKey, ...] | None = None
+        #: What it has in common with others that only some deletions may help; None when any may.
+        self.held: tuple[str, Hashable] | None = None
 
 
 _by_sequence = attrgetter("sequence")
+
+
+def _in_order(found: dict[str, _Parked]) -> list[tuple[str, QueuedPodInfo]]:
+    # Buckets are nearly in order already, which makes this close to one pass.
+    return [(parked.key, parked.record) for parked in sorted(found.values(), key=_by_sequence)]
 
 
 class UnschedulablePods:
@@ -45,10 +53,22 @@ class UnschedulablePods:
     last put here, which keeps the gauges right whatever a caller changed.
     """
 
-    __slots__ = ("_always", "_by_rejector", "_entries", "_gated", "_known", "_sequence", "_timeouts", "_waiting")
+    __slots__ = (
+        "_always", "_by_rejector", "_entries", "_gated", "_held", "_holders", "_known", "_sequence", "_timeouts", "_waiting",
+    )  # fmt: skip
 
-    def __init__(self, known_schedulers: Iterable[str], gated: GaugeValue, waiting: GaugeValue) -> None:
+    def __init__(
+        self,
+        known_schedulers: Iterable[str],
+        gated: GaugeValue,
+        waiting: GaugeValue,
+        holders: Mapping[str, Holder] | None = None,
+    ) -> None:
+        """``holders``: by scheduler name, the plugin that knows which deletions cannot help a pod."""
         self._known = frozenset(known_schedulers)
+        self._holders = holders or {}
+        #: The held pods, by scheduler name and what they have in common.
+        self._held: dict[tuple[str, Hashable], dict[str, _Parked]] = {}
         self._entries: dict[str, _Parked] = {}
         self._by_rejector: dict[RejectorKey, dict[str, _Parked]] = {}
         self._always: dict[str, _Parked] = {}
@@ -90,21 +110,56 @@ class UnschedulablePods:
         self._unfile(parked)
         return parked.record
 
+    def file_again(self, key: str) -> None:
+        """What the pod is held for may have ended."""
+        parked = self._entries.get(key)
+        if parked is not None:
+            self._file(parked)
+
     def get(self, key: str) -> QueuedPodInfo | None:
         parked = self._entries.get(key)
         return None if parked is None else parked.record
 
     def candidates(self, rejectors: Iterable[RejectorKey]) -> list[tuple[str, QueuedPodInfo]]:
         """The pods that one of the plugins rejected, and those any event helps, in the order they came."""
+        wanted = set(rejectors)
+        found = self._candidates(wanted)
+        for held in self._held.values():
+            found.update(
+                (key, parked) for key, parked in held.items() if not wanted.isdisjoint(self._rejectors(parked.record))
+            )
+        return _in_order(found)
+
+    def candidates_after_deletion(
+        self, rejectors: Iterable[RejectorKey], node_name: str, nominated: Iterable[str]
+    ) -> list[tuple[str, QueuedPodInfo]]:
+        """The same for the deletion of a pod on a node, without held pods that it cannot help.
+
+        ``nominated`` are the pods nominated to the node, by ``namespace/name``.
+        """
+        found: dict[str, _Parked] = {}
+        for key in nominated:
+            parked = self._entries.get(key)
+            if parked is None or parked.held is None:
+                continue
+            self._file(parked)  # perhaps it is not held any more
+            if parked.held is not None:
+                scheduler, own = parked.held
+                if self._holders[scheduler].may_help_nominated(parked.record.pod_info, own, node_name):
+                    found[key] = parked
+        found.update(self._candidates(rejectors))
+        for (scheduler, common), held in self._held.items():
+            if self._holders[scheduler].may_help(common, node_name):
+                found.update(held)
+        return _in_order(found)
+
+    def _candidates(self, rejectors: Iterable[RejectorKey]) -> dict[str, _Parked]:
         found: dict[str, _Parked] = dict(self._always)
         for rejector in rejectors:
             bucket = self._by_rejector.get(rejector)
             if bucket:
                 found.update(bucket)
-        if not found:
-            return []
-        # Buckets are nearly in order already, which makes this close to one pass.
-        return [(parked.key, parked.record) for parked in sorted(found.values(), key=_by_sequence)]
+        return found
 
     def older_than(self, now: float, limit: float) -> list[tuple[str, QueuedPodInfo]]:
         """Gated or not: the pods whose last attempt is more than ``limit`` seconds ago."""
@@ -137,13 +192,25 @@ class UnschedulablePods:
             plugins = plugins | record.pending_plugins
         return tuple([(scheduler, plugin) for plugin in plugins])
 
+    def _hold(self, record: QueuedPodInfo) -> tuple[str, Hashable] | None:
+        """Under what a pod is held, with its scheduler's name."""
+        scheduler = record.pod_info.pod.spec.scheduler_name
+        holder = self._holders.get(scheduler)
+        if holder is None or record.pending_plugins or scheduler not in self._known:
+            return None
+        common = holder.hold_key(record.pod_info, record.unschedulable_plugins)
+        return None if common is None else (scheduler, common)
+
     def _file(self, parked: _Parked) -> None:
-        filed = self._rejectors(parked.record)
-        if filed == parked.filed:
+        filed, held = self._rejectors(parked.record), self._hold(parked.record)
+        if filed == parked.filed and held == parked.held:
             return
         self._unfile(parked)
-        parked.filed = filed
+        parked.filed, parked.held = filed, held
         key = parked.key
+        if held is not None:
+            self._held.setdefault(held, {})[key] = parked
+            return
         if not filed:
             self._always[key] = parked
         for rejector in filed:
@@ -157,6 +224,12 @@ class UnschedulablePods:
         if filed is None:
             return
         key = parked.key
+        if parked.held is not None:
+            held = self._held[parked.held]
+            del held[key]
+            if not held:
+                del self._held[parked.held]
+            return
         if not filed:
             del self._always[key]
         for rejector in filed:
@@ -168,19 +241,24 @@ class UnschedulablePods:
     def check(self) -> list[str]:
         problems = self._timeouts.check("unschedulable timeouts")
         filed: dict[RejectorKey, set[str]] = {}
-        always = set()
+        always, held = set(), set()
         gated = 0
         for key, parked in self._entries.items():
             rejectors = self._rejectors(parked.record)
             gated += parked.record.gated
-            for rejector in rejectors:
-                filed.setdefault(rejector, set()).add(key)
-            if not rejectors:
+            if parked.held is not None:
+                held.add(key)
+            else:
+                for rejector in rejectors:
+                    filed.setdefault(rejector, set()).add(key)
+            if not rejectors and parked.held is None:
                 always.add(key)
             if (key in self._timeouts) is parked.record.gated:
                 problems.append(f"unschedulable: {key} has a wrong timeout entry")
         if filed != {rejector: set(bucket) for rejector, bucket in self._by_rejector.items()}:
             problems.append("unschedulable: the index by rejector plugin is wrong")
+        if held != {key for bucket in self._held.values() for key in bucket} or not all(self._held.values()):
+            problems.append("unschedulable: the index of held pods is wrong")
         if always != set(self._always):
             problems.append("unschedulable: the index of pods without rejector is wrong")
         if len(self._timeouts) != len(self._entries) - gated:

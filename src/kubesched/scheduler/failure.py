@@ -81,6 +81,7 @@ class FailureHandler:
             self._queue.done(pod.uid)  # another pod of that name: this one is history
             return
         if live is None or live.spec.node_name:
+            self._queue.nominator.add(pod, nominating)
             self._queue.done(pod.uid)
         else:
             pod = live
@@ -88,11 +89,12 @@ class FailureHandler:
                 queued.pod_info = PodInfo.derive(live, queued.pod_info)
             except QuantityError as problem:
                 _log.error("pod %s is tried again as it was before: %s", pod.key, problem)
+            # The nomination comes first: which events may help the pod depends on it.
+            self._queue.nominator.add(pod, nominating)
             try:
                 self._queue.add_unschedulable_if_not_present(queued, self._queue.scheduling_cycle)
             except QueueError as problem:
                 _log.error("%s", problem)
-        self._queue.nominator.add(pod, nominating)
         if isinstance(why, Status) and why.as_error() is None and why.code is not Code.SKIP:
             return
         if not rejected:

@@ -32,7 +32,7 @@ class Backends:
         nominations: the queue's nominator.
         informed: the objects of a watched kind by key.
         informed_in: the objects of a kind (plural) in a namespace.
-        watch: has a kind (plural) watched and its changes delivered to a handler.
+        watch: has a kind (plural) watched and its changes delivered to a handler, which may relay them to the queue.
         node_changed: marks a node as changed in the journal.
         parts: what plugins share, by name.
     """
@@ -53,7 +53,7 @@ class Backends:
     nominations: Callable[[], Nominations] = NoNominations
     informed: Callable[[str], Mapping[str, Any]] = lambda kind: {}
     informed_in: Callable[[str, str], Sequence[Any]] = lambda kind, namespace: ()
-    watch: Callable[[str, ObjectHandler], None] = lambda kind, handler: None
+    watch: Callable[[str, ObjectHandler, bool], None] = lambda kind, handler, relays: None
     node_changed: Callable[[str], None] = lambda name: None
     parts: dict[str, Any] = field(default_factory=dict)
 
@@ -132,8 +132,8 @@ class ProfileHandle:
     def informed_in(self, kind: str, namespace: str) -> Sequence[Any]:
         return self._backends.informed_in(kind, namespace)
 
-    def watch(self, kind: str, handler: ObjectHandler) -> None:
-        self._backends.watch(kind, handler)
+    def watch(self, kind: str, handler: ObjectHandler, *, relays: bool = False) -> None:
+        self._backends.watch(kind, handler, relays)
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
         parts = self._backends.parts

@@ -34,7 +34,7 @@ from kubesched.framework.events import (
 )
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.waiting import WaitingPods
+from kubesched.framework.waiting import PodsInPreBind, WaitingPods
 from kubesched.queue import SchedulingQueue
 
 from .port import Recorder
@@ -71,6 +71,7 @@ class PodHandler(_Handler):
         cache: Cache,
         queue: SchedulingQueue,
         waiting: WaitingPods,
+        pre_binding: PodsInPreBind,
         recorders: Mapping[str, Recorder],
         clock: Clock,
         metrics: SchedulerMetrics,
@@ -78,6 +79,7 @@ class PodHandler(_Handler):
         super().__init__(queue, clock, metrics)
         self._cache = cache
         self._waiting = waiting
+        self._pre_binding = pre_binding
         self._recorders = recorders
 
     def _ours(self, pod: Pod) -> bool:
@@ -241,6 +243,7 @@ class PodHandler(_Handler):
                 self._cache.forget_pod(assumed.pod)
             except CacheError as error:
                 _log.error("cannot forget pod %s: %s", pod.key, error)
+        self._pre_binding.removed(pod.uid)
         self._move(ASSIGNED_POD_DELETE, assumed.pod, None)
 
 

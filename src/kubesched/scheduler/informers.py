@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kubesched.api.kinds import KINDS, Kind
 from kubesched.framework.events import EventResource
@@ -30,6 +30,12 @@ _EVENT_KINDS: Final[dict[str, str]] = {
 _KINDS: Final = [kind for kind in KINDS if kind.group != "events.k8s.io"]
 _BY_PLURAL: Final = {kind.plural: kind for kind in _KINDS}
 _BY_NAMESPACE: Final = "namespace"
+
+
+class Source(Protocol):
+    """Where events come from."""
+
+    def add_handler(self, handler: InformerHandler) -> None: ...
 
 
 def kind_of_event(resource: str) -> Kind | None:
@@ -66,6 +72,8 @@ class Informers(Mapping[str, Informer]):
         self._informers: dict[str, Informer] = {}
         #: Those of kinds that plugins look up by namespace.
         self._indexed: dict[str, Informer] = {}
+        #: Handlers of plugins that pass on the events of a kind, by plural.
+        self._relays: dict[str, Source] = {}
 
     def __getitem__(self, plural: str) -> Informer:
         return self._informers[plural]
@@ -83,13 +91,19 @@ class Informers(Mapping[str, Informer]):
             informer = self._informers[kind.plural] = self._port.informer(kind, field_selector)
         return informer
 
-    def watch(self, plural: str, handler: InformerHandler) -> None:
-        """Let a plugin receive the changes of a kind.
+    def watch(self, plural: str, handler: Any, relays: bool) -> None:
+        """Let a plugin receive the changes of a kind, and the queue those that the plugin's handler relays, if it does.
 
         Raises:
             PluginError: when there is no such kind.
         """
         self.of(_kind_by_plural(plural)).add_handler(handler)
+        if relays:
+            self._relays[plural] = handler
+
+    def source(self, kind: Kind) -> Source:
+        """Where the queue receives the events of a kind from: its informer, or the handler that relays them."""
+        return self._relays.get(kind.plural) or self.of(kind)
 
     def index_by_namespace(self, kind: Kind) -> None:
         """Let plugins look up a kind by namespace."""

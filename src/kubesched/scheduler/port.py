@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from kubesched.api.kinds import Kind
+from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Pod, PodCondition
 from kubesched.framework.interface import Recorder
 
@@ -53,12 +54,38 @@ class Port(Protocol):
 
     async def bind(self, pod: Pod, node_name: str) -> None: ...
 
+    def bind_now(self, pod: Pod, node_name: str) -> bool:
+        """The same where nothing has to be waited for; False, and nothing is done, where it has."""
+        ...
+
     async def patch_pod_status(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> bool:
         """Write a condition and a nomination (None: leave it, "": clear it); False when nothing would change."""
         ...
 
+    async def bind_volume(self, volume: PersistentVolume) -> PersistentVolume:
+        """Write a volume's claimRef and the mark of an automatic binding; the volume as written. Conflicts are errors."""
+        ...
+
+    async def select_node(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
+        """Write the node that a claim is to be provisioned for; the claim as written. Conflicts are errors."""
+        ...
+
     async def delete_pod(self, pod: Pod) -> bool:
         """Delete exactly this pod, by UID, with its own grace period; False when it is gone already."""
         ...
+
+    async def get_object(self, kind: Kind, namespace: str, name: str) -> Any: ...
+    async def create_object(self, kind: Kind, namespace: str, obj: Mapping[str, Any]) -> Any: ...
+    async def patch_object(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        merge: bool = True,
+    ) -> Any: ...
+    async def delete_object(self, kind: Kind, namespace: str, name: str, uid: str) -> None: ...

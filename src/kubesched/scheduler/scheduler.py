@@ -23,6 +23,7 @@ from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfigura
 from kubesched.framework.enqueue import queueing_hints, watched_actions
 from kubesched.framework.events import ActionType
 from kubesched.framework.extenders import ConnectedExtender, Extender, in_run_time_order, is_involved
+from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.preemption import Preemption
 from kubesched.framework.registry import Registry
@@ -144,6 +145,12 @@ class Scheduler:
             max_in_unschedulable=max_in_unschedulable,
             metrics=metrics,
             random=random.Random(rng.getrandbits(64)),
+            holders={
+                name: plugin
+                for name, framework in self.frameworks.items()
+                for plugin in framework.plugins.values()
+                if isinstance(plugin, Holder)
+            },
             is_apart=(lambda record: is_involved(self.extenders, record.pod_info)) if self.extenders else None,
         )
         rotation = Rotation()
@@ -197,7 +204,7 @@ class Scheduler:
         self._connect_extenders()
         #: Compares what is cached with what the informers list, and dumps it, into the log.
         self.debugger = CacheDebugger(
-            self.cache, self.queue.views, self.queue.nominator, self.informers["nodes"], self._pods
+            self.cache, self.queue.views, self.queue.nominator, self.informers["nodes"], self._pods, backends.parts
         )
         metrics.before_collect(self._measure_cache)
 
@@ -207,7 +214,7 @@ class Scheduler:
         self.queue.activate(pods)
 
     def _clear_nomination(self, pod: Pod, node_name: str) -> None:
-        self.queue.nominator.delete(pod)
+        self.queue.end_nomination(pod)
         # The informer may not have shown yet that the field is set; written from this state on, it is cleared in any case.
         status = msgspec.structs.replace(pod.status, nominated_node_name=node_name)
         self.statuses.write(msgspec.structs.replace(pod, status=status), None, "")
@@ -234,13 +241,14 @@ class Scheduler:
         """Informers for pods, nodes, namespaces, and every kind that some plugin registered events for."""
         cache, queue, clock, metrics, informers = self.cache, self.queue, self.clock, self.metrics, self.informers
         recorders = {name: profile.recorder for name, profile in profiles.items()}
-        self._pods.add_handler(PodHandler(cache, queue, self.waiting_pods, recorders, clock, metrics))
+        waiting, pre_binding = self.waiting_pods, self.pods_in_pre_bind
+        self._pods.add_handler(PodHandler(cache, queue, waiting, pre_binding, recorders, clock, metrics))
         informers.of(NODES).add_handler(NodeHandler(cache, queue, clock, metrics))
         informers.of(NAMESPACES).add_handler(NamespaceHandler(cache))
         for resource, actions in watched_actions(event for events in hints.values() for event in events).items():
             kind = kind_of_event(resource)
             if kind is not None and actions != ActionType.NONE:
-                informers.of(kind).add_handler(ResourceHandler(resource, actions, queue, clock, metrics))
+                informers.source(kind).add_handler(ResourceHandler(resource, actions, queue, clock, metrics))
         plugins = (plugin for framework in self.frameworks.values() for plugin in framework.plugins.values())
         for kind in dict.fromkeys(kind for plugin in plugins for kind in kinds_informed(plugin)):
             informers.index_by_namespace(kind)

@@ -95,6 +95,8 @@ class Search:
         #: Distinct plugins that can sign, or have nothing to do for some pods; a plugin's place here is its place in the
         #: signature.
         self._signers = list(signers.values())
+        #: Those that may give pods with the same spec different signatures.
+        self._signing_more = frozenset(entry.name for entry in self._signers if not entry.signs_spec)
         self._layers = LayerCache()
         self._plans: dict[tuple[bool | None, ...], Plan] = {}
         self.observer: Callable[[Path], None] | None = None
@@ -105,12 +107,17 @@ class Search:
         Raises:
             PluginFailedError: when a plugin fails.
         """
-        signature = pod.signature
+        if pod.signature is not None:
+            return pod.signature
+        absent = self._framework.concerned(pod).absent
+        model = pod.model if self._signing_more <= absent else None
+        signature = model.signature if model is not None else None
         if signature is None:
-            absent = self._framework.concerned(pod).absent
             signature = tuple([NOT_CONCERNED if entry.name in absent else entry.sign(pod) for entry in self._signers])
-            if not pod.refers:
-                pod.signature = signature
+        if not pod.refers:
+            pod.signature = signature
+            if model is not None:
+                model.signature = signature
         return signature
 
     def _plan(self, signature: tuple[Hashable | None, ...]) -> Plan:

@@ -105,7 +105,7 @@ class Embedded:
             else None
         )
         chosen = ALL if controllers is True else tuple(controllers or ())
-        settings = ControllerSettings(stages=tuple(stages))
+        settings = ControllerSettings(stages=tuple(stages), device_taint_rules=gates.enabled("DRADeviceTaintRules"))
         self.controllers = (
             ControllerManager(self.client, clock, random.Random(rng.getrandbits(64)), chosen, settings=settings)
             if chosen
@@ -129,6 +129,7 @@ class Embedded:
                 self.tasks.spawn(self.kubelets.run(), "kubelets")
             if self.controllers is not None:
                 self.tasks.spawn(self.controllers.run(), "controllers")
+                await self.controllers.wait_announced()
             if scheduler:
                 await self.scheduler.start()
                 self.tasks.spawn(self.scheduler.run(), "scheduler")
@@ -172,10 +173,14 @@ class Embedded:
         return [item.typed for item in self.store.list(NODES).items]
 
     @property
+    def movers(self) -> list[HollowKubelets | ControllerManager]:
+        """The parts besides the scheduler that change objects by themselves."""
+        return [one for one in (self.kubelets, self.controllers) if one is not None]
+
+    @property
     def is_settled(self) -> bool:
         """Nothing will move any more by itself, except that unschedulable pods are retried from time to time."""
-        movers = (self.kubelets, self.controllers)
-        return self.scheduler.is_idle and all(one is None or one.next_timer() is None for one in movers)
+        return self.scheduler.is_idle and all(one.next_timer() is None for one in self.movers)
 
     def check(self) -> list[str]:
         """What is wrong, when nothing is moving: cache against itself, against the store, and the queue."""
@@ -202,6 +207,12 @@ class _SchedulerClient(InProcessClient):
         await super().bind(namespace, name, uid, node_name)
         if self._on_bind is not None:
             self._on_bind(namespace, name, node_name)
+
+    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
+        bound = super().bind_now(namespace, name, uid, node_name)
+        if bound and self._on_bind is not None:
+            self._on_bind(namespace, name, node_name)
+        return bound
 
 
 class _QuietPort(ApiPort):

@@ -15,11 +15,12 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from kubesched.api.decode import DecodeError, from_builtins
-from kubesched.api.kinds import NAMESPACES, NODES, PODS
+from kubesched.api.kinds import CLAIMS, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, STORAGE_CLASSES, VOLUMES
 from kubesched.api.selectors import required_node_affinity
 from kubesched.api.taints import first_untolerated
 from kubesched.api.types import Node, Pod
 from kubesched.api.wire import ApiError
+from kubesched.cluster.controllers import DEVICES_ANNOTATION, DevicesError, parse_devices
 from kubesched.cluster.files import (
     Manifest,
     ManifestError,
@@ -34,7 +35,16 @@ from kubesched.cluster.store import Store
 
 from .result import Refusal
 
-__all__ = ["Intake", "Source", "gather", "in_order", "store_objects", "unknown_fields"]
+__all__ = [
+    "Intake",
+    "Source",
+    "check_devices",
+    "gather",
+    "in_order",
+    "store_objects",
+    "unknown_fields",
+    "with_default_class",
+]
 
 #: Loaded manifests, or paths of files and directories, or objects as plain data; also mixed.
 Source: TypeAlias = Manifests | Iterable[str | os.PathLike[str] | Mapping[str, Any] | Manifest]
@@ -56,12 +66,43 @@ _BUILT_IN: Final = frozenset(
 )
 
 
+#: What a cluster without a StorageClass of its own gets, as kind's clusters have: claims without a class just work.
+_DEFAULT_CLASS: Final = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+    "provisioner": "hollow.kubesched.io",
+    "reclaimPolicy": "Delete",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+
+
 @dataclass(slots=True)
 class Intake:
     """Everything to be stored, pods of workloads included, in the order of creation."""
 
     objects: list[Manifest] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def uses_storage(self) -> bool:
+        """Whether there are storage objects, or pods that use claims."""
+        return any(
+            item.kind in (CLAIMS, VOLUMES)
+            or item.kind.group == STORAGE_CLASSES.group
+            or (item.kind == PODS and _uses_claims(item.data))
+            for item in self.objects
+        )
+
+    @property
+    def uses_devices(self) -> bool:
+        """Whether there are objects of dynamic resources, nodes with hollow devices, or pods with resource claims."""
+        return any(
+            item.kind.group == RESOURCE_CLAIMS.group
+            or (item.kind == NODES and _devices(item) is not None)
+            or (item.kind == PODS and (item.data.get("spec") or {}).get("resourceClaims"))
+            for item in self.objects
+        )
 
 
 def gather(
@@ -80,6 +121,7 @@ def gather(
     objects = [
         Manifest(NODES, data, "hollow nodes") for data in make_nodes(nodes, node_template, zones=zones)
     ] + loaded.objects
+    check_devices(objects)
     names = [item.name for item in objects if item.kind == NODES]
     typed = [from_builtins(item.data, Node) for item in objects if item.kind == NODES]
     made_already = _controllers(objects)
@@ -97,6 +139,44 @@ def gather(
             raise ManifestError(_misshapen(item, error)) from error
     intake.objects = in_order(intake.objects)
     return intake
+
+
+def check_devices(objects: Iterable[Manifest]) -> None:
+    """Refuse nodes whose annotation of hollow devices cannot be read.
+
+    Raises:
+        ManifestError: naming the node and what would be right.
+    """
+    read: set[str] = set()  # the nodes of a template share one text
+    for item in objects:
+        text = _devices(item) if item.kind == NODES else None
+        if text is not None and text not in read:
+            read.add(text)
+            try:
+                parse_devices(text)
+            except DevicesError as error:
+                raise ManifestError(f"{item.source}: Node {item.name}: {error}") from None
+
+
+def _devices(node: Manifest) -> str | None:
+    annotations = node.data["metadata"].get("annotations")
+    text = annotations.get(DEVICES_ANNOTATION) if isinstance(annotations, Mapping) else None
+    return text if isinstance(text, str) else None
+
+
+def with_default_class(objects: Sequence[Manifest]) -> list[Manifest]:
+    """The objects, with the default StorageClass ``standard`` in front when there is no StorageClass among them."""
+    if any(item.kind == STORAGE_CLASSES for item in objects):
+        return list(objects)
+    return [Manifest(STORAGE_CLASSES, dict(_DEFAULT_CLASS), "default storage class"), *objects]
+
+
+def _uses_claims(pod: Mapping[str, Any]) -> bool:
+    volumes = (pod.get("spec") or {}).get("volumes")
+    return any(
+        isinstance(volume, Mapping) and ("persistentVolumeClaim" in volume or "ephemeral" in volume)
+        for volume in (volumes if isinstance(volumes, list) else ())
+    )
 
 
 def unknown_fields(objects: Iterable[Manifest]) -> list[str]:

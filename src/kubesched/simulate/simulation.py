@@ -15,7 +15,9 @@ from kubesched.api.kinds import PODS
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.api.requests import PODS as POD_COUNT
 from kubesched.api.types import Pod
+from kubesched.cluster.controllers import DEVICES, STORAGE
 from kubesched.cluster.files import Manifest
+from kubesched.cluster.kubelets import Stage
 from kubesched.config import DEFAULT_GATES, ConfigError, FeatureGates, KubeSchedulerConfiguration, default_config
 from kubesched.framework.extenders import Extender
 from kubesched.framework.nodeinfo import NodeInfo
@@ -23,7 +25,7 @@ from kubesched.framework.preemption import Preemption
 from kubesched.framework.registry import Registry
 
 from .embedded import Embedded
-from .intake import Source, gather, store_objects
+from .intake import Source, gather, in_order, store_objects, with_default_class
 from .pending import Workloads, explain_pending
 from .preemptions import preemption_report
 from .result import NodeUse, Placement, PreemptionReport, Refusal, ResourceUse, Result, Stopped, Totals
@@ -35,6 +37,8 @@ __all__ = ["DEFAULT_UNTIL", "Progress", "node_uses", "run_simulation", "simulate
 DEFAULT_UNTIL: Final = 86_400.0
 #: So many virtual seconds of fruitless attempts, with no pod's end in sight, are taken for "no progress".
 _FRUITLESS: Final = 120.0
+#: And so many in which storage is at work, while no pod is bound.
+_STORAGE_FRUITLESS: Final = 3_600.0
 _ZONE: Final = "topology.kubernetes.io/zone"
 
 #: Called with (pods bound so far, pods to be bound).
@@ -52,6 +56,7 @@ async def simulate(
     gates: FeatureGates = DEFAULT_GATES,
     seed: int = 0,
     extenders: Sequence[Extender] = (),
+    stages: Sequence[Stage] = (),
     until: float = DEFAULT_UNTIL,
     on_progress: Progress = lambda done, total: None,
 ) -> Result:
@@ -62,8 +67,12 @@ async def simulate(
 
     ``manifests`` are paths, plain objects or loaded manifests; workloads are expanded. ``registry`` holds the
     plugins (``kubesched.plugins.in_tree_registry()`` and whatever was added). ``nodes`` hollow nodes of
-    ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``until`` bounds the virtual time
-    in seconds.
+    ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``stages`` are rules for what pods
+    and volumes do. ``until`` bounds the virtual time in seconds.
+
+    Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
+    there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
+    the claim controller and the hollow DRA driver run.
 
     ``extenders`` are in-process objects. Extenders that ``config`` names are not called over HTTP, as virtual time does
     not pass while a network answers: objects of the same names must take their places.
@@ -75,6 +84,9 @@ async def simulate(
     """
     loop = asyncio.get_running_loop()
     intake = gather(manifests, nodes=nodes, node_template=node_template, zones=zones)
+    with_storage = intake.uses_storage
+    if with_storage:
+        intake.objects = in_order(with_default_class(intake.objects))
     run = _Run(loop, on_progress)
     config = config if config is not None else default_config(gates=gates)
     _check_extenders(config, extenders)
@@ -85,6 +97,8 @@ async def simulate(
         seed=seed,
         gates=gates,
         on_bind=run.bound,
+        controllers=[*(STORAGE if with_storage else ()), *(DEVICES if intake.uses_devices else ())],
+        stages=stages,
         extenders=extenders,
         on_preemption=run.preempted,
     )
@@ -129,7 +143,7 @@ class _Run:
         self._loop = loop
         self._start = loop.time()
         self._on_progress = on_progress
-        self._last_bound = self._start
+        self._last_bound = self._last_quiet = self._start
         self.total = 0
         #: ``namespace/name`` to virtual seconds since the start.
         self.bound_at: dict[str, float] = {}
@@ -175,25 +189,30 @@ class _Run:
         if not isinstance(self._loop, VirtualTimeLoop):
             return self._loop.time() + 0.01
         now = self._loop.time()
-        if embedded.scheduler.is_idle and embedded.kubelets is not None:
-            due = embedded.kubelets.next_timer()
+        if embedded.scheduler.is_idle:
             retry = embedded.scheduler.queue.next_timer()
             if retry is not None:
                 retry += now - embedded.clock.now()
-            soonest = min((when for when in (due, retry) if when is not None), default=now)
+            due = [one.next_timer() for one in embedded.movers]
+            soonest = min((when for when in (*due, retry) if when is not None), default=now)
             if soonest > now:
                 return soonest
         when = self._loop.next_timer()
         return when if when is not None else now + 0.01
 
     def _is_fruitless(self, embedded: Embedded, now: float) -> bool:
-        """Pods go round between backoff and failure, and no pod is going to end and change that."""
+        """Pods go round between backoff and failure, and no pod is going to end and change that.
+
+        Storage may be slow, or fail again and again: that alone is given an hour.
+        """
         kubelets = embedded.kubelets
-        quiet = kubelets is None or kubelets.next_timer() is None
+        if kubelets is not None and kubelets.next_timer() is not None:
+            self._last_bound = self._last_quiet = now
+        storage = embedded.controllers is not None and embedded.controllers.next_timer() is not None
         waiting = any(True for _ in embedded.scheduler.waiting_pods)
-        if not quiet or waiting or embedded.scheduler.busy:
-            self._last_bound = now
-        return now - self._last_bound > _FRUITLESS
+        if waiting or storage or embedded.scheduler.busy:
+            self._last_quiet = now
+        return now - max(self._last_bound, self._last_quiet) > _FRUITLESS or now - self._last_bound > _STORAGE_FRUITLESS
 
     def _measure(self, embedded: Embedded) -> None:
         table = embedded.scheduler.cache.table
@@ -243,7 +262,7 @@ def _result(
         pending=pending,
         refused=refused,
         preemptions=run.preemptions,
-        warnings=[*warnings, *(embedded.kubelets.problems if embedded.kubelets is not None else ())],
+        warnings=[*warnings, *dict.fromkeys(text for one in embedded.movers for text in one.problems)],
     )
 
 

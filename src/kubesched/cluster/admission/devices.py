@@ -8,12 +8,15 @@ and which changes a claim's status allows. Caller: :mod:`.kind_validation`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from ...api.equality import same_json
 from ...api.quantity import QuantityError, parse_quantity
 from ...api.selectors import is_label_value, is_qualified_name
 from ...api.wire import ApiError
+from ...cel import CompilationError, MissingLibraryError
+from ...cel.device_expressions import compile_device_expression
 from .validation import (
     LABEL_TEXT,
     LABEL_VALUE_TEXT,
@@ -55,6 +58,7 @@ _VALUES: Final = ("bool", "int", "string", "version")
 _LISTS: Final = ("bools", "ints", "strings", "versions")
 _TEXT_VALUES: Final = frozenset({"string", "version"})
 _TEXT_SIZE: Final = 64
+_LONGEST_EXPRESSION: Final = 10_240
 
 
 def _object(owner: Data, field: str, path: str) -> Data:
@@ -150,8 +154,30 @@ def _check_selectors(owner: Data, path: str, causes: Causes) -> None:
         cel = selector.get("cel")
         if cel is None:
             causes.required(f"{where}.cel")
-        elif not _object(selector, "cel", f"{where}.cel").get("expression"):
-            causes.required(f"{where}.cel.expression")
+        else:
+            _check_expression(_object(selector, "cel", f"{where}.cel").get("expression"), f"{where}.cel", causes)
+
+
+def _check_expression(expression: Any, path: str, causes: Causes) -> None:
+    if not expression:
+        causes.required(f"{path}.expression")
+    elif len(expression.encode()) > _LONGEST_EXPRESSION:
+        text = f"Too long: may not be more than {_LONGEST_EXPRESSION} bytes"
+        causes.append((f"{path}.expression", "FieldValueTooLong", text))
+    else:
+        problem = _compile_problem(expression)
+        if problem:
+            causes.invalid(f"{path}.expression", expression, problem)
+
+
+@lru_cache(maxsize=1024)
+def _compile_problem(expression: str) -> str:
+    """Why an expression cannot be compiled; nothing when it can."""
+    try:
+        compile_device_expression(expression, lists=True)
+    except (CompilationError, MissingLibraryError) as error:
+        return str(error)
+    return ""
 
 
 def _check_device_request(request: Data, path: str, causes: Causes) -> None:

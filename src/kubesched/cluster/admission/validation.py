@@ -101,13 +101,11 @@ def _shown(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-@lru_cache(maxsize=16384)
 def is_dns_label(text: str) -> bool:
     """At most 63 lower-case letters, digits and dashes."""
     return len(text) <= 63 and _DNS_LABEL.fullmatch(text) is not None
 
 
-@lru_cache(maxsize=16384)
 def is_dns_subdomain(text: str) -> bool:
     """Dot-separated DNS labels, at most 253 characters."""
     return len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text) is not None

@@ -10,10 +10,12 @@ stage rules is written into the object and tried again. Hollow pods do not wait 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from typing import Final
 
 from ...api.kinds import CLAIMS, CSI_DRIVERS, NODES, PODS, VOLUME_ATTACHMENTS, VOLUMES
+from ...api.storage import PersistentVolumeSpec
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .attempts import Attempts
@@ -54,9 +56,9 @@ class Attachments(Controller):
             self._claim_changed(self._claims.get(key), None)
 
     def _claim_changed(self, old: Item | None, new: Item | None) -> None:
-        name = ((new or old).data().get("spec") or {}).get("volumeName") if new or old else None  # type: ignore[union-attr]  # one is there
-        if name:
-            self.queue.add(name)
+        item = new or old
+        if item is not None and item.typed.spec.volume_name:
+            self.queue.add(item.typed.spec.volume_name)
 
     def _attachment_changed(self, old: Item | None, new: Item | None) -> None:
         item = new or old
@@ -83,21 +85,18 @@ class Attachments(Controller):
 
     def _users(self, volume: Item) -> dict[str, Item]:
         """A pod for each node where pods use a volume that has to be attached."""
-        spec = volume.data()["spec"]
-        csi, reference = spec.get("csi") or {}, spec.get("claimRef") or {}
-        driver = self._drivers.get(csi.get("driver", ""))
-        if not csi or (driver is not None and driver.data()["spec"].get("attachRequired") is False):
+        spec: PersistentVolumeSpec = volume.typed.spec
+        driver = self._drivers.get(spec.csi.driver) if spec.csi is not None else None
+        reference = spec.claim_ref
+        if spec.csi is None or reference is None or (driver is not None and not _needs_attaching(driver)):
             return {}
-        key = f"{reference.get('namespace', '')}/{reference.get('name', '')}"
+        key = f"{reference.namespace}/{reference.name}"
         claim = self._claims.get(key)
-        if claim is None or claim.data()["spec"].get("volumeName") != volume.name:
+        if claim is None or claim.typed.spec.volume_name != volume.name:
             return {}
         pods = [pod for pod in self.context.pods.indexed(BY_CLAIM, key) if not is_finished(pod.typed)]
-        return {pod.typed.spec.node_name: pod for pod in pods if pod.typed.spec.node_name in self._known_nodes(pod)}
-
-    def _known_nodes(self, pod: Item) -> tuple[str, ...]:
-        name = pod.typed.spec.node_name
-        return (name,) if name and self._nodes.get(name) is not None else ()
+        users = {pod.typed.spec.node_name: pod for pod in pods if pod.typed.spec.node_name}
+        return {node: pod for node, pod in users.items() if self._nodes.get(node) is not None}
 
     async def _create(self, name: str, volume: Item, node: str) -> None:
         csi = volume.data()["spec"]["csi"]
@@ -105,7 +104,7 @@ class Attachments(Controller):
         body: Data = {
             "metadata": {
                 "name": f"csi-{digest}",
-                "finalizers": [f"external-attacher/{csi['driver'].replace('.', '-')}"],
+                "finalizers": [f"external-attacher/{re.sub(r'[^a-z0-9]', '-', csi['driver'])}"],
             },
             "spec": {"attacher": csi["driver"], "nodeName": node, "source": {"persistentVolumeName": name}},
         }
@@ -155,8 +154,12 @@ class Attachments(Controller):
 
 
 def _volume_of(item: Item) -> Iterable[str]:
-    name = ((item.data().get("spec") or {}).get("source") or {}).get("persistentVolumeName")
-    return (name,) if name else ()
+    source = item.typed.spec.source
+    return (source.persistent_volume_name,) if source.persistent_volume_name else ()
+
+
+def _needs_attaching(driver: Item) -> bool:
+    return driver.data()["spec"].get("attachRequired") is not False
 
 
 def _state(item: Item | None) -> tuple[str, bool] | None:

@@ -81,5 +81,5 @@ class Attempts:
         return seconds
 
     def forget(self, key: str) -> None:
-        """The work is done, or it is not wanted any more."""
+        """The work is done or no longer wanted."""
         self._current.pop(key, None)

@@ -13,6 +13,7 @@ import logging
 from typing import Final
 
 from ...api.kinds import CSI_DRIVERS, CSI_NODES, NODES
+from ...api.storage import MIGRATED_PLUGINS
 from ...api.wire import Item
 from .base import Controller
 from .context import Context, Data
@@ -24,10 +25,9 @@ _log = logging.getLogger("kubesched.controllers")
 
 VOLUMES_PER_NODE: Final = "kubesched.io/volumes-per-node"
 _HOLLOW: Final = "kubesched.io/hollow"
-_MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 #: What every kubelet of 1.36 announces.
 _PLUGINS: Final = ("aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume")
-_MIGRATED_PLUGINS: Final = ",".join(f"kubernetes.io/{name}" for name in _PLUGINS)
+_MIGRATED: Final = ",".join(f"kubernetes.io/{name}" for name in _PLUGINS)
 _NONE: Final = "none"
 
 
@@ -65,7 +65,7 @@ class CsiNodes(Controller):
         spec = {"drivers": self._wanted(node)}
         if item is None:
             owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
-            annotations = {_HOLLOW: "true", _MIGRATED: _MIGRATED_PLUGINS}
+            annotations = {_HOLLOW: "true", MIGRATED_PLUGINS: _MIGRATED}
             metadata = {"name": node.name, "annotations": annotations, "ownerReferences": [owner]}
             await self.context.create(CSI_NODES, "", {"metadata": metadata, "spec": spec})
         elif item.data().get("spec") != spec:

@@ -28,7 +28,6 @@ from .deployments import Deployments
 from .device_driver import DeviceDriver
 from .device_taints import DeviceTaintEviction
 from .ephemeral_volumes import EphemeralVolumes
-from .first_consumer import FirstConsumer
 from .garbage import GarbageCollector
 from .job_orphans import JobOrphans
 from .jobs import Jobs
@@ -58,7 +57,6 @@ ALL: Final[tuple[type[Controller], ...]] = (
     CsiNodes,
     Attachments,
     EphemeralVolumes,
-    FirstConsumer,
     ResourceClaims,
     DeviceDriver,
     NodeLifecycle,
@@ -79,7 +77,6 @@ STORAGE: Final[tuple[type[Controller], ...]] = (
     CsiNodes,
     Attachments,
     EphemeralVolumes,
-    FirstConsumer,
 )
 
 
@@ -145,6 +142,13 @@ class ControllerManager:
         """Return when every cache has seen the whole cluster once."""
         for cache in self.context.caches.values():
             await cache.synced.wait()
+
+    async def wait_announced(self) -> None:
+        """Return when CSINodes, capacity objects and ResourceSlices show what there is: no pod should be placed before."""
+        await self.wait_synced()
+        for one in self.controllers:
+            if isinstance(one, CsiNodes | Provisioner | DeviceDriver):
+                await one.queue.drained.wait()
 
     # -- looking ---------------------------------------------------------------------------------------
 

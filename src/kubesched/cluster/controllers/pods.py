@@ -44,7 +44,7 @@ def claims_of(pod: Pod) -> list[tuple[str, dict[str, Any] | None]]:
             if name:
                 found.append((f"{pod.namespace}/{name}", None))
         elif volume.ephemeral is not None:
-            template: dict[str, Any] = volume.ephemeral.volume_claim_template or {}
+            template = volume.ephemeral.volume_claim_template or {}
             found.append((f"{pod.namespace}/{pod.name}-{volume.name}", template))
     return found
 

@@ -16,20 +16,21 @@ from typing import Final
 
 from ...api.kinds import CLAIMS, CSI_STORAGE_CAPACITIES, NODES, STORAGE_CLASSES, VOLUMES
 from ...api.quantity import QuantityError, int_value
+from ...api.storage import SELECTED_NODE, WAIT_FOR_FIRST_CONSUMER, class_of
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
 from .attempts import Attempts
 from .base import Controller
 from .context import Context, Data
 from .storage_pools import Pools, Segment, annotations_of, exact_bytes
-from .volume_match import PV_PROTECTION, claim_reference, class_name
-from .volumes import PROVISIONER, SELECTED_NODE
+from .volume_match import PV_PROTECTION, claim_reference
+from .volumes import PROVISIONER
 
 __all__ = ["Provisioner"]
 
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 _CLAIM, _CAPACITY = "claim:", "capacity:"
-#: Where the capacity objects are, and the annotation that distinguishes them from others'.
+#: Where the capacity objects are, and the annotation that marks them as ours.
 _NAMESPACE: Final = "kube-system"
 _MADE_BY: Final = "kubesched.io/capacity-of"
 _EXHAUSTED: Final = "ResourceExhausted"
@@ -51,7 +52,7 @@ class Provisioner(Controller):
         self._attempts = Attempts(context, "PersistentVolumeClaim")
         self._pools = Pools(context, self._pools_changed)
         self._capacities = context.cache(CSI_STORAGE_CAPACITIES)
-        self._capacities.add_index("class", lambda item: (str(item.data().get("storageClassName", "")),))
+        self._capacities.add_index("class", lambda item: (item.typed.storage_class_name,))
         self.watch(CLAIMS, self._claim_changed)
 
     def _claim_changed(self, old: Item | None, new: Item | None) -> None:
@@ -78,13 +79,13 @@ class Provisioner(Controller):
     async def _claim(self, item: Item) -> None:
         data = item.data()
         metadata, annotations = data["metadata"], data["metadata"].get("annotations") or {}
-        storage_class = self._classes.get(class_name(data))
+        storage_class = self._classes.get(class_of(item.typed))
         waiting = not data["spec"].get("volumeName") and "deletionTimestamp" not in metadata
         if not waiting or storage_class is None or not annotations.get(PROVISIONER):
             self._attempts.forget(item.uid)
             return
         chosen = annotations.get(SELECTED_NODE, "")
-        if not chosen and storage_class.data().get("volumeBindingMode") == "WaitForFirstConsumer":
+        if not chosen and storage_class.typed.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
             self._attempts.forget(item.uid)
             return
         labels = self._labels_of(chosen)
@@ -166,7 +167,7 @@ class Provisioner(Controller):
         await self._say(item, driver, NORMAL, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
 
     async def _failed(self, item: Item, storage_class: Item, node: str, reason: str, text: str) -> None:
-        driver = str(storage_class.data()["provisioner"])
+        driver = storage_class.typed.provisioner
         error = f"rpc error: code = {reason} desc = {text}"
         message = f'failed to provision volume with StorageClass "{storage_class.name}": {error}'
         await self._say(item, driver, WARNING, "ProvisioningFailed", message)

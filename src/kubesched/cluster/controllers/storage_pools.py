@@ -17,13 +17,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ...api.kinds import CSI_DRIVERS, NODES, STORAGE_CLASSES, VOLUMES
 from ...api.quantity import QuantityError, int_value
+from ...api.storage import PersistentVolumeSpec, StorageClass, class_of
 from ...api.wire import Item
 from ..admission import show_amount
-from .context import Context, Data
+from .context import Context
 
 __all__ = ["Pools", "Segment", "annotations_of", "exact_bytes", "topology_key"]
 
@@ -51,7 +52,7 @@ class _Used:
 
 def annotations_of(item: Item | None) -> dict[str, str]:
     """The annotations of an object, none of none."""
-    return (item.data()["metadata"].get("annotations") or {}) if item is not None else {}
+    return dict(item.typed.metadata.annotations) if item is not None else {}
 
 
 def topology_key(driver: Item | None) -> str:
@@ -64,16 +65,11 @@ def exact_bytes(count: int) -> str:
     return show_amount("storage", count * 10**9)
 
 
-def _allowed(storage_class: Data, segment: Segment) -> bool:
-    """Whether a class's allowedTopologies admit a segment: one term whose expressions all do, as far as is known."""
-    terms = storage_class.get("allowedTopologies") or ()
-    key, value = segment
+def _allowed(storage_class: StorageClass, segment: Segment) -> bool:
+    """Whether a class's allowedTopologies admit a segment: one term all of whose expressions for its label do."""
+    terms, (key, value) = storage_class.allowed_topologies, segment
     return not terms or any(
-        all(
-            one.get("key") != key or value in (one.get("values") or ())
-            for one in term.get("matchLabelExpressions") or ()
-        )
-        for term in terms
+        all(one.key != key or value in one.values for one in term.match_label_expressions) for term in terms
     )
 
 
@@ -118,8 +114,7 @@ class Pools:
         if key not in self._segments:
             values = {item.typed.metadata.labels.get(key, "") for item in self._nodes.values()}
             self._segments[key] = tuple(sorted(values - {""}))
-        data = storage_class.data()
-        return [(key, value) for value in self._segments[key] if _allowed(data, (key, value))]
+        return [(key, value) for value in self._segments[key] if _allowed(storage_class.typed, (key, value))]
 
     def free(self, storage_class: Item, segment: str) -> int | None:
         """Bytes that are left in a segment; None when there is no limit."""
@@ -183,16 +178,16 @@ class Pools:
                 self._changed(self._classes_of(used.driver), used.segment)
 
     def _use(self, item: Item | None) -> _Used | None:
-        spec = item.data()["spec"] if item is not None else {}
-        driver = (spec.get("csi") or {}).get("driver")
-        if not driver:
+        spec: PersistentVolumeSpec | None = item.typed.spec if item is not None else None
+        if item is None or spec is None or spec.csi is None:
             return None
+        driver = spec.csi.driver
         key = topology_key(self._drivers.get(driver))
         try:
-            size = int_value((spec.get("capacity") or {}).get("storage", "0"))
+            size = int_value(spec.capacity.get("storage", "0"))
         except QuantityError:
             return None
-        return _Used(driver, spec.get("storageClassName") or "", _value_of(spec, key), size)
+        return _Used(driver, class_of(item.typed), _value_of(spec, key), size)
 
     def _read(self, item: Item | None) -> _Amounts | None:
         """The amounts that an annotation gives; what cannot be read limits nothing, and is a problem."""
@@ -224,14 +219,14 @@ def _class_key(name: str) -> str:
 
 
 def _provisioner(storage_class: Item) -> str:
-    return str(storage_class.data().get("provisioner") or "")
+    return str(storage_class.typed.provisioner)
 
 
-def _value_of(spec: Mapping[str, Any], key: str) -> str:
+def _value_of(spec: PersistentVolumeSpec, key: str) -> str:
     """The segment of a volume, as its node affinity says; empty when it says nothing."""
-    required = (spec.get("nodeAffinity") or {}).get("required") or {}
-    for term in required.get("nodeSelectorTerms") or ():
-        for one in term.get("matchExpressions") or ():
-            if one.get("key") == key and one.get("operator") == "In" and one.get("values"):
-                return str(one["values"][0])
+    required = spec.node_affinity.required if spec.node_affinity is not None else None
+    for term in required.node_selector_terms if required is not None else ():
+        for one in term.match_expressions:
+            if one.key == key and one.operator == "In" and one.values:
+                return one.values[0]
     return ""

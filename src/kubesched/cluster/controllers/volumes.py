@@ -14,21 +14,26 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ...api.kinds import CLAIMS, PODS, STORAGE_CLASSES, VOLUMES
+from ...api.storage import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    NO_PROVISIONER,
+    SELECTED_NODE,
+    WAIT_FOR_FIRST_CONSUMER,
+    StorageClass,
+    class_of,
+)
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import Controller
 from .context import BY_CLAIM, Context, Data
 from .pods import claims_of, is_finished
-from .volume_match import PV_PROTECTION, best_volume, claim_reference, class_name, may_bind, mismatch
+from .volume_match import PV_PROTECTION, best_volume, claim_reference, may_bind, mismatch
 
-__all__ = ["PROVISIONER", "SELECTED_NODE", "Volumes"]
+__all__ = ["PROVISIONER", "Volumes"]
 
-SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
-BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
-NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 _WAITS: Final = "waiting for first consumer to be created before binding"
 _NOTHING: Final = "no persistent volumes available for this claim and no storage class is set"
@@ -95,7 +100,7 @@ class Volumes(Controller):
 
     def _retry_pending(self) -> None:
         for item in self._claims.values():
-            if not (item.data().get("spec") or {}).get("volumeName"):
+            if not item.typed.spec.volume_name:
                 self.queue.add(_CLAIM + item.key)
 
     async def reconcile(self, key: str) -> None:
@@ -132,7 +137,7 @@ class Volumes(Controller):
 
     async def _completed(self, item: Item, data: Data, volume: Item | None) -> None:
         """A claim that was bound stays so as long as its volume says the same."""
-        if volume is not None and may_bind(volume.data(), data):
+        if volume is not None and may_bind(volume.typed, item.typed):
             await self._bind(item, volume)
         elif (data.get("status") or {}).get("phase") != "Lost":
             reason, text = ("ClaimLost", _LOST) if volume is None else ("ClaimMisbound", _MISBOUND)
@@ -144,28 +149,27 @@ class Volumes(Controller):
         volume = self._volumes.get(name)
         if volume is None:
             return
-        pv = volume.data()
-        if not may_bind(pv, data):
+        if not may_bind(volume.typed, item.typed):
             text = f'volume "{name}" already bound to a different claim.'
             await self.record(item, WARNING, "FailedBinding", text)
-        elif not pv["spec"].get("claimRef") and (why := mismatch(pv, data)):
+        elif volume.typed.spec.claim_ref is None and (why := mismatch(volume.typed, item.typed)):
             await self.record(item, WARNING, "VolumeMismatch", f'Cannot bind to requested volume "{name}": {why}')
         else:
             await self._bind(item, volume)
 
     async def _unbound(self, item: Item, data: Data) -> None:
-        wanted = class_name(data)
-        storage_class = self._classes.get(wanted) if wanted else None
-        spec = storage_class.data() if storage_class is not None else {}
-        waits = spec.get("volumeBindingMode") == "WaitForFirstConsumer"
+        wanted = class_of(item.typed)
+        found = self._classes.get(wanted) if wanted else None
+        storage_class: StorageClass | None = found.typed if found is not None else None
+        waits = storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
         reserved = self._volumes.indexed(_BY_REFERENCE, item.key)
-        volume = best_volume(reserved, () if waits else self._volumes.indexed(_FREE, f"class:{wanted}"), data)
+        volume = best_volume(reserved, () if waits else self._volumes.indexed(_FREE, f"class:{wanted}"), item.typed)
         if volume is not None:
             await self._bind(item, volume)
         elif waits and SELECTED_NODE not in (data["metadata"].get("annotations") or {}):
             await self.record(item, NORMAL, *self._waiting_for(item))
         elif storage_class is not None:
-            await self._provision(item, data, str(spec.get("provisioner") or NO_PROVISIONER))
+            await self._provision(item, data, storage_class.provisioner or NO_PROVISIONER)
         elif wanted:
             text = f'storageclass.storage.k8s.io "{wanted}" not found'
             await self.record(item, WARNING, "ProvisioningFailed", text)
@@ -275,10 +279,9 @@ class Volumes(Controller):
 
 
 def _reserved_for(item: Item) -> Iterable[str]:
-    reference = item.data()["spec"].get("claimRef") or {}
-    return (f"{reference.get('namespace', '')}/{reference.get('name', '')}",) if reference else ()
+    reference = item.typed.spec.claim_ref
+    return (f"{reference.namespace}/{reference.name}",) if reference is not None else ()
 
 
 def _free_class(item: Item) -> Iterable[str]:
-    data = item.data()
-    return () if data["spec"].get("claimRef") else (f"class:{class_name(data)}",)
+    return () if item.typed.spec.claim_ref is not None else (f"class:{class_of(item.typed)}",)

@@ -63,6 +63,9 @@ class WorkQueue:
         self._again = False
         self._loud, self._quiet = _Timers(), _Timers()
         self._failures: dict[str, int] = {}
+        #: Set while nothing is ready and nothing is processed; timers may be set.
+        self.drained = asyncio.Event()
+        self.drained.set()
         self._waiter: asyncio.Future[None] | None = None
         self._handle: asyncio.TimerHandle | None = None
         #: How many keys were ever added, counting each waiting one once; and how many retries there were.
@@ -78,6 +81,7 @@ class WorkQueue:
         elif key not in self._ready:
             self.adds += 1
             self._ready[key] = None
+            self.drained.clear()
             self._wake()
 
     def add_after(self, key: str, seconds: float, *, quiet: bool = False) -> None:
@@ -116,6 +120,8 @@ class WorkQueue:
         key, self._processing = self._processing, ""
         if self._again:
             self.add(key)
+        elif not self._ready:
+            self.drained.set()
 
     # -- timers ----------------------------------------------------------------------------------------
 

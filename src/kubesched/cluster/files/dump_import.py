@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ...api.kinds import KINDS, NAMESPACES, NODES, PODS, Kind
+from ...api.kinds import KINDS, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from ...api.resource import CLAIM_FINALIZER
 from ...api.wire import ApiError
 from ..kubelets import FAILED
@@ -38,6 +38,7 @@ KEPT: Final = (
     "csinodes.storage.k8s.io",
     "csistoragecapacities.storage.k8s.io",
     "resourceslices.resource.k8s.io",
+    "devicetaintrules.resource.k8s.io",
     "services",
     "deployments.apps",
     "replicasets.apps",
@@ -63,7 +64,14 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Ends of the domains whose annotations come along; what others write in theirs is theirs.
 _DOMAINS: Final = (".kubernetes.io", ".k8s.io", ".kubesched.io")
 #: Finalizers that a controller here removes again.
-_FINALIZERS: Final = frozenset({"batch.kubernetes.io/job-tracking", CLAIM_FINALIZER})
+_FINALIZERS: Final = frozenset(
+    {
+        "batch.kubernetes.io/job-tracking",
+        "kubernetes.io/pvc-protection",
+        "kubernetes.io/pv-protection",
+        CLAIM_FINALIZER,
+    }
+)
 _SECRETIVE: Final = (
     "env",
     "envFrom",
@@ -180,8 +188,10 @@ def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
     if isinstance(status, dict) and "observedGeneration" in status:
         # Generations start again; what had been observed stays observed.
         result["status"] = {**status, "observedGeneration": int(status["observedGeneration"] == generation)}
-    if kind.plural in ("storageclasses", "deviceclasses"):
+    if kind.plural == "storageclasses":
         result.pop("parameters", None)
+    elif kind.group == RESOURCE_CLAIMS.group and kind != RESOURCE_SLICES:
+        result |= {key: _without_parameters(result[key]) for key in ("spec", "status") if key in result}
     elif kind.plural == "persistentvolumes" and isinstance(data.get("spec"), dict):
         result["spec"] = _without_attributes(data["spec"])
     elif kind.plural == "volumeattachments" and isinstance(data.get("status"), dict):
@@ -232,6 +242,19 @@ def _without_ephemeral_notes(volume: dict[str, Any]) -> dict[str, Any]:
         template = _without_notes(ephemeral["volumeClaimTemplate"])
         result["ephemeral"] = {**ephemeral, "volumeClaimTemplate": template}
     return result
+
+
+def _without_parameters(value: Any) -> Any:
+    """A copy without what only drivers of devices read: the parameters of opaque configuration, data of device status."""
+    if isinstance(value, dict):
+        return {
+            key: {"driver": item.get("driver", ""), "parameters": {}}
+            if key == "opaque" and isinstance(item, dict)
+            else _without_parameters(item)
+            for key, item in value.items()
+            if key != "data"
+        }
+    return [_without_parameters(item) for item in value] if isinstance(value, list) else value
 
 
 def _clean_each(data: dict[str, Any], name: str, clean: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

@@ -14,26 +14,27 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-import zlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
 import msgspec
 
-from ...api.decode import DecodeError
-from ...api.kinds import NODES, PODS, Kind
+from ...api.kinds import NODES, PODS, RESOURCE_CLAIMS, Kind
 from ...api.tasks import Supervisor
 from ...api.times import Clock, parse_duration, timestamp
 from ...api.types import Pod
-from ...api.wire import MERGE_PATCH, ApiError, Item, Transport
+from ...api.wire import ApiError, Item, Transport
 from ...client.event_writer import WARNING, Counts, EventWriter
-from ...client.reflector import YIELD_INTERVAL, Reflector
+from ...client.reflector import Reflector
 from .heartbeats import Heartbeats
+from .node_images import NodeImages
 from .pod_status import finished_status, ready_condition, ready_status, running_status
+from .preparing import FAILED_PREPARE, Preparing, claim_names
 from .stages import DURATION, EXIT, Next, Stage, choose, default_stages, rules_of
+from .watched import Sink, node_view
 
 __all__ = ["DURATION", "EXIT", "HollowKubelets"]
 
@@ -48,37 +49,6 @@ _EXITS: Final = ("Running", *_FINISHED)
 _REVIVE: Final = Stage("pod-revive", next=Next(ready=True))
 
 
-class _Address(msgspec.Struct):
-    type: str = ""
-    address: str = ""
-
-
-class _Condition(msgspec.Struct):
-    type: str = ""
-    status: str = ""
-    lastHeartbeatTime: str | None = None  # noqa: N815 - the wire's name
-
-
-class _Image(msgspec.Struct):
-    names: list[str] = []
-    sizeBytes: int = 0  # noqa: N815 - the wire's name
-
-
-class _NodeStatus(msgspec.Struct):
-    addresses: list[_Address] = []
-    conditions: list[_Condition] = []
-    images: list[_Image] = []
-
-
-class _NodeMetadata(msgspec.Struct):
-    annotations: dict[str, str] | None = None
-
-
-class _NodeView(msgspec.Struct):
-    metadata: _NodeMetadata = msgspec.field(default_factory=_NodeMetadata)
-    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
-
-
 class _AddressStatus(msgspec.Struct):
     podIP: str | None = None  # noqa: N815 - the wire's name
 
@@ -88,7 +58,6 @@ class _AddressView(msgspec.Struct):
 
 
 _address_view = msgspec.json.Decoder(_AddressView).decode
-_node_view = msgspec.json.Decoder(_NodeView).decode
 
 #: A node with this annotation set to "true" fails; taking it away brings the node back.
 FAILED: Final = "kubesched.io/failed"
@@ -106,48 +75,7 @@ class _Running:
     started: float | None = None
     ip: str = ""
     complaint: str = ""
-
-
-class _Sink:
-    """What a reflector delivers, as changes of single objects.
-
-    ``gone`` receives the key, and the final state of an object whose deletion was seen.
-    """
-
-    def __init__(
-        self,
-        kind: Kind,
-        known: Mapping[str, Any],
-        changed: Callable[[Item], None],
-        gone: Callable[[str, Item | None], None],
-        unreadable: Callable[[Item, Exception], None],
-    ) -> None:
-        self.kind = kind
-        self._known = known
-        self._changed = changed
-        self._gone = gone
-        self._unreadable = unreadable
-
-    async def replace(self, items: list[Item], version: int) -> None:
-        """A complete list: what is not in it was deleted."""
-        keys = {item.key for item in items}
-        for key in [key for key in self._known if key not in keys]:
-            self._gone(key, None)
-        for number, item in enumerate(items, 1):
-            self.upsert(item)
-            if number % YIELD_INTERVAL == 0:
-                await asyncio.sleep(0)
-
-    def upsert(self, item: Item) -> None:
-        """An object was added or modified."""
-        try:
-            self._changed(item)
-        except (DecodeError, msgspec.DecodeError) as error:
-            self._unreadable(item, error)
-
-    def remove(self, item: Item) -> None:
-        """An object was deleted."""
-        self._gone(item.key, item)
+    prepared: bool = False
 
 
 class HollowKubelets:
@@ -184,12 +112,10 @@ class HollowKubelets:
         self._clock = clock
         self._stages = rules_of("Pod", stages, default_stages(startup_delay, stop_delay))
         self._random = rng if rng is not None else Random(0)
-        self._report_images = report_images
-        self._image_sizes = dict(image_sizes or {})
+        self._images = NodeImages(client, image_sizes or {}, self._note) if report_images else None
         self._pods: dict[str, _Running] = {}
         self._on_node: dict[str, set[str]] = {}
         self._nodes: dict[str, str] = {}
-        self._images: dict[str, dict[str, int]] = {}
         self._annotated: set[str] = set()
         self._heap: list[tuple[float, int, str]] = []
         self._token = 0
@@ -201,15 +127,20 @@ class HollowKubelets:
         self.problems: list[str] = []
         self._heartbeats = Heartbeats(client, clock, heartbeat_seconds, self._note)
         self._recorder = EventWriter(client, clock, Counts(), rng=self._random, report=self._note)
-        self._complaints: deque[_Running] = deque()
+        self._complaints: deque[tuple[_Running, str, str]] = deque()
+        self._preparing = Preparing(stages, self._random)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        nodes = _Sink(NODES, self._nodes, self._node_changed, self._node_gone, self._unreadable)
-        pods = _Sink(PODS, self._pods, self._pod_changed, self._pod_gone, self._unreadable)
+        nodes = Sink(NODES, self._nodes, self._node_changed, self._node_gone, self._unreadable)
+        pods = Sink(PODS, self._pods, self._pod_changed, self._pod_gone, self._unreadable)
+        claims = Sink(
+            RESOURCE_CLAIMS, self._preparing.claims, self._claim_changed, self._preparing.claim_gone, self._unreadable
+        )
         async with Supervisor("kubelets") as tasks:
             tasks.spawn(self._reflect(nodes).run(), "hollow-nodes")
             tasks.spawn(self._reflect(pods, "spec.nodeName!=").run(), "hollow-pods")
+            tasks.spawn(self._reflect(claims).run(), "hollow-claims")
             tasks.spawn(self._run_timers(), "hollow-timers")
             tasks.spawn(self._heartbeats.run(), "hollow-heartbeats")
             await tasks.ended()
@@ -253,7 +184,7 @@ class HollowKubelets:
 
     # -- watching --------------------------------------------------------------------------------------
 
-    def _reflect(self, sink: _Sink, field_selector: str = "") -> Reflector:
+    def _reflect(self, sink: Sink, field_selector: str = "") -> Reflector:
         return Reflector(
             self._client,
             sink.kind,
@@ -285,18 +216,21 @@ class HollowKubelets:
 
     def _node_gone(self, name: str, item: Item | None) -> None:
         self._annotated.discard(name)
+        self._preparing.node_gone(name)
         self._nodes.pop(name, None)
-        self._images.pop(name, None)
+        if self._images is not None:
+            self._images.node_removed(name)
         self._heartbeats.node_removed(name)
 
     def _node_changed(self, node: Item) -> None:
         name = node.name
         fresh = name not in self._nodes
-        view = _node_view(node.raw)
+        self._preparing.node_changed(node)
+        view = node_view(node.raw)
         status = view.status
         self._nodes[name] = next((item.address for item in status.addresses if item.type == "InternalIP"), "")
-        if self._report_images:
-            self._images[name] = {image.names[0]: image.sizeBytes for image in status.images if image.names}
+        if self._images is not None:
+            self._images.node_changed(name, status.images)
         if fresh:
             self._heartbeats.node_added(name)
             self._plan_node(name)
@@ -338,12 +272,19 @@ class HollowKubelets:
         if self._works(known.node):
             self._plan(item.key, known)
 
+    def _claim_changed(self, claim: Item) -> None:
+        for key in self._preparing.claim_changed(claim):
+            known = self._pods.get(key)
+            if known is not None and self._works(known.node):
+                self._plan(key, known)
+
     def _pod_gone(self, key: str, item: Item | None) -> None:
         if item is None or ((known := self._pods.get(key)) is not None and known.item.uid == item.uid):
             self._drop(key)
 
     def _drop(self, key: str) -> None:
         known = self._pods.pop(key)
+        self._preparing.pod_gone(key)
         keys = self._on_node[known.node]
         keys.discard(key)
         if not keys:
@@ -355,7 +296,7 @@ class HollowKubelets:
         """Set the one timer that a pod in this state needs, or keep the one it has."""
         pod: Pod = known.item.typed
         now = asyncio.get_running_loop().time()
-        candidates = self._candidates(pod)
+        candidates = self._candidates(pod, known)
         if known.stage is not None and known.token and known.stage in candidates:
             left = self._delay(known.stage, pod, known, now) if known.stage.delay.grace else None
             if left is not None and now + left < known.due:
@@ -372,19 +313,18 @@ class HollowKubelets:
                     text = (
                         f"{exit_!r} is not how a pod ends; write Succeeded or Failed; it counts as {stage.next.phase}"
                     )
-                    self._complain(known, stage.next.phase_from, text)
+                    self._complain(known, f"annotation {stage.next.phase_from}: {text}")
 
-    def _complain(self, known: _Running, annotation: str, text: str) -> None:
-        """Let a pod's events say, once for each text, that one of its annotations cannot be read."""
-        text = f"annotation {annotation}: {text}"
+    def _complain(self, known: _Running, text: str, reason: str = "InvalidAnnotation") -> None:
+        """Let a pod's events say, once for each text, what is wrong: that an annotation cannot be read, for example."""
         if text != known.complaint:
             known.complaint = text
             self._note(f"pod {known.item.key}: {text}")
-            self._complaints.append(known)
+            self._complaints.append((known, reason, text))
             self._wake.set()
 
-    def _candidates(self, pod: Pod) -> list[Stage]:
-        """The stages a pod is in the right state for."""
+    def _candidates(self, pod: Pod, known: _Running) -> list[Stage]:
+        """The stages a pod is in the right state for; one with claims has its devices prepared first."""
         condition = ready_condition(pod)
         ready = condition is not None and condition.status == "True"
         deleted = pod.metadata.deletion_timestamp is not None
@@ -392,6 +332,13 @@ class HollowKubelets:
             return []  # it waits for finalizers, not for us
         if not deleted and condition is not None and condition.reason == "NodeNotReady" and not ready:
             return [_REVIVE]
+        if not deleted and not known.prepared and pod.status.phase in ("", "Pending") and claim_names(pod):
+            stages, problem = self._preparing.stages(known.item.key, pod)
+            if problem:
+                self._complain(known, problem, FAILED_PREPARE)
+            if problem or stages:
+                return stages
+            known.prepared = True
         return [stage for stage in self._stages if stage.matches(pod, ready=ready)]
 
     def _delay(self, stage: Stage, pod: Pod, known: _Running, now: float) -> float | None:
@@ -408,7 +355,7 @@ class HollowKubelets:
                 try:
                     seconds = parse_duration(text)
                 except ValueError as error:
-                    self._complain(known, delay.seconds_from, f"{error}; until then it does not finish")
+                    self._complain(known, f"annotation {delay.seconds_from}: {error}; until then it does not finish")
                     return None
             begun = known.started if known.started is not None else now
             seconds += begun - now
@@ -443,10 +390,8 @@ class HollowKubelets:
         while True:
             self._wake.clear()
             while self._complaints:
-                one = self._complaints.popleft()
-                await self._recorder.record(
-                    one.item, "kubelet", WARNING, "InvalidAnnotation", one.complaint, host=one.node
-                )
+                one, reason, text = self._complaints.popleft()
+                await self._recorder.record(one.item, "kubelet", WARNING, reason, text, host=one.node)
             self._forget_stale()
             if not self._heap:
                 await self._wake.wait()
@@ -473,6 +418,9 @@ class HollowKubelets:
         known.token, known.stage = 0, None
         if stage is None:
             return
+        if stage.kind == RESOURCE_CLAIMS.kind:
+            self._prepare(stage, key, known)
+            return
         try:
             if stage.next.delete:
                 await self._stop(pod)
@@ -482,8 +430,20 @@ class HollowKubelets:
             if isinstance(error, ApiError) and error.code in (404, 409):
                 return  # deleted or replaced meanwhile: the watch brings the rest
             self._note(f"{stage.name} {key}: {error}")
-            if self._pods.get(key) is known and not known.token and stage in self._candidates(known.item.typed):
+            if self._pods.get(key) is known and not known.token and stage in self._candidates(known.item.typed, known):
                 self._set_timer(key, known, asyncio.get_running_loop().time() + _RETRY_SECONDS, stage)
+
+    def _prepare(self, stage: Stage, key: str, known: _Running) -> None:
+        """The devices of a pod are prepared, or that fails and is tried again."""
+        if stage.fails(self._random):
+            known.complaint = ""  # every failure is reported
+            text = f"Failed to prepare dynamic resources: NodePrepareResources failed: {stage.failure.reason}"
+            self._complain(known, text, FAILED_PREPARE)
+            due = asyncio.get_running_loop().time() + max(_RETRY_SECONDS, stage.seconds(self._random))
+            self._set_timer(key, known, due, stage)
+        else:
+            known.prepared = True
+            self._plan(key, known)
 
     async def _stop(self, pod: Pod) -> None:
         """Remove a pod. One that others still wait for gets its last status first, as a kubelet's would."""
@@ -500,8 +460,8 @@ class HollowKubelets:
         item = await self._client.patch(PODS, pod.namespace, pod.name, body, subresource="status")
         if self._pods.get(item.key) is known:
             self._pod_changed(item)
-        if self._report_images and status.get("phase") == "Running":
-            await self._add_images(known.node, pod)
+        if self._images is not None and status.get("phase") == "Running":
+            await self._images.add(known.node, pod)
 
     def _status(self, stage: Stage, known: _Running, pod: Pod) -> dict[str, Any]:
         """The status that a stage leads to; random outcomes are drawn here."""
@@ -544,39 +504,7 @@ class HollowKubelets:
             known.ip = f"10.{(number >> 16) & 255}.{(number >> 8) & 255}.{number & 255}"
         return known.ip
 
-    async def _add_images(self, node: str, pod: Pod) -> None:
-        """List a pod's images on its node, those that are new there."""
-        images = self._images.get(node)
-        if images is None:
-            return
-        wanted = [_full_name(item.image) for item in (*pod.spec.init_containers, *pod.spec.containers)]
-        new = [name for name in dict.fromkeys(wanted) if name not in images]
-        if not new:
-            return
-        for name in new:
-            images[name] = self._image_sizes.get(name) or _made_up_size(name)
-        listed = [{"names": [name], "sizeBytes": size} for name, size in images.items()]
-        try:
-            await self._client.patch(
-                NODES, "", node, {"status": {"images": listed}}, patch_type=MERGE_PATCH, subresource="status"
-            )
-        except (ApiError, OSError) as error:
-            self._note(f"node {node}: images: {error}")
-            for name in new:
-                del images[name]  # the next pod with this image tries again
-
     def _note(self, text: str) -> None:
         self.problems.append(text)
         if len(self.problems) > 1000:
             del self.problems[:500]
-
-
-def _full_name(image: str) -> str:
-    """An image with its tag: what no tag means is ``latest``."""
-    last = image.rpartition("/")[2]
-    return image if ":" in last or "@" in last else f"{image}:latest"
-
-
-def _made_up_size(image: str) -> int:
-    """20 MB to 1 GB, always the same for one name."""
-    return 20_000_000 + zlib.crc32(image.encode()) % 980_000_000

@@ -27,7 +27,7 @@
 
 A stage fires once each time its selector begins to hold. Caller: :mod:`.hollow`.
 
-Rules with a ``kind`` other than Pod are for what the storage controllers do. They have no ``next``, as what is done is
+Rules with a ``kind`` other than Pod are for what drivers of storage and devices do. They have no ``next``, as what is done is
 fixed, and their ``failure`` has a rate and a reason only:
 
     - name: slow-zone
@@ -43,6 +43,11 @@ fixed, and their ``failure`` has a rate and a reason only:
       selector: {drivers: [ebs.csi.aws.com], deleted: false}
       delay: {seconds: 5}
       failure: {rate: 0.1, reason: Internal}
+    - name: prepare-gpus
+      kind: ResourceClaim                 # preparing its devices on the node, before a pod starts there
+      selector: {drivers: [gpu.example.com]}                # nodeLabels and the others as above
+      delay: {seconds: 5}
+      failure: {rate: 0.1, reason: Internal}                # the pod has an event, and it is tried again
 
 A kind without rules has its default ones.
 """
@@ -81,6 +86,7 @@ _SELECTORS: Final[dict[str, tuple[str, ...]]] = {
     "Pod": ("phase", "deleted", "ready", *_OF_OBJECTS),
     "PersistentVolumeClaim": ("storageClasses", "nodeLabels", *_OF_OBJECTS),
     "VolumeAttachment": ("drivers", "nodeLabels", "deleted"),
+    "ResourceClaim": ("drivers", "nodeLabels", *_OF_OBJECTS),
 }
 
 _DEFAULT: Final = f"""
@@ -174,7 +180,7 @@ class Stage:
     def matches_volume(
         self, metadata: Mapping[str, Any], source: str, node_labels: Mapping[str, str], *, deleted: bool = False
     ) -> bool:
-        """Whether this stage is for a claim of a storage class, or for an attachment of a driver, at a node."""
+        """Whether this stage is for a claim of a storage class, or for an attachment or claim of a driver, at a node."""
         if self.sources and source not in self.sources:
             return False
         if any(node_labels.get(key) != value for key, value in self.node_labels):

@@ -141,4 +141,8 @@ def new_uid(random: Random) -> str:
 
 def random_suffix(random: Random, length: int = 5) -> str:
     """The random end of a generated name, in the letters upstream uses (no vowels, no look-alikes)."""
-    return "".join(random.choices(_SUFFIX_LETTERS, k=length))
+    number, letters = random.getrandbits(8 * length), []
+    for _ in range(length):
+        number, place = divmod(number, len(_SUFFIX_LETTERS))
+        letters.append(_SUFFIX_LETTERS[place])
+    return "".join(letters)

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import CORE_EVENTS, EVENTS
+from ...api.kinds import CORE_EVENTS, EVENTS, Kind
 from ...api.times import parse_time
 from ...api.wire import Item, WatchEvent
-from ..schema import Stored, encode
+from ..schema import Document, Stored, check_form, decode_document, encode, encode_clean
 
 __all__ = ["EventExpiry", "as_core", "as_new", "new_item", "new_watch_event"]
 
@@ -34,6 +34,17 @@ _CORE_NAMES: Final = {
     "deprecatedCount": "count",
 }
 _NEW_NAMES: Final = {core: new for new, core in _CORE_NAMES.items()}
+
+
+def event_sections(kind: Kind, obj: Mapping[str, Any]) -> Document:
+    """An event that a client wrote, split at its top level, without metadata and status. Only its form has rules.
+
+    Raises:
+        ApiError: 400, when a field has the wrong type.
+    """
+    raw = encode_clean({key: value for key, value in obj.items() if key not in ("metadata", "status")})
+    check_form(kind, raw)
+    return decode_document(raw)
 
 
 def as_core(data: Mapping[str, Any]) -> dict[str, Any]:

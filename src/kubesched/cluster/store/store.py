@@ -56,7 +56,7 @@ from ..schema import (
     same_section,
 )
 from .deletion import Deletion
-from .events import EventExpiry, as_core, new_item
+from .events import EventExpiry, as_core, event_sections, new_item
 from .pod_actions import PodActions
 from .quota import Quotas
 from .records import Records
@@ -143,8 +143,23 @@ class Store(Records):
         """
         given = _body_metadata(kind, obj)
         if kind.group == EVENTS.group:
-            check_form(kind, encode_clean(obj))
-            return new_item(self.create(CORE_EVENTS, namespace, as_core(obj), dry_run=dry_run, restore=restore))
+            event = as_core(event_sections(kind, obj))
+            return new_item(self._create(CORE_EVENTS, namespace, given, event, dry_run=dry_run, restore=restore))
+        if kind is CORE_EVENTS:
+            obj = event_sections(kind, obj)
+        return self._create(kind, namespace, given, obj, dry_run=dry_run, restore=restore)
+
+    def _create(
+        self,
+        kind: Kind,
+        namespace: str,
+        given: Mapping[str, Any],
+        obj: Mapping[str, Any],
+        *,
+        dry_run: bool,
+        restore: bool,
+    ) -> Stored:
+        """Add an object with the metadata ``given``. Of an event, ``obj`` are checked sections."""
         table = self.table(kind)
         if kind.namespaced:
             if given.get("namespace") not in (None, "", namespace) and namespace:
@@ -167,7 +182,7 @@ class Store(Records):
         causes = Causes()
         check_metadata(kind, metadata, causes)
         document: Document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-        if kind == PODS:
+        if kind is PODS:
             causes.raise_if_any(kind, name)
             spec = encode_clean(obj.get("spec") or {})
             if not restore:
@@ -181,6 +196,9 @@ class Store(Records):
                 document["status"] = obj["status"]
             if len(obj) > 3:
                 document.update((key, value) for key, value in obj.items() if key not in _POD_HEAD)
+        elif kind is CORE_EVENTS:
+            causes.raise_if_any(kind, name)
+            document.update((section, value) for section, value in obj.items() if section not in _HEAD)
         else:
             rest = {key: value for key, value in obj.items() if key not in _HEAD}
             raw = encode_clean(rest)
@@ -189,12 +207,12 @@ class Store(Records):
             default_kind(kind, document, self.admission, keep_status=restore)
             check_kind(kind, document, causes, self.admission)
             causes.raise_if_any(kind, name)
-            if kind == CLAIMS and not restore:
+            if kind is CLAIMS and not restore:
                 self._limits.check_claim(document, name)
         if not restore:
             self._quotas.admit(kind, document)
         item = self.commit(table, document, None, dry_run=dry_run)
-        if kind == CORE_EVENTS and not dry_run:
+        if kind is CORE_EVENTS and not dry_run:
             self.expire_events()
         self.settle_later()
         return item
@@ -252,6 +270,9 @@ class Store(Records):
         elif patch_type in (MERGE_PATCH, STRATEGIC_PATCH):
             if not isinstance(patch, Mapping):
                 raise ApiError.bad_request("a merge patch of an object is an object")
+            if patch.get("metadata") == {"uid": old.uid}:
+                # Only a precondition, which holds: the metadata stays what it is.
+                patch = {section: value for section, value in patch.items() if section != "metadata"}
             document = dict(before)
             if "metadata" in patch:
                 document["metadata"] = old.section("metadata")

@@ -33,6 +33,10 @@ class Evictions:
         #: Preemptor's UID to its last victim, once that one's turn has come.
         self._last_victim: dict[str, PodInfo] = {}
 
+    def is_evicting(self, uid: str) -> bool:
+        """Whether evictions for the pod are under way."""
+        return uid in self._preempting
+
     def is_running(self, uid: str) -> bool:
         """Whether the pod must wait because its victims are still being evicted."""
         if uid not in self._preempting:

@@ -157,7 +157,8 @@ class FastDryRuns:
 class FastFound:
     """What a fast dry run found, like :class:`.candidates.Found`; texts and objects are made when they are read.
 
-    That has to be within the attempt. ``rows`` are the candidates, in the order in which they were tried.
+    That has to be within the attempt. ``rows`` are the candidates, in the order in which they were tried; ``question`` is
+    what was asked.
     """
 
     errors: Sequence[str] = ()
@@ -174,7 +175,7 @@ class FastFound:
         now: float,
     ) -> None:
         self._table = table
-        self._question = question
+        self.question = question
         self._plain = plain
         self._lower = lower
         self._alike = alike
@@ -201,7 +202,7 @@ class FastFound:
 
     def _failing(self, rows: RowArray) -> list[RowArray]:
         """Rows where the preemptor does not fit, by the way in which it does not."""
-        capacity, question = self._table.allocatable, self._question
+        capacity, question = self._table.allocatable, self.question
         ways = []
         for number, (index, amount) in enumerate(question.amounts):
             short = self._alike.spare[number, rows] < 0

@@ -26,7 +26,8 @@ class LocalObjects:
         prefix = f"{namespace}/"
         return [obj for key, obj in self.informed(plural).items() if key.startswith(prefix)]
 
-    def watch(self, plural: str, handler: ObjectHandler) -> None:
+    def watch(self, plural: str, handler: ObjectHandler, relays: bool = False) -> None:
+        """Deliver to a handler; what it relays has no receiver here."""
         self._handlers.setdefault(plural, []).append(handler)
         for obj in list(self.informed(plural).values()):
             handler.on_add(obj, True)

@@ -1,0 +1,95 @@
+"""What hollow kubelets read of the cluster: changes of single objects, and the few fields of nodes they need.
+
+Caller: :mod:`.hollow`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ...api.decode import DecodeError
+from ...api.kinds import Kind
+from ...api.wire import Item
+from ...client.reflector import YIELD_INTERVAL
+
+__all__ = ["Image", "NodeView", "Sink", "node_view"]
+
+
+class _Address(msgspec.Struct):
+    type: str = ""
+    address: str = ""
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+    lastHeartbeatTime: str | None = None  # noqa: N815 - the wire's name
+
+
+class Image(msgspec.Struct):
+    names: list[str] = []
+    sizeBytes: int = 0  # noqa: N815 - the wire's name
+
+
+class _NodeStatus(msgspec.Struct):
+    addresses: list[_Address] = []
+    conditions: list[_Condition] = []
+    images: list[Image] = []
+
+
+class _NodeMetadata(msgspec.Struct):
+    annotations: dict[str, str] | None = None
+
+
+class NodeView(msgspec.Struct):
+    metadata: _NodeMetadata = msgspec.field(default_factory=_NodeMetadata)
+    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
+
+
+node_view: Final = msgspec.json.Decoder(NodeView).decode
+
+
+class Sink:
+    """What a reflector delivers, as changes of single objects.
+
+    ``gone`` receives the key, and the final state of an object whose deletion was seen.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        known: Mapping[str, Any],
+        changed: Callable[[Item], None],
+        gone: Callable[[str, Item | None], None],
+        unreadable: Callable[[Item, Exception], None],
+    ) -> None:
+        self.kind = kind
+        self._known = known
+        self._changed = changed
+        self._gone = gone
+        self._unreadable = unreadable
+
+    async def replace(self, items: list[Item], version: int) -> None:
+        """A complete list: what is not in it was deleted."""
+        keys = {item.key for item in items}
+        for key in [key for key in self._known if key not in keys]:
+            self._gone(key, None)
+        for number, item in enumerate(items, 1):
+            self.upsert(item)
+            if number % YIELD_INTERVAL == 0:
+                await asyncio.sleep(0)
+
+    def upsert(self, item: Item) -> None:
+        """An object was added or modified."""
+        try:
+            self._changed(item)
+        except (DecodeError, msgspec.DecodeError) as error:
+            self._unreadable(item, error)
+
+    def remove(self, item: Item) -> None:
+        """An object was deleted."""
+        self._gone(item.key, item)

@@ -1,0 +1,65 @@
+"""Which events make a pod that devices kept waiting worth another attempt.
+
+Source: spec "DynamicResources plugin and structured device allocator" section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kubesched.api.resource import ResourceClaim
+from kubesched.api.types import Pod
+from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
+from kubesched.framework.podinfo import PodInfo
+
+from .assume_cache import AssumeCache
+from .claims import resolve_claims
+
+__all__ = ["ClaimHints"]
+
+_CHANGED: Final = ActionType.ADD | ActionType.UPDATE
+
+
+class ClaimHints:
+    """The events that DynamicResources registers for, and what it says to them."""
+
+    def __init__(self, claims: AssumeCache) -> None:
+        self._claims = claims
+
+    def events(self) -> Sequence[ClusterEventWithHint]:
+        node = ActionType.ADD | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_ALLOCATABLE
+        generated = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
+        return [
+            ClusterEventWithHint(ClusterEvent(EventResource.NODE, node)),
+            ClusterEventWithHint(ClusterEvent(EventResource.RESOURCE_CLAIM, _CHANGED), self.after_claim),
+            ClusterEventWithHint(generated, self.after_pod),
+            ClusterEventWithHint(ClusterEvent(EventResource.DEVICE_CLASS, _CHANGED)),
+            ClusterEventWithHint(ClusterEvent(EventResource.RESOURCE_SLICE, _CHANGED)),
+        ]
+
+    def after_claim(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim) -> QueueingHint:
+        """A claim came or changed: devices may be free, or one of the pod's claims may be usable."""
+        claims = self._resolve(pod.pod)
+        if claims is None:
+            return QueueingHint.SKIP
+        if old is not None and old.status.allocation is not None and new.status.allocation is None:
+            return QueueingHint.QUEUE
+        if all(claim.metadata.uid != new.metadata.uid for claim in claims):
+            return QueueingHint.SKIP
+        if old is None:
+            return QueueingHint.QUEUE
+        return QueueingHint.SKIP if old.status == new.status else QueueingHint.QUEUE
+
+    def after_pod(self, pod: PodInfo, old: Pod, new: Pod) -> QueueingHint:
+        """The pod's generated claims were recorded in its status."""
+        if new.uid != pod.uid or self._resolve(new) is None:
+            return QueueingHint.SKIP
+        return QueueingHint.QUEUE
+
+    def _resolve(self, pod: Pod) -> list[ResourceClaim] | None:
+        """The pod's claims, None when it cannot use one of them."""
+        try:
+            return resolve_claims(pod, self._claims.get)
+        except LookupError:
+            return None

@@ -1,0 +1,288 @@
+"""A small cluster with storage objects, and plugins that evaluate pods in it: node by node, by columns, and from layers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kubesched.api.decode import from_builtins
+from kubesched.api.kinds import kind_of
+from kubesched.api.types import Node, Pod
+from kubesched.cache import Cache
+from kubesched.cache.check import check_cache
+from kubesched.config import DEFAULT_GATES, FeatureGates
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.entries import FilterEntry, PluginFailedError
+from kubesched.framework.metrics import SchedulerMetrics
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.points import POINTS
+from kubesched.framework.registry import Registry
+from kubesched.framework.runtime import Framework
+from kubesched.framework.status import Code, Status
+from kubesched.framework.waiting import PodsInPreBind
+from kubesched.plugins import in_tree_registry
+from kubesched.plugins.retired import RETIRED
+from kubesched.scheduler.full_scan import Rotation
+from kubesched.scheduler.handle import Backends, ProfileHandle
+from kubesched.scheduler.search import Decision, Path, Search
+from kubesched.simulate.conformance.objects import LocalObjects
+
+JSON = dict[str, Any]
+#: (code, reasons), or None where a node passes.
+Outcome = tuple[int, tuple[str, ...]] | None
+SKIP = "skip"
+LIMITS = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeZone")
+
+
+class StillClock:
+    def now(self) -> float:
+        return 0.0
+
+
+class Nominated:
+    """Node name to nominated pods; tests change it as they like."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, list[PodInfo]] = {}
+
+    def nominated_nodes(self) -> Iterable[str]:
+        return list(self.pods)
+
+    def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
+        return list(self.pods.get(node_name, ()))
+
+    def node_of(self, uid: str) -> str | None:
+        return next((node for node, pods in self.pods.items() if any(pod.uid == uid for pod in pods)), None)
+
+    def changes(self, since: int) -> tuple[int, list[str] | None]:
+        return 0, None
+
+
+class Cluster:
+    """Nodes, pods and storage objects, one profile, one search over them."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node] = (),
+        pods: Sequence[Pod] = (),
+        objects: Sequence[JSON] = (),
+        *,
+        plugins: Sequence[str] = LIMITS,
+        gates: FeatureGates = DEFAULT_GATES,
+        without_pre_filter: bool = False,
+        args: Mapping[str, Any] | None = None,
+        client: Any = None,
+    ) -> None:
+        self.cache = Cache()
+        self.objects = LocalObjects()
+        self.nominated = Nominated()
+        self.pods_in_pre_bind = PodsInPreBind()
+        #: UIDs of pods that are not there any more.
+        self.gone: set[str] = set()
+        for obj in objects:
+            self.put(obj)
+        backends = Backends(
+            StillClock(),
+            random.Random(0),
+            self.cache.snapshot(),
+            gates=gates,
+            client=client,
+            nominations=lambda: self.nominated,
+            informed=self.objects.informed,
+            informed_in=self.objects.informed_in,
+            watch=self.objects.watch,
+            node_changed=self.cache.node_changed,
+            pods_in_pre_bind=self.pods_in_pre_bind,
+            live_pod=lambda pod: None if pod.uid in self.gone else pod,
+        )
+        registry: Registry = in_tree_registry()
+        for retired in RETIRED.values():
+            registry.register(retired)
+        able = registry.capabilities()
+        points = {
+            point.key: [
+                (name, 1)
+                for name in plugins
+                if point.key in able[name] and not (without_pre_filter and point.key == "preFilter")
+            ]
+            for point in POINTS
+        }
+        handle = ProfileHandle("default-scheduler", backends)
+        self.metrics = SchedulerMetrics()
+        self.framework = Framework("default-scheduler", points, registry, (args or {}).get, handle, self.metrics)
+        handle.framework = self.framework
+        self.search = self.fresh_search()
+        self.paths: list[Path] = []
+        self.search.observer = self.paths.append
+        for node in nodes:
+            self.cache.set_node(node)
+        for pod in pods:
+            self.cache.add_pod(PodInfo(pod))
+
+    def fresh_search(self) -> Search:
+        """A search that remembers nothing."""
+        return Search(self.framework, self.cache.snapshot(), self.nominated, random.Random(0), Rotation())
+
+    def put(self, obj: JSON) -> None:
+        kind = kind_of(obj["apiVersion"], obj["kind"])
+        assert kind is not None
+        assert kind.type is not None
+        meta = obj["metadata"]
+        key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
+        self.objects.put(kind.plural, key, from_builtins(obj, kind.type))
+
+    def plugin(self, name: str) -> Any:
+        return self.framework.plugins[name]
+
+    def outcomes(self, name: str, pod: Pod) -> dict[str, Outcome] | str | Outcome:
+        """Node to what one plugin says of it; or its Skip or rejection at PreFilter.
+
+        A plugin that fails at Filter gives its text. Both forms of the filter must agree.
+        """
+        plugin, state, found = self.plugin(name), CycleState(), PodInfo(pod)
+        nodes, table = self.cache.snapshot().nodes(), self.cache.table
+        status = plugin.pre_filter(state, found, nodes) if hasattr(plugin, "pre_filter") else None
+        if status is not None:
+            assert isinstance(status, Status)
+            return SKIP if status.code is Code.SKIP else outcome_of(status)
+        entry = FilterEntry(plugin, 0)
+        single: dict[str, Outcome] = {}
+        try:
+            for node in nodes:
+                verdict = entry.one(state, found, table, node)
+                single[node.name] = outcome_of(entry.status(state, found, verdict)) if verdict else None
+        except PluginFailedError as error:
+            text = str(error)
+            assert self._failure(entry, state, found) == text
+            return text
+        verdicts = entry.many(state, found, table, nodes.rows)
+        many = {
+            node.name: outcome_of(entry.status(state, found, verdict)) if verdict else None
+            for node, verdict in zip(nodes, verdicts.tolist(), strict=True)
+        }
+        assert many == single
+        return single
+
+    def _failure(self, entry: FilterEntry, state: CycleState, pod: PodInfo) -> str:
+        """The text with which the filter for many rows fails."""
+        try:
+            entry.many(state, pod, self.cache.table, self.cache.snapshot().nodes().rows)
+        except PluginFailedError as error:
+            return str(error)
+        return "it does not fail"
+
+    def decide(self, pod: Pod) -> tuple[int, str]:
+        """How many nodes fit and "", or 0 and why none does, by whatever is remembered; a failure is -1 and its text."""
+        try:
+            answer = self.search.find(PodInfo(pod))
+        except PluginFailedError as error:
+            return -1, str(error)
+        return (answer.feasible, "") if isinstance(answer, Decision) else (0, answer.message())
+
+    def check(self) -> None:
+        assert check_cache(self.cache) == []
+
+
+def outcome_of(status: Status) -> Outcome:
+    return int(status.code), tuple(status.reasons())
+
+
+# -- objects -----------------------------------------------------------------------------------------------
+
+
+def meta(name: str, namespace: str = "", **more: Any) -> JSON:
+    return {"name": name, "uid": name, **({"namespace": namespace} if namespace else {}), **more}
+
+
+def a_claim(
+    name: str,
+    volume: str = "",
+    *,
+    class_name: str | None = None,
+    modes: Sequence[str] = (),
+    namespace: str = "ns",
+    owner: str = "",
+) -> JSON:
+    spec: JSON = {"volumeName": volume, "accessModes": list(modes)}
+    if class_name is not None:
+        spec["storageClassName"] = class_name
+    owners = [{"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": owner, "controller": True}] if owner else []
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": meta(name, namespace, ownerReferences=owners),
+        "spec": spec,
+    }
+
+
+def a_volume(name: str, labels: dict[str, str] | None = None, **source: Any) -> JSON:
+    """``source`` in wire names: ``csi={"driver": …, "volumeHandle": …}``."""
+    spec = {"capacity": {"storage": "1Gi"}, **source}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta(name, labels=labels or {}), "spec": spec}
+
+
+def a_csi_volume(name: str, driver: str = "d", handle: str = "") -> JSON:
+    return a_volume(name, csi={"driver": driver, "volumeHandle": handle or name})
+
+
+def a_class(name: str, provisioner: str = "d", mode: str | None = "WaitForFirstConsumer") -> JSON:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": meta(name),
+        "provisioner": provisioner,
+        **({"volumeBindingMode": mode} if mode is not None else {}),
+    }
+
+
+def a_csi_node(name: str, annotations: dict[str, str] | None = None, **limits: int | None) -> JSON:
+    """Driver to limit, None for a driver without one; ``ebs``, ``gce`` and ``files`` are short for the long names."""
+    long = {"ebs": "ebs.csi.aws.com", "gce": "pd.csi.storage.gke.io", "files": "file.csi.azure.com"}
+    drivers = [
+        {
+            "name": long.get(driver, driver),
+            "nodeID": name,
+            **({} if limit is None else {"allocatable": {"count": limit}}),
+        }
+        for driver, limit in limits.items()
+    ]
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": meta(name, annotations=annotations or {}),
+        "spec": {"drivers": drivers},
+    }
+
+
+def a_csi_driver(name: str, **spec: Any) -> JSON:
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": meta(name), "spec": spec}
+
+
+def an_attachment(name: str, node: str, volume: str | None, attacher: str = "d") -> JSON:
+    source: JSON = {"persistentVolumeName": volume} if volume is not None else {"inlineVolumeSpec": {}}
+    spec = {"attacher": attacher, "nodeName": node, "source": source}
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": meta(name), "spec": spec}
+
+
+def with_volumes(name: str, *sources: JSON, on: str = "", namespace: str = "ns", priority: int = 0) -> Pod:
+    """A pod with these volume sources in wire names; a string stands for a claim."""
+    volumes = [{"name": f"v{number}", **source} for number, source in enumerate(sources)]
+    data = {
+        "metadata": {"name": name, "namespace": namespace, "uid": name},
+        "spec": {
+            "schedulerName": "default-scheduler",
+            "nodeName": on,
+            "priority": priority,
+            "volumes": volumes,
+            "containers": [{"name": "c"}],
+        },
+    }
+    return from_builtins(data, Pod)
+
+
+def claims(*names: str) -> list[JSON]:
+    return [{"persistentVolumeClaim": {"claimName": name}} for name in names]
+
+
+EPHEMERAL: JSON = {"ephemeral": {"volumeClaimTemplate": {}}}
