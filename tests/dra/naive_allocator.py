@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 from typing import Any
 
-from dra_kit import JSON
+from allocator_kit import JSON
 
 __all__ = ["first_solution"]
 

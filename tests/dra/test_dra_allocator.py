@@ -6,7 +6,19 @@ import dataclasses
 from typing import Any
 
 import pytest
-from dra_kit import DRIVER, JSON, World, a_claim, a_class, a_device, a_node, a_request, a_slice, any_of, devices_of
+from allocator_kit import (
+    DRIVER,
+    JSON,
+    World,
+    a_claim,
+    a_class,
+    a_device,
+    a_node,
+    a_request,
+    a_slice,
+    any_of,
+    devices_of,
+)
 
 from kubesched.api.decode import to_builtins
 from kubesched.api.resource import MAX_RESULTS, ResourceClaim

@@ -6,7 +6,8 @@ import random
 from typing import Any
 
 import msgspec
-from dra_kit import JSON, World, a_class, a_device, a_node, a_request, a_slice, any_of, devices_of
+import pytest
+from allocator_kit import JSON, World, a_class, a_device, a_node, a_request, a_slice, any_of, devices_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_allocator import first_solution
@@ -156,8 +157,19 @@ def check_nothing_is_overdrawn(world: World) -> None:
     assert all(amount <= 3 for amount in shares.values())
 
 
-@given(seed=st.integers(0, 10_000))
-def test_what_is_remembered_is_what_a_new_allocator_computes(seed: int) -> None:
+@given(seed=st.integers(0, 10_000), small=st.booleans())
+def test_what_is_remembered_is_what_a_new_allocator_computes(seed: int, small: bool) -> None:
+    """Also when tables and journals are so ``small`` that they begin again all the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        if small:
+            for module in ("allocator", "profiles", "selectors", "wanted"):
+                patch.setattr(f"kubesched.dra.{module}.MOST_REMEMBERED", 2)
+            patch.setattr("kubesched.dra.allocator._JOURNAL", 1)
+            patch.setattr("kubesched.dra.allocator._MOST_PLANS", 2)
+        check_what_is_remembered(seed)
+
+
+def check_what_is_remembered(seed: int) -> None:
     rng = random.Random(seed)
     nodes = [a_node(name) for name in NODES]
     world = World([], [a_class()], nodes)

@@ -11,6 +11,7 @@ import random
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from .failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
 from .interface import ClassLookup, Verdict
 from .inventory import ALL_NODES, Inventory
 from .pools import InUse, Pool, PoolState
+from .profiles import MOST_REMEMBERED
 from .results import allocation_result
 from .search import Search, SearchProblemError, SearchTimeoutError, Solution
 from .selectors import SelectorCache
@@ -34,9 +36,8 @@ __all__ = ["Allocator", "Plan"]
 Rows = np.ndarray[Any, np.dtype[np.intp]]
 Verdicts = np.ndarray[Any, np.dtype[np.uint8]]
 
-#: Contents of claims whose verdicts are kept, and states of nodes per content.
+#: Contents of claims whose verdicts are kept.
 _MOST_PLANS: Final = 256
-_MOST_STATES: Final = 1 << 17
 #: Entries of the journal that are kept; a reader that is further behind starts again.
 _JOURNAL: Final = 1 << 16
 
@@ -49,6 +50,7 @@ class _Shared:
         #: The result of the search by the state of a node: the states of its pools, in order.
         self.by_state: dict[Hashable, Solution | Problem | Verdict] = {}
         self._states: dict[Hashable, int] = {}
+        self._numbers = count()
         self._by_pool: dict[Pool, tuple[InUse, int]] = {}
         self.verdicts: Verdicts = np.zeros(0, np.uint8)
         #: Whether the verdict of a row is right, as far as the journal was read.
@@ -62,16 +64,17 @@ class _Shared:
             return known[1]
         service = self.wanted.service
         content = (pool.state, tuple([service(entry.profile).number for entry in pool.devices]), in_use.key)
-        number = self._states.setdefault(content, len(self._states))
+        number = self._states.get(content)
+        if number is None:
+            number = self._states[content] = next(self._numbers)
         self._by_pool[pool] = in_use, number
         return number
 
     def forget_states(self) -> None:
-        """Forget results of searches when there are many; the numbers of states begin again."""
-        if max(len(self.by_state), len(self._states), len(self._by_pool)) > _MOST_STATES:
-            self.by_state.clear()
-            self._states.clear()
-            self._by_pool.clear()
+        """Begin again with tables that have become large."""
+        for table in (self.by_state, self._states, self._by_pool):
+            if len(table) > MOST_REMEMBERED:
+                table.clear()
 
 
 class Plan:
