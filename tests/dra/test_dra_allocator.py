@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 from allocator_kit import (
     DRIVER,
@@ -166,6 +167,18 @@ def test_the_first_request_of_a_list_that_can_be_served_is_taken(first: JSON, wh
     world = World([a_slice("s", devices)])
     claim = a_claim(any_of("req", first, a_request("sub-1", select=SMALL), a_request("sub-2", 1)))
     assert world.chosen(claim) == ["req/sub-1=small-0"], why
+
+
+def test_nodes_are_scored_by_the_places_in_lists() -> None:
+    nodes = [a_node(f"n{number}") for number in range(3)]
+    large = a_slice("a", [a_device("l", size="large"), a_device("s", size="small")], node="n0")
+    small = a_slice("b", [a_device("s", size="small"), a_device("t", size="small")], node="n1")
+    world = World([large, small], nodes=nodes)
+    claim = a_claim(any_of("req", a_request("l", select=LARGE), a_request("s", select=SMALL)), a_request("other"))
+    plan = world.allocator.plan([claim])
+    assert world.allocator.preferences(plan, np.arange(3)).tolist() == [8, 7, 0]
+    world.take(a_claim(a_request(select=LARGE), name="holder"))
+    assert world.allocator.preferences(plan, np.arange(3)).tolist() == [0, 7, 0]
 
 
 def test_a_later_request_makes_a_list_choose_again() -> None:

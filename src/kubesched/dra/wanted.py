@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
@@ -126,6 +126,7 @@ class Wanted:
         self.classes: dict[str, DeviceClass | None] = {}
         self.wants: list[Want] = []
         self.claims = [self._claim(index, claim) for index, claim in enumerate(claims)]
+        self._lists = [request.wants for claim in self.claims for request in claim.requests if request.is_list]
         names = {
             name: None
             for claim in self.claims
@@ -144,6 +145,13 @@ class Wanted:
     def is_current(self) -> bool:
         """Whether the classes are still those it was made with."""
         return all(self._lookup(name) is known for name, known in self.classes.items())
+
+    def preference(self, chosen: Iterable[Want]) -> int:
+        """The score of a solution: 8 less the place in the list, for every request with a list."""
+        if not self._lists:
+            return 0
+        indices = {want.index for want in chosen}
+        return sum(_BEST - place for wants in self._lists for place, want in enumerate(wants) if want.index in indices)
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -333,6 +341,8 @@ def _tolerates(toleration: DeviceToleration, key: str, value: str, effect: str) 
     return toleration.operator == "Exists"
 
 
+#: The score of the first request of a list.
+_BEST: Final = 8
 _ENCODER: Final = msgspec.json.Encoder()
 
 
