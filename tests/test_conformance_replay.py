@@ -174,8 +174,8 @@ class Preempting:
         return ({self.node: (found, self.violations)} if self.node else {}), self.rejected
 
 
-def preempting(**members: Any) -> Registry:
-    registry = without("DefaultPreemption", "DynamicResources")
+def preempting(*missing: str, **members: Any) -> Registry:
+    registry = without("DefaultPreemption", *missing)
     registry.register(type("DefaultPreemption", (Preempting,), members))
     return registry
 
@@ -220,7 +220,7 @@ def in_vain() -> JSON:
     return vector
 
 
-def test_a_preemption_in_vain_is_compared_without_the_part_of_a_plugin_that_is_not_built() -> None:
+def test_a_preemption_in_vain_has_the_reasons_of_both_plugins() -> None:
     text = "preemption: 0/3 nodes are available: 1 in vain, 2 Preemption is not helpful for scheduling."
     rejected = {"b": Status.unschedulable("in vain")}
     agreeing = preempting(node="", status=Status.unschedulable(text), rejected=rejected)
@@ -237,7 +237,7 @@ def test_a_stage_that_a_plugin_that_is_not_built_ended_is_not_compared() -> None
         "status": {"code": "Error", "plugin": "DynamicResources", "reasons": ["not found"]},
         "nominated": [],
     }
-    comparison = replayed(vector, preempting())
+    comparison = replayed(vector, preempting("DynamicResources"))
     assert comparison.differences == []
     assert {reason for _, reason in comparison.left} == {"plugin DynamicResources is not built"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
@@ -101,6 +101,8 @@ class Guarded(HttpServer):
         self._granted = frozenset(granted)
         #: What was requested and allowed.
         self.allowed: set[Permission] = set()
+        #: Called with what is allowed, before the request is handled.
+        self.on_allowed: Callable[[Permission], None] = lambda permission: None
 
     def _authenticate(self, request: web.BaseRequest, path: str) -> None:
         super()._authenticate(request, path)
@@ -126,6 +128,7 @@ class Guarded(HttpServer):
                 wanted = Permission(target.group, resource, verb, given_name, namespace)
                 if wanted in self._granted:
                     self.allowed.add(wanted)
+                    self.on_allowed(wanted)
                     return
         qualified = f"{target.plural}.{target.group}" if target.group else target.plural
         subject = f'{qualified} "{name}"' if name else qualified

@@ -47,6 +47,11 @@ PROVISION = "a pod's claim is to be provisioned for its node"
 TOKEN = "the bearer of a token gets metrics"
 ACCESS = "a user who may read metrics gets them"
 AUTHORITIES = "the authorities of client certificates are followed"
+DEVICES = "a claim is allocated and reserved for its pod"
+FINALIZER = "an allocated claim is protected"
+CONFLICT = "a claim that was changed in between is read and written again"
+EXTENDED = "a claim is made for extended resources"
+LEFTOVER = "a claim that an earlier attempt made is deleted"
 
 SCENARIOS = {
     **dict.fromkeys((item for item in GRANTED if item.verb in ("list", "watch")), CACHES),
@@ -63,6 +68,11 @@ SCENARIOS = {
     Permission("coordination.k8s.io", "leases", "get", "kubesched", "kube-system"): LEASE,
     Permission("coordination.k8s.io", "leases", "update", "kubesched", "kube-system"): LEASE,
     Permission("", "events", "create", "", "kube-system"): LEADER_EVENT,
+    Permission("resource.k8s.io", "resourceclaims/status", "patch"): DEVICES,
+    Permission("resource.k8s.io", "resourceclaims", "patch"): FINALIZER,
+    Permission("resource.k8s.io", "resourceclaims", "get"): CONFLICT,
+    Permission("resource.k8s.io", "resourceclaims", "create"): EXTENDED,
+    Permission("resource.k8s.io", "resourceclaims", "delete"): LEFTOVER,
     **dict.fromkeys((item for item in GRANTED if item.resource == "configmaps"), AUTHORITIES),
 }
 
@@ -75,6 +85,10 @@ def _kind(group: str, plural: str) -> Kind:
 
 EVENTS, CORE_EVENTS = _kind("events.k8s.io", "events"), _kind("", "events")
 CONFIG_MAPS, PRIORITIES = _kind("", "configmaps"), _kind("scheduling.k8s.io", "priorityclasses")
+
+
+RESOURCE_CLAIMS = _kind("resource.k8s.io", "resourceclaims")
+SLICES, CLASSES = _kind("resource.k8s.io", "resourceslices"), _kind("resource.k8s.io", "deviceclasses")
 
 
 class _Clock:
@@ -137,6 +151,40 @@ def _fill(store: Store, scheduler: str) -> None:
         "status": {"phase": "Available"},
     }
     store.create(VOLUMES, "", volume)
+    _fill_devices(store, scheduler)
+
+
+def _fill_devices(store: Store, scheduler: str) -> None:
+    """Devices of a node, a pod with a claim, one that requests them as a resource, and one with a claim left behind."""
+    resource = "example.com/gpu"
+    store.create(CLASSES, "", {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": resource}})
+    pool = {"name": "c", "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": f"gpu-{number}"} for number in range(4)]
+    spec = {"driver": "gpu.example.com", "nodeName": "c", "pool": pool, "devices": devices}
+    store.create(SLICES, "", {"metadata": {"name": "c-gpus"}, "spec": spec})
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    asked = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    store.create(RESOURCE_CLAIMS, "default", {"metadata": {"name": "one-gpu"}, "spec": asked})
+
+    def pod(name: str, requests: dict[str, str], **more: Any) -> dict[str, Any]:
+        limits = {key: value for key, value in requests.items() if key == resource}
+        container = {"name": "c", "image": "app", "resources": {"requests": requests, "limits": limits}, **more}
+        spec = {"schedulerName": scheduler, "containers": [container]}
+        return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+    claiming = pod("claiming", {"cpu": "10m"})
+    claiming["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "one-gpu"}]
+    store.create(PODS, "default", claiming)
+    store.create(PODS, "default", pod("extended", {"cpu": "10m", resource: "1"}))
+    held_back = store.create(PODS, "default", pod("held-back", {"cpu": "10m", resource: "1"}))
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "held-back", "uid": held_back.uid, "controller": True}
+    metadata = {
+        "name": "left-behind",
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+        "ownerReferences": [owner],
+        "finalizers": ["resource.kubernetes.io/delete-protection"],
+    }
+    store.create(RESOURCE_CLAIMS, "default", {"metadata": metadata, "spec": asked})
 
 
 class _Denials(logging.Handler):
@@ -204,8 +252,33 @@ class World:
             PREEMPTION: lambda: bool(self.pod("victim")["metadata"].get("deletionTimestamp")),
             TOKEN: lambda: self.pages.get("token") == 200,
             ACCESS: lambda: self.pages.get("anonymous") == 200,
+            DEVICES: lambda: bool((self._claim("one-gpu").get("status") or {}).get("reservedFor")),
+            FINALIZER: lambda: bool(self._claim("one-gpu")["metadata"].get("finalizers")),
+            CONFLICT: lambda: (
+                "changed" in self._claim("one-gpu")["metadata"].get("labels", {})
+                and self.pod("claiming")["spec"].get("nodeName") == "c"
+            ),
+            EXTENDED: self._has_made_a_claim,
+            LEFTOVER: lambda: not self._claim("left-behind"),
             AUTHORITIES: lambda: followed == {"get", "list", "watch"},
         }
+
+    def _claim(self, name: str) -> dict[str, Any]:
+        with suppress(ApiError):
+            claim: dict[str, Any] = self.store.get(RESOURCE_CLAIMS, "default", name).data()
+            return claim
+        return {}
+
+    def _has_made_a_claim(self) -> bool:
+        made = (self.pod("extended").get("status") or {}).get("extendedResourceClaimStatus") or {}
+        return bool((self._claim(made.get("resourceClaimName", "")).get("status") or {}).get("allocation"))
+
+    def interfere(self, permission: Permission) -> None:
+        """Change the claim just before its allocation is written for the first time."""
+        claim = self._claim("one-gpu")
+        if permission.resource == "resourceclaims/status" and not claim["metadata"].get("labels"):
+            claim["metadata"]["labels"] = {"changed": "meanwhile"}
+            self.store.update(RESOURCE_CLAIMS, "default", "one-gpu", claim)
 
     def missing(self) -> list[str]:
         """The scenarios that have not been seen."""
@@ -256,6 +329,7 @@ async def _play(
     server = Guarded(store, user, granted, streams_lists=streams_lists)
     async with server:
         world = World(server, config["leaderElection"]["resourceName"])
+        server.on_allowed = world.interfere
         kubeconfig = write_kubeconfig(folder / "kubeconfig", server.url)
         config["podMaxBackoffSeconds"] = 1
         config["clientConnection"] = {"kubeconfig": str(kubeconfig)}

@@ -7,6 +7,7 @@ from kubesched.framework.registry import Registry
 from .balanced_allocation import NodeResourcesBalancedAllocation
 from .default_binder import DefaultBinder
 from .default_preemption import DefaultPreemption
+from .dynamic_resources.plugin import DynamicResources
 from .image_locality import ImageLocality
 from .inter_pod_affinity import InterPodAffinity
 from .node_affinity import NodeAffinity
@@ -42,6 +43,7 @@ IN_TREE: tuple[type, ...] = (
     VolumeZone,
     PodTopologySpread,
     InterPodAffinity,
+    DynamicResources,
     DefaultPreemption,
     NodeResourcesBalancedAllocation,
     ImageLocality,

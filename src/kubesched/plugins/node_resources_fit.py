@@ -6,7 +6,7 @@ Spec "Node-level scheduler plugins" sections 8.2 to 8.5. The three scoring strat
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -23,6 +23,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code, Status
 
 from . import names
+from .dynamic_resources.class_mapping import class_mapping
 from .resource_scoring import ResourceScorer
 
 if TYPE_CHECKING:
@@ -37,12 +38,16 @@ _MAX_COLUMN_RESOURCES: Final = 31
 
 
 class _Wanted:
-    """What Filter needs of the pod: (resource name, amount) of everything it asks for and that counts."""
+    """What Filter needs of the pod: (resource name, amount) of everything it asks for and that counts.
 
-    __slots__ = ("amounts", "anything", "outcomes")
+    ``delegated``: of these, the resources that a device class serves on nodes without a device plugin for them.
+    """
 
-    def __init__(self, amounts: list[tuple[str, int]], *, anything: bool) -> None:
+    __slots__ = ("amounts", "anything", "delegated", "outcomes")
+
+    def __init__(self, amounts: list[tuple[str, int]], delegated: frozenset[str], *, anything: bool) -> None:
         self.amounts = amounts
+        self.delegated = delegated
         #: False for a pod without any request entry: only the pod count matters then.
         self.anything = anything
         #: Verdicts of pods with more resources than a verdict has bits: failures, interned.
@@ -62,12 +67,22 @@ class NodeResourcesFit(Plugin):
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._scorer = ResourceScorer(args.scoring_strategy)
+        #: None without the gate: no resource is left to DynamicResources.
+        self._classes = class_mapping(handle) if handle.gate("DRAExtendedResource") else None
+
+    def _delegated(self, requests: Resources) -> frozenset[str]:
+        """The resources that a device class serves: DynamicResources allocates them where the node has none itself."""
+        if self._classes is None or not requests.scalars:
+            return frozenset()
+        class_of = self._classes.class_of
+        return frozenset(name for name, amount in requests.scalars.items() if amount and class_of(name))
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         wanted = pod.fit_requests.as_tuple()
         scored = pod.score_requests
         return (
             wanted,
+            self._delegated(pod.fit_requests),
             scored.milli_cpu,
             scored.memory,
             scored.ephemeral_storage,
@@ -93,7 +108,8 @@ class NodeResourcesFit(Plugin):
         amounts += [
             (name, amount) for name, amount in requests.scalars.items() if amount and not self._is_ignored(name)
         ]
-        state.write(self.name, _Wanted(amounts, anything=bool(amounts or requests.scalars)))
+        delegated = self._delegated(requests)
+        state.write(self.name, _Wanted(amounts, delegated, anything=bool(amounts or requests.scalars)))
         return None
 
     def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
@@ -107,10 +123,12 @@ class NodeResourcesFit(Plugin):
         for position, (name, amount) in enumerate(wanted.amounts):
             index = nodes.column(name)
             if index is None:
-                full |= np.uint64(0b110 << 2 * position)
+                full |= np.uint64(0 if name in wanted.delegated else 0b110 << 2 * position)
                 continue
             capacity = allocatable[index, rows]
             lacking = amount > capacity - requested[index, rows]
+            if name in wanted.delegated:
+                lacking &= capacity != 0
             full |= lacking.astype(np.uint64) << np.uint64(2 * position + 1)
             full |= (lacking & (amount > capacity)).astype(np.uint64) << np.uint64(2 * position + 2)
         return full
@@ -129,7 +147,7 @@ class NodeResourcesFit(Plugin):
                 capacity, used = allocatable.memory, requested.memory
             else:
                 capacity, used = allocatable.get(name), requested.get(name)
-            if amount > capacity - used:
+            if amount > capacity - used and (capacity or name not in wanted.delegated):
                 verdict |= bit * 3 if amount > capacity else bit
             bit <<= 2
         return verdict
@@ -137,6 +155,8 @@ class NodeResourcesFit(Plugin):
     def fit_amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
         found = [(_PODS_ROW, 1)]
         wanted: _Wanted = state.read(self.name)
+        if wanted.delegated:
+            return None
         for name, amount in wanted.amounts:
             index = nodes.column(name)
             if index is None or amount < 0:
@@ -151,6 +171,8 @@ class NodeResourcesFit(Plugin):
         unresolvable = ""
         for name, amount in wanted.amounts:
             capacity = node.allocatable.get(name)
+            if not capacity and name in wanted.delegated:
+                continue
             if amount > capacity - node.requested.get(name):
                 failures.append(f"Insufficient {name}")
                 unresolvable = "!" if amount > capacity else unresolvable
@@ -214,13 +236,14 @@ class NodeResourcesFit(Plugin):
         """Ignored resources are not ignored here (upstream quirk Q2, kept)."""
         after = Resources.from_list(new.status.allocatable)
         requests = pod.fit_requests
-        if insufficient(requests, after):
+        delegated = {name for name in self._delegated(requests) if not after.get(name)}
+        if insufficient(requests, after, delegated):
             return QueueingHint.SKIP
         if old is None:
             return QueueingHint.QUEUE
         before = Resources.from_list(old.status.allocatable)
         grew = after.allowed_pods > before.allowed_pods or any(
-            amount and after.get(name) > before.get(name) for name, amount in _entries(requests)
+            amount and (after.get(name) > before.get(name) or name in delegated) for name, amount in _entries(requests)
         )
         return QueueingHint.QUEUE if grew else QueueingHint.SKIP
 
@@ -243,8 +266,10 @@ def _entries(requests: Resources) -> list[tuple[str, int]]:
     ]
 
 
-def insufficient(requests: Resources, allocatable: Resources) -> bool:
-    """Whether a pod would not even fit an empty node with this allocatable."""
+def insufficient(requests: Resources, allocatable: Resources, delegated: Collection[str] = ()) -> bool:
+    """Whether a pod would not even fit an empty node with this allocatable; ``delegated`` resources do not count."""
     if allocatable.allowed_pods < 1:
         return True
-    return any(amount > 0 and amount > allocatable.get(name) for name, amount in _entries(requests))
+    return any(
+        amount > 0 and amount > allocatable.get(name) and name not in delegated for name, amount in _entries(requests)
+    )

@@ -13,8 +13,9 @@ from typing import Final
 from kubesched.api.resource import EXTENDED_RESOURCE_PREFIX, DeviceClass
 from kubesched.api.times import parse_time
 from kubesched.api.tombstone import DeletedFinalStateUnknown, final_state
+from kubesched.framework.interface import Handle
 
-__all__ = ["ClassMapping"]
+__all__ = ["ClassMapping", "class_mapping"]
 
 
 class ClassMapping:
@@ -87,3 +88,15 @@ class ClassMapping:
             self._named[resource].discard(name)
             if not self._named[resource]:
                 del self._named[resource]
+
+
+def class_mapping(handle: Handle) -> ClassMapping:
+    """The device classes of the scheduler, the same ones for all plugins and profiles."""
+
+    def make() -> ClassMapping:
+        mapping = ClassMapping()
+        handle.watch("deviceclasses", mapping)
+        return mapping
+
+    mapping: ClassMapping = handle.shared("device classes", make)
+    return mapping

@@ -21,6 +21,7 @@ from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.full_scan import Evaluation
 from kubesched.scheduler.search import Decision
 
+from .devices import allocations_of
 from .world import World
 
 __all__ = ["evaluated", "found", "nominated", "pre_enqueue", "rejection_of", "status_of"]
@@ -52,7 +53,10 @@ def pre_enqueue(world: World, pod: PodInfo) -> JSON | None:
 
 
 def evaluated(world: World, pod: PodInfo) -> JSON:
-    """Evaluate one pod against every node; nothing is changed."""
+    """Evaluate one pod against every node; nothing is changed.
+
+    ``allocations`` of a scheduled pod is no member of the golden format: the devices it would get, by node.
+    """
     gate = pre_enqueue(world, pod)
     if gate is not None:
         return {"preEnqueue": gate, "feasible": [], "best": [], "outcome": "gated"}
@@ -66,7 +70,8 @@ def evaluated(world: World, pod: PodInfo) -> JSON:
         return {**record, **_node_by_node(world, pod), "best": [], "outcome": "error", "message": str(error)}
     if isinstance(evaluation, Rejection):
         return {**record, **_rejected(evaluation)}
-    return {**record, **_scheduled(world, pod, evaluation, _at(world, pod, "preScore", state.skip_score))}
+    record.update(_scheduled(world, pod, evaluation, _at(world, pod, "preScore", state.skip_score)))
+    return {**record, "allocations": allocations_of(world, pod, state, evaluation.feasible)}
 
 
 def rejection_of(world: World, pod: PodInfo) -> Rejection:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -11,8 +10,10 @@ from kubesched.framework.status import Code
 
 from .attempts import evaluated, found
 from .comparison import Comparison
+from .devices import devices_member
 from .needs import missing_plugin, missing_plugins, not_built
 from .preemption import PREEMPTION_KINDS, compare_preemption, post_filter_text
+from .wording import failed_plugin, without_wording
 from .world import World
 
 __all__ = ["FINDS", "compare_attempt"]
@@ -21,11 +22,8 @@ JSON = dict[str, Any]
 
 #: How often ``Search.find`` is called for each pod: the first time the answer is computed, then it is cached.
 FINDS: Final = 3
-#: The part of an error that names the extension point and the plugin.
-_FAILED_PLUGIN: Final = re.compile(r'running (?:[^":]+: )?(?:[^":]* )?"[^"]+"(?: filter plugin)?')
 _NOT_READ: Final = {
     "volumes": "volumes to bind and provision are not read from the plugin",
-    "devices": "devices to allocate are not read from the plugin",
     "reserve": "Reserve is not run",
 }
 _CHANCE: Final = "which nodes are filtered before a plugin fails depends on chance"
@@ -105,6 +103,7 @@ class _Attempt:
         outcome = expected["outcome"]
         if outcome == "scheduled":
             self._scores()
+            self._devices()
         elif outcome == "unschedulable":
             self._unschedulable()
         else:
@@ -139,7 +138,11 @@ class _Attempt:
             for name, status in self.answer.get("filters", {}).items()
             if allowed is None or name in allowed
         }
-        self._check("filters", _without_wording(self.expected.get("filters", {})), _without_wording(got))
+        want, got = (
+            {name: without_wording(status) for name, status in each.items()}
+            for each in (self.expected.get("filters", {}), got)
+        )
+        self._check("filters", want, got)
 
     def _scores(self) -> None:
         expected, answer = self.expected, self.answer
@@ -162,6 +165,14 @@ class _Attempt:
         if "totals" in expected or "totals" in answer:
             self._check("totals", expected.get("totals"), answer.get("totals"))
 
+    def _devices(self) -> None:
+        """Of a sequence, only the node that is taken is recorded."""
+        got = devices_member(self.answer["allocations"])
+        if "node" in self.expected:
+            got = {name: listed for name, listed in got.items() if name == self.expected["node"]}
+        if "devices" in self.expected or got:
+            self._check("devices", self.expected.get("devices"), got)
+
     def _unschedulable(self) -> None:
         expected, answer = self.expected, self.answer
         preemption = expected.get("preemption")
@@ -171,22 +182,6 @@ class _Attempt:
         if preemption is not None:
             self._met.add("preemption")
             compare_preemption(self.comparison, self.world, self.pod, preemption, self.where)
-
-
-def failed_plugin(message: str) -> str:
-    """The extension point and plugin that an error names; the wording after that is not part of the answers."""
-    match = _FAILED_PLUGIN.match(message)
-    return match.group() if match is not None else message
-
-
-def _without_wording(filters: JSON) -> JSON:
-    """Of errors, the extension point and the plugin only."""
-    return {
-        name: {**status, "reasons": [failed_plugin(text) for text in status["reasons"]]}
-        if status["code"] == Code.ERROR.label
-        else status
-        for name, status in filters.items()
-    }
 
 
 def _compare_find(comparison: Comparison, expected: JSON, answer: JSON, where: str) -> None:

@@ -13,7 +13,9 @@ from kubesched.framework.queued import QueuedPodInfo
 from .attempts import nominated
 from .compare import compare_attempt
 from .comparison import Comparison
+from .devices import Allocations, store_allocations
 from .members import RecordError
+from .preemption import DEALLOCATED, apply_deallocation
 from .world import World
 
 __all__ = ["Change", "replay_independent", "replay_sequential", "unchanged"]
@@ -64,7 +66,9 @@ def replay_sequential(comparison: Comparison, world: World, vector: JSON, change
                 comparison.check("node", f"{where}: node", step["node"], min(answer["best"], default=None))
             else:
                 comparison.leave("node", _FROM_RECORD)
-        sequence.follow(comparison, step, number)
+        sequence.follow(
+            comparison, step, number, answer["allocations"] if answer is not None and "allocations" in answer else {}
+        )
 
 
 def _compare_order(comparison: Comparison, world: World, steps: list[JSON]) -> None:
@@ -91,18 +95,25 @@ class _Sequence:
         self._world = world
         self.pending = {pod.key: pod for pod in world.pending}
 
-    def follow(self, comparison: Comparison, step: JSON, number: int) -> None:
+    def follow(self, comparison: Comparison, step: JSON, number: int, allocations: Allocations) -> None:
         """Apply what the record contains of an attempt: placement, preemption, nominations that end.
+
+        ``allocations``: the devices that the attempt would allocate.
 
         Raises:
             RecordError: when a nomination ends that there is not.
         """
         preemption = step.get("preemption", {})
+        if DEALLOCATED in preemption.get("status", {}).get("reasons", ()):
+            apply_deallocation(self._world, self.pending[step["pod"]])
         for key in step.get("clearedNominations", ()):
             comparison.leave("clearedNominations", _FROM_RECORD)
             if not self._clear(key):
                 raise RecordError(f"expected.steps[{number - 1}].clearedNominations: {key} is not nominated")
         if step["outcome"] == "scheduled":
+            store_allocations(
+                self._world, self.pending[step["pod"]], step["node"], allocations, step.get("devices", {})
+            )
             start = f"2030-01-01T00:{number // 60:02}:{number % 60:02}Z"
             self._world.place(self.pending[step["pod"]], step["node"], start)
         elif preemption.get("nominated"):

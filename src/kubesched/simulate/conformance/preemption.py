@@ -19,9 +19,18 @@ from kubesched.framework.status import Code, Status, is_success
 from .attempts import rejection_of, status_of
 from .comparison import Comparison
 from .needs import missing_plugins, not_built
+from .server import completed
+from .wording import without_wording
 from .world import World
 
-__all__ = ["PREEMPTION_KINDS", "ListsCandidates", "compare_preemption", "post_filter_text"]
+__all__ = [
+    "DEALLOCATED",
+    "PREEMPTION_KINDS",
+    "ListsCandidates",
+    "apply_deallocation",
+    "compare_preemption",
+    "post_filter_text",
+]
 
 JSON = dict[str, Any]
 
@@ -33,7 +42,8 @@ PREEMPTION_KINDS: Final = {
     "candidates": "preemption.candidates",
     "rejected": "preemption.rejected",
 }
-_DEVICES: Final = "DynamicResources"
+#: The reason when a claim lost its devices for a pod.
+DEALLOCATED: Final = "deallocation of ResourceClaim completed"
 _NO_LIST: Final = "no PostFilter plugin lists its candidates (method list_candidates)"
 
 
@@ -62,23 +72,18 @@ def post_filter_text(record: JSON | None) -> str:
 def compare_preemption(comparison: Comparison, world: World, pod: PodInfo, record: JSON, where: str) -> None:
     """Run the PostFilter stage and compare every member of the record."""
     missing = missing_plugins(world, pod, "postFilter")
-    blocking = _blocking(missing, record)
-    if blocking:
+    if missing:
         for member in PREEMPTION_KINDS.keys() & record.keys():
-            comparison.leave(PREEMPTION_KINDS[member], not_built(blocking))
+            comparison.leave(PREEMPTION_KINDS[member], not_built(missing[0]))
         return
     rejection = rejection_of(world, pod)
     framework = world.frameworks[pod.spec.scheduler_name]
     answer = framework.post_filter(rejection.state, pod, rejection.diagnosis.statuses)
-    if not isinstance(answer, tuple):
-        raise TypeError("PostFilter waits, though a golden scenario has nothing to wait for")
-    result, status = answer
-    wanted = dict(record["status"])
-    if _DEVICES in missing and wanted["code"] != Code.SUCCESS.label:
-        # Its one reason is first; the rest is that of the plugins after it.
-        wanted["reasons"] = wanted.get("reasons", [])[1:]
-        wanted.pop("plugin", None)
-    comparison.check("preemption.status", f"{where}: preemption.status", wanted, _status(status, "plugin" in wanted))
+    result, status = answer if isinstance(answer, tuple) else completed(answer)
+    wanted = record["status"]
+    got = _status(status, "plugin" in wanted)
+    comparison.check("preemption.status", f"{where}: preemption.status", without_wording(wanted), without_wording(got))
+    world.server.settle(keep=False)
     node, cleared = _nomination(result)
     _compare_nomination(comparison, record, node, cleared, where)
     rejection = rejection_of(world, pod)  # with a state that no plugin has worked on
@@ -91,15 +96,13 @@ def compare_preemption(comparison: Comparison, world: World, pod: PodInfo, recor
             comparison.leave(PREEMPTION_KINDS[member], _NO_LIST)
 
 
-def _blocking(missing: list[str], record: JSON) -> str | None:
-    """The missing plugin that keeps the stage from being compared.
-
-    DynamicResources blocks only where its failure ends the stage; else its part is known: one reason.
-    """
-    for name in missing:
-        if name != _DEVICES or record["status"]["code"] == Code.ERROR.label:
-            return name
-    return None
+def apply_deallocation(world: World, pod: PodInfo) -> None:
+    """Let the deallocation of a claim that PostFilter of a rejected pod led to take effect."""
+    rejection = rejection_of(world, pod)
+    answer = world.frameworks[pod.spec.scheduler_name].post_filter(rejection.state, pod, rejection.diagnosis.statuses)
+    if not isinstance(answer, tuple):
+        completed(answer)
+    world.server.settle(keep=True)
 
 
 def _status(status: Status | None, with_plugin: bool) -> JSON:
@@ -152,4 +155,6 @@ def _compare_candidates(
     }
     for member, got in found.items():
         if member in record or got:
-            comparison.check(PREEMPTION_KINDS[member], f"{where}: preemption.{member}", record.get(member, {}), got)
+            want = record.get(member, {})
+            pair = [{node: without_wording(each) for node, each in one.items()} for one in (want, got)]
+            comparison.check(PREEMPTION_KINDS[member], f"{where}: preemption.{member}", *pair)

@@ -11,7 +11,7 @@ import msgspec
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
-from kubesched.api.types import Namespace, Node, Pod, PodCondition
+from kubesched.api.types import Namespace, Node, Pod
 from kubesched.cache import Cache
 from kubesched.config import (
     IN_TREE,
@@ -37,6 +37,7 @@ from kubesched.scheduler.search import Search
 
 from .coverage import Coverage
 from .objects import LocalObjects
+from .server import LocalServer, version_of, with_version
 
 __all__ = ["FixedClock", "NotBuiltError", "World", "complete"]
 
@@ -68,16 +69,6 @@ def complete(obj: JSON, kind: str) -> JSON:
     if kind == "Pod":
         obj["spec"] = {"schedulerName": "default-scheduler", **(obj.get("spec") or {})}
     return obj
-
-
-class _NoServer:
-    """Accepts what preemption writes and does nothing: what follows an attempt is taken from the record."""
-
-    async def patch_pod_status(self, pod: Pod, *, condition: PodCondition) -> bool:
-        return True
-
-    async def delete_pod(self, pod: Pod) -> bool:
-        return True
 
 
 class Nominations:
@@ -128,6 +119,7 @@ class World:
         points: scheduler name to what upstream runs there: point to plugin names in order, built or not.
         frameworks, searches: what we run, by scheduler name.
         objects: what plugins look up.
+        server: what plugins write to.
         device_resources: the extended resources that device classes offer.
         coverage: counts what the searches do, if given.
     """
@@ -148,6 +140,7 @@ class World:
         self.nominations = Nominations()
         self.snapshot = self.cache.snapshot()
         self.objects = LocalObjects()
+        self.server = LocalServer(self.objects)
         self.device_resources: set[str] = set()
         self._volume_sources: dict[str, frozenset[str]] = {}
         for obj in scenario["objects"]:
@@ -159,7 +152,7 @@ class World:
             informed_in=self.objects.informed_in,
             watch=self.objects.watch,
             node_changed=self.cache.node_changed,
-            client=_NoServer(), spawn=lambda work, name: asyncio.run(work),
+            client=self.server, spawn=lambda work, name: asyncio.run(work),
         )  # fmt: skip
         self.frameworks: dict[str, Framework] = self._build(backends)
         self.searches: dict[str, Search] = {
@@ -238,6 +231,11 @@ class World:
         placed = pod.pod.on_node(node_name)
         status = msgspec.structs.replace(placed.status, phase="Running", start_time=start_time, nominated_node_name="")
         self.cache.add_pod(PodInfo(msgspec.structs.replace(placed, status=status)))
+
+    def write(self, plural: str, key: str, obj: Any) -> None:
+        """Store an object as a newer version of the one that is there, if any."""
+        old = self.objects.informed(plural).get(key)
+        self.objects.put(plural, key, with_version(obj, version_of(old if old is not None else obj) + 1))
 
     def remove(self, key: str) -> None:
         """Take a running pod (``namespace/name``) away."""

@@ -1,0 +1,278 @@
+"""What the plugins of all profiles share about devices: claims, allocations in flight, slices, classes, the allocator.
+
+Everything is fed by the events of informers. A claim's allocation counts from Reserve on: while it is in flight by
+:class:`~.in_flight.InFlight`, from then on by the claim itself; :class:`~kubesched.dra.allocated.AllocatedDevices` has
+both. Since all of it happens in one event loop, a scheduling cycle sees one consistent state (upstream copies it, and
+compares revisions).
+
+Source: spec "DynamicResources plugin and structured device allocator" sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kubesched.api.resource import (
+    EXTENDED_RESOURCE_CLAIM_ANNOTATION,
+    AllocationResult,
+    ResourceClaim,
+    ResourceSlice,
+)
+from kubesched.api.types import Pod
+from kubesched.cache.journal import NODE_CHANGED
+from kubesched.dra.allocated import AllocatedDevices
+from kubesched.dra.allocator import Allocator, Plan
+from kubesched.dra.features import Features
+from kubesched.dra.inventory import Inventory
+from kubesched.framework.interface import Handle, RowArray
+from kubesched.framework.nodeinfo import NodeInfo
+
+from .assume_cache import AssumeCache
+from .class_mapping import class_mapping
+from .in_flight import InFlight
+from .slices import SliceTracker
+
+if TYPE_CHECKING:
+    from kubesched.cache import NodeTable
+
+__all__ = ["DeviceManager", "NodeAllocator"]
+
+CLAIMS: Final = "resourceclaims"
+SLICES: Final = "resourceslices"
+TAINT_RULES: Final = "devicetaintrules"
+
+
+class DeviceManager:
+    """One for all profiles; see :meth:`of`.
+
+    Attributes:
+        claims: what counts of every claim; the queue receives claim events from it.
+        in_flight: allocations that were decided and are not written yet.
+        slices: the slices with the taints of rules; the queue receives slice events from it.
+        classes: the device classes, and the extended resources they serve.
+        allocated: the devices in use.
+        features: which parts are on.
+    """
+
+    def __init__(self, handle: Handle) -> None:
+        self.features = Features(
+            admin_access=handle.gate("DRAAdminAccess"),
+            prioritized_list=handle.gate("DRAPrioritizedList"),
+            partitionable_devices=handle.gate("DRAPartitionableDevices"),
+            device_taints=handle.gate("DRADeviceTaints"),
+            device_binding_and_status=handle.gate("DRADeviceBindingConditions")
+            and handle.gate("DRAResourceClaimDeviceStatus"),
+            consumable_capacity=handle.gate("DRAConsumableCapacity"),
+            list_type_attributes=handle.gate("DRAListTypeAttributes"),
+        )
+        self.allocated = AllocatedDevices(self.features)
+        self.claims = AssumeCache("ResourceClaim")
+        self.in_flight = InFlight(self._recount)
+        self._inventory = Inventory(self.features)
+        self._handle = handle
+        #: By filter timeout in seconds: profiles may have different ones.
+        self._allocators: dict[float, NodeAllocator] = {}
+        self.slices = SliceTracker()
+        self.classes = class_mapping(handle)
+        #: Claim UID to its allocation, of claims that have one.
+        self._allocations: dict[str, AllocationResult] = {}
+        #: (namespace, pod name, pod UID) to the claim made for the pod's extended resources.
+        self._special: dict[tuple[str, str, str], ResourceClaim] = {}
+        #: Key of a claim to who waits for it to change.
+        self._awaited: dict[str, list[asyncio.Future[None]]] = {}
+        #: UID of a pod to the end of the last write that gives back its reservations.
+        self._releases: dict[str, asyncio.Future[None]] = {}
+        self.claims.add_handler(_ClaimReader(self._claim_changed))
+        self.slices.add_handler(_SliceReader(self._inventory))
+        handle.watch(CLAIMS, self.claims, relays=True)
+        handle.watch(SLICES, self.slices, relays=True)
+        if handle.gate("DRADeviceTaintRules") and handle.gate("DRADeviceTaints"):
+            handle.watch(TAINT_RULES, self.slices.rules)
+
+    @classmethod
+    def of(cls, handle: Handle) -> DeviceManager:
+        """The manager of a scheduler."""
+        manager: DeviceManager = handle.shared("devices", lambda: cls(handle))
+        return manager
+
+    def special_claim_of(self, pod: Pod) -> ResourceClaim | None:
+        """The claim in the API server that an earlier attempt made for the pod's extended resources, or None."""
+        return self._special.get((pod.namespace, pod.name, pod.uid))
+
+    async def shown(self, key: str, seconds: float) -> None:
+        """Wait until the informer has shown a claim.
+
+        Raises:
+            TimeoutError: when it has not within ``seconds``.
+        """
+        if self.claims.find(key) is None:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._awaited.setdefault(key, []).append(future)
+            try:
+                await asyncio.wait_for(future, seconds)
+            except TimeoutError:
+                raise TimeoutError(f"the informer has not shown it within {seconds:g} s") from None
+
+    async def changed(self, keys: Iterable[str], seconds: float) -> None:
+        """Wait until one of these claims changes, or until so many seconds have passed."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for key in keys:
+            self._awaited.setdefault(key, []).append(future)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(future, seconds)
+
+    # -- reservations that are given back --------------------------------------------------------------
+
+    def begin_release(self, pod_uid: str) -> asyncio.Future[None]:
+        """A pod's reservations are about to be given back; to be ended by :meth:`end_release`."""
+        done = self._releases[pod_uid] = asyncio.get_running_loop().create_future()
+        return done
+
+    def end_release(self, pod_uid: str, done: asyncio.Future[None]) -> None:
+        if not done.done():
+            done.set_result(None)
+        if self._releases.get(pod_uid) is done:
+            del self._releases[pod_uid]
+
+    async def released(self, pod_uid: str) -> None:
+        """Wait until the reservations of an earlier attempt are given back, so that this does not end those of a later one."""
+        while (done := self._releases.get(pod_uid)) is not None:
+            await asyncio.wait([done])
+
+    # -- allocating ------------------------------------------------------------------------------------
+
+    def allocator(self, timeout: float) -> NodeAllocator:
+        """The allocator that searches for at most so many seconds on one node; 0 for no limit."""
+        found = self._allocators.get(timeout)
+        if found is None:
+            handle = self._handle
+            allocator = Allocator(
+                self._inventory,
+                self.allocated,
+                self.classes.find,
+                now=handle.clock.now,
+                timeout=timeout,
+                rng=random.Random(handle.random.getrandbits(64)),
+            )
+            found = self._allocators[timeout] = NodeAllocator(allocator)
+        return found
+
+    # -- claims ----------------------------------------------------------------------------------------
+
+    def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        claim = new if new is not None else old
+        if self._awaited and claim is not None:
+            for future in self._awaited.pop(claim.key, ()):
+                if not future.done():
+                    future.set_result(None)
+        for claim in (old, new):
+            for owner in _special_owners(claim):
+                if claim is new and new is not None:
+                    self._special[owner] = new
+                else:
+                    self._special.pop(owner, None)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._allocations.pop(old.metadata.uid, None)
+            self._recount(old.metadata.uid)
+        if new is not None:
+            uid, allocation = new.metadata.uid, new.status.allocation
+            before = self._allocations.get(uid)
+            if allocation is None:
+                self._allocations.pop(uid, None)
+            else:
+                self._allocations[uid] = allocation
+            if before is not allocation:
+                self._recount(uid)
+
+    def _recount(self, uid: str) -> None:
+        """Count what is allocated to a claim, by its object and in flight; once if they agree."""
+        written, pending = self._allocations.get(uid), self.in_flight.allocation(uid)
+        if written is not None and pending is not None and written.devices.results == pending.devices.results:
+            pending = None
+        self.allocated.set_claim(uid, written)
+        self.allocated.set_claim(f"{uid} in flight", pending)
+
+
+class NodeAllocator:
+    """The allocator over the rows of the node table."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self._allocator = allocator
+        #: Where the journal of nodes was read up to; None before the first reading.
+        self._position: int | None = None
+
+    def plan(self, claims: Sequence[ResourceClaim]) -> Plan:
+        """See :meth:`kubesched.dra.allocator.Allocator.plan`."""
+        return self._allocator.plan(claims)
+
+    def verdicts(self, plan: Plan, nodes: NodeTable, rows: RowArray) -> npt.NDArray[np.uint8]:
+        """uint8[len(rows)]: :class:`~kubesched.dra.interface.Verdict` for these rows."""
+        self._catch_up(nodes)
+        return self._allocator.verdicts(plan, rows.astype(np.intp, copy=False))
+
+    def allocate(self, plan: Plan, node: NodeInfo) -> tuple[AllocationResult, ...] | None:
+        """The devices of each claim on a node, None when it has not enough.
+
+        Raises:
+            DeviceAllocationFailure: see there.
+        """
+        assert node.node is not None
+        return self._allocator.allocate(plan, node.node)
+
+    def _catch_up(self, nodes: NodeTable) -> None:
+        """Inform the allocator of nodes that came, changed or went."""
+        journal = nodes.journal
+        if self._position == journal.position:
+            return
+        entries = journal.since(self._position) if self._position is not None else None
+        rows = range(nodes.capacity) if entries is None else {e >> 1 for e in entries if e & 1 == NODE_CHANGED}
+        for row in rows:
+            info = nodes.infos[row]
+            self._allocator.set_node(row, info.node if info is not None else None)
+        self._position = journal.position
+
+
+class _SliceReader:
+    """Brings slices to the inventory."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory: Final = inventory
+
+    def on_add(self, obj: ResourceSlice, is_initial: bool) -> None:
+        self._inventory.put(obj)
+
+    def on_update(self, old: ResourceSlice, new: ResourceSlice) -> None:
+        self._inventory.put(new)
+
+    def on_delete(self, obj: ResourceSlice) -> None:
+        self._inventory.remove(obj.metadata.name)
+
+
+class _ClaimReader:
+    """Brings claim events to the index of devices in use."""
+
+    def __init__(self, changed: Callable[[ResourceClaim | None, ResourceClaim | None], None]) -> None:
+        self._changed: Final = changed
+
+    def on_add(self, obj: ResourceClaim, is_initial: bool) -> None:
+        self._changed(None, obj)
+
+    def on_update(self, old: ResourceClaim, new: ResourceClaim) -> None:
+        self._changed(old, new)
+
+    def on_delete(self, obj: ResourceClaim) -> None:
+        self._changed(obj, None)
+
+
+def _special_owners(claim: ResourceClaim | None) -> list[tuple[str, str, str]]:
+    if claim is None or claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) != "true":
+        return []
+    meta = claim.metadata
+    return [(meta.namespace, owner.name, owner.uid) for owner in meta.owner_references if owner.controller]

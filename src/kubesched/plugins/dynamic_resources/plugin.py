@@ -1,0 +1,408 @@
+"""DynamicResources: pods get the devices that their ResourceClaims ask for.
+
+(PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind)
+
+A claim is allocated when the first pod that uses it is scheduled: Filter has the allocator say on which nodes all
+unallocated claims of the pod can be allocated together, Reserve allocates them on the chosen node and holds the result in
+flight, PreBind writes it. What all profiles share is in :mod:`.manager`.
+
+Source: spec "DynamicResources plugin and structured device allocator" sections 5 and 11.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Hashable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import msgspec
+import numpy as np
+
+from kubesched.api.requests import may_be_devices
+from kubesched.api.resource import (
+    CLAIM_FINALIZER,
+    AllocationResult,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
+from kubesched.api.selectors import NodeSelectorMatcher
+from kubesched.config.args import DynamicResourcesArgs
+from kubesched.dra.allocator import Plan
+from kubesched.dra.interface import Verdict
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import ClusterEventWithHint
+from kubesched.framework.interface import (
+    Handle,
+    IntArray,
+    NodeToStatus,
+    Normalize,
+    Plugin,
+    PostFilterResult,
+    PreBindPreFlight,
+    Reads,
+    RowArray,
+    VerdictArray,
+)
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.status import Status
+
+from .. import names
+from .attempt import Attempt, PodClaim
+from .binding import Binding
+from .claims import can_be_released_by, resolve_claims, with_status
+from .conditions import BindingFailedError, is_ready, is_timed_out
+from .extended_resources import is_in_memory, made_up_claim
+from .hints import ClaimHints
+from .manager import DeviceManager
+from .scores import has_preferences, preference
+
+if TYPE_CHECKING:
+    from kubesched.cache import NodeList, NodeTable
+    from kubesched.cache.columns import BoolArray
+
+__all__ = ["DynamicResources"]
+
+#: Verdicts: why a node is rejected.
+_CANNOT_ALLOCATE: Final = 1
+_UNAVAILABLE: Final = 2
+_INVALID_POOLS: Final = 3
+_LEFTOVER: Final = 4
+_CANNOT_FIT: Final = 5
+_TEXTS: Final = {
+    _CANNOT_ALLOCATE: "cannot allocate all claims",
+    _UNAVAILABLE: "resourceclaim not available on the node",
+    _INVALID_POOLS: "invalid resource pools were encountered",
+    _LEFTOVER: "cannot schedule extended resource claim",
+    _CANNOT_FIT: "cannot fit resource",
+}
+#: By the allocator's verdict; for an error the allocator raises.
+_OF_ALLOCATOR: Final = np.array([0, _CANNOT_ALLOCATE, _INVALID_POOLS, 0], np.uint64)
+
+#: The positions of some rows, and the extended resources that devices serve there.
+_Kind = tuple[RowArray, frozenset[str]]
+_Answer = tuple[PostFilterResult | None, Status | None]
+
+
+class DynamicResources(Plugin):
+    """See the module. The state of an attempt is an :class:`~.attempt.Attempt`."""
+
+    name = names.DYNAMIC_RESOURCES
+    #: Devices are no matter of a node's pods: pods that have any are not signed, and so not cached by node.
+    reads: ClassVar[Reads] = Reads.NODE
+    normalize = Normalize.FORWARD
+
+    def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        args = args if args is not None else DynamicResourcesArgs()
+        self._manager = DeviceManager.of(handle)
+        self._features = self._manager.features
+        self._serves_resources = handle.gate("DRAExtendedResource")
+        self._allocator = self._manager.allocator(
+            args.filter_timeout.seconds if args.filter_timeout is not None else 0.0
+        )
+        self._binding_timeout = args.binding_timeout.seconds if args.binding_timeout is not None else 0.0
+        self._hints = ClaimHints(self._manager.claims)
+        self._binding = Binding(handle, self._manager, self._binding_timeout)
+
+    # -- queue -----------------------------------------------------------------------------------------
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return pod.has_device_requests
+
+    def sign(self, pod: PodInfo) -> Hashable | None:
+        return None if pod.spec.resource_claims or self._served(pod) else ()
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        try:
+            resolve_claims(pod.pod, self._manager.claims.get)
+        except LookupError as error:
+            return Status.unresolvable(str(error))
+        return None
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return self._hints.events()
+
+    # -- PreFilter -------------------------------------------------------------------------------------
+
+    def _served(self, pod: PodInfo) -> bool:
+        """Whether a device class serves one of the extended resources that the pod requests."""
+        if not self._serves_resources:
+            return False
+        class_of = self._manager.classes.class_of
+        return any(amount and class_of(name) for name, amount in pod.fit_requests.scalars.items())
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
+        attempt = Attempt(pod.pod)
+        state.write(self.name, attempt)
+        try:
+            claims = resolve_claims(pod.pod, self._manager.claims.get)
+        except LookupError as error:
+            return Status.unresolvable(str(error))
+        found = [PodClaim(claim) for claim in claims]
+        if self._served(pod):
+            found.append(self._special_claim(pod, attempt))
+        if not found:
+            return Status.skip()
+        for each in found:
+            problem = self._prepare(each)
+            if problem is not None:
+                return problem
+        attempt.claims = found
+        return None
+
+    def _special_claim(self, pod: PodInfo, attempt: Attempt) -> PodClaim:
+        class_of = self._manager.classes.class_of
+        attempt.resources = {
+            name: class_of(name)
+            for name, amount in sorted(pod.fit_requests.scalars.items())
+            if amount and may_be_devices(name)
+        }
+        leftover = self._manager.special_claim_of(pod.pod)
+        attempt.is_leftover = leftover is not None
+        if leftover is not None:
+            return PodClaim(leftover, is_special=True)
+        uid = str(uuid.UUID(int=self.handle.random.getrandbits(128), version=4))
+        return PodClaim(made_up_claim(pod.pod, uid), is_special=True)
+
+    def _prepare(self, each: PodClaim) -> Status | None:
+        """Check one claim before any node; a rejection of the pod, or None."""
+        claim = each.claim
+        allocation = claim.status.allocation
+        if allocation is not None:
+            if allocation.node_selector is not None:
+                each.selector = NodeSelectorMatcher.compile_strict(allocation.node_selector)
+            return None
+        if claim.metadata.uid in self._manager.in_flight:
+            return Status.unresolvable(f"resource claim {claim.key} is in the process of being allocated")
+        if each.is_special:
+            return None
+        for request in claim.spec.devices.requests:
+            problem = self._check_request(claim.key, request)
+            if problem is not None:
+                return problem
+        return None
+
+    def _check_request(self, claim: str, request: DeviceRequest) -> Status | None:
+        if request.exactly is not None:
+            return self._check_class(request.name, request.exactly)
+        if not request.first_available:
+            return Status.unresolvable(f"resource claim {claim}, request {request.name}: unknown request type")
+        if not self._features.prioritized_list:
+            return Status.unresolvable(
+                f"resource claim {claim}, request {request.name}: has subrequests, "
+                "but the DRAPrioritizedList feature is disabled"
+            )
+        problems = (self._check_class(f"{request.name}/{sub.name}", sub) for sub in request.first_available)
+        return next((problem for problem in problems if problem is not None), None)
+
+    def _check_class(self, request: str, asked: ExactDeviceRequest | DeviceSubRequest) -> Status | None:
+        name = asked.device_class_name
+        if not name:
+            return Status.from_error(f"request {request}: unsupported request type")
+        if self._manager.classes.find(name) is None:
+            return Status.unresolvable(f"request {request}: device class {name} does not exist")
+        return None
+
+    # -- Filter ----------------------------------------------------------------------------------------
+
+    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
+        verdicts = np.zeros(len(rows), np.uint64)
+        attempt: Attempt | None = state.get(self.name)
+        if attempt is None or not attempt.claims or not len(rows):
+            return verdicts
+        attempt.filtered = True
+        if attempt.is_leftover:
+            verdicts[:] = _LEFTOVER
+            return verdicts
+        for positions, served in self._kinds(attempt, nodes, rows):
+            plan = attempt.plan_for(served, self._allocator).plan
+            if plan is not None:
+                verdicts[positions] = self._allocatable(plan, nodes, rows[positions])
+        if attempt.special is not None:
+            verdicts[self._cannot_fit(attempt, nodes, rows)] = _CANNOT_FIT
+        fits = verdicts == 0
+        for place, each in enumerate(attempt.claims):
+            lacking = self._unavailable(each, nodes, rows)
+            if lacking is not None and (lacking & fits).any():
+                attempt.unavailable.add(place)
+                verdicts[lacking & fits] = _UNAVAILABLE
+        return verdicts
+
+    def _kinds(self, attempt: Attempt, nodes: NodeTable, rows: RowArray) -> list[_Kind]:
+        """The rows by which of the pod's extended resources devices serve there: those without a device plugin."""
+        served = [name for name, class_name in attempt.resources.items() if class_name]
+        if attempt.special is None or not served:
+            return [(np.arange(len(rows)), frozenset())]
+        code = np.zeros(len(rows), np.int64)
+        for bit, name in enumerate(served):
+            index = nodes.column(name)
+            lacking = np.ones(len(rows), np.bool_) if index is None else nodes.allocatable[index, rows] == 0
+            code |= lacking.astype(np.int64) << bit
+        return [
+            (np.flatnonzero(code == value), frozenset(name for bit, name in enumerate(served) if value >> bit & 1))
+            for value in np.unique(code).tolist()
+        ]
+
+    def _cannot_fit(self, attempt: Attempt, nodes: NodeTable, rows: RowArray) -> RowArray:
+        """The positions of rows that neither a class nor a device plugin serves one of the resources on."""
+        found = np.zeros(len(rows), np.bool_)
+        for name, class_name in attempt.resources.items():
+            if not class_name:
+                infos = map(nodes.info, rows.tolist())
+                found |= np.array([name not in info.allocatable.scalars for info in infos], np.bool_)
+        return np.flatnonzero(found)
+
+    def _allocatable(self, plan: Plan, nodes: NodeTable, rows: RowArray) -> VerdictArray:
+        """Verdicts of the allocator.
+
+        Raises:
+            DeviceAllocationFailure: for a claim, class or slice that cannot be used, or a search that took too long.
+        """
+        found = self._allocator.verdicts(plan, nodes, rows)
+        if (found == Verdict.ERROR).any():
+            self._allocator.allocate(plan, nodes.info(int(rows[np.argmax(found == Verdict.ERROR)])))
+        verdicts: VerdictArray = _OF_ALLOCATOR[found]
+        return verdicts
+
+    def _unavailable(self, each: PodClaim, nodes: NodeTable, rows: RowArray) -> BoolArray | None:
+        """bool[len(rows)]: where the devices of an allocated claim are not available; None: they are everywhere."""
+        if not each.is_allocated:
+            return None
+        if self._features.device_binding_and_status:
+            try:
+                now = self.handle.clock.now()
+                if not is_ready(each.claim) and is_timed_out(each.claim, self._binding_timeout, now):
+                    return np.ones(len(rows), np.bool_)
+            except BindingFailedError:
+                return np.ones(len(rows), np.bool_)
+        return None if each.selector is None else ~nodes.matches_selector(each.selector, rows)
+
+    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
+        return Status.unresolvable(_TEXTS[verdict])
+
+    # -- PostFilter ------------------------------------------------------------------------------------
+
+    def post_filter(self, state: CycleState, pod: PodInfo, statuses: NodeToStatus) -> _Answer | Awaitable[_Answer]:
+        """Deallocate a claim that is allocated where the pod cannot run."""
+        attempt: Attempt | None = state.get(self.name)
+        if attempt is None and self._was_not_reached(state):
+            return None, Status.from_error("not found")
+        if attempt is None or not attempt.claims:
+            return None, Status.unschedulable("no new claims to deallocate")
+        places = sorted(attempt.unavailable)
+        for place in self.handle.random.sample(places, len(places)):
+            each = attempt.claims[place]
+            if each.is_special:
+                if not is_in_memory(each.claim):
+                    break
+            elif can_be_released_by(each.claim, pod.pod):
+                return self._binding.deallocate(each.claim)
+        special = attempt.special
+        if special is not None and not is_in_memory(special.claim):
+            return self._binding.delete_leftover(special.claim)
+        return None, Status.unschedulable("still not schedulable")
+
+    def _was_not_reached(self, state: CycleState) -> bool:
+        """Whether a plugin before this one ended PreFilter: upstream's PostFilter then has no state, and fails."""
+        order = [name for name, _ in self.handle.framework.points["preFilter"]]
+        ended_by = state.pre_filter_ended_by
+        return ended_by in order and self.name in order and order.index(ended_by) < order.index(self.name)
+
+    # -- Score -----------------------------------------------------------------------------------------
+
+    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
+        scores = np.zeros(len(rows), np.int64)
+        attempt: Attempt | None = state.get(self.name)
+        if attempt is None or not attempt.filtered or not self._features.prioritized_list:
+            return scores
+        scores += sum(
+            preference(each.claim, each.claim.status.allocation)
+            for each in attempt.claims
+            if each.claim.status.allocation is not None
+        )
+        if any(has_preferences(each.claim) for each in attempt.unallocated()):
+            for positions, served in self._kinds(attempt, nodes, rows):
+                plan = attempt.plan_for(served, self._allocator).plan
+                if plan is not None:
+                    scores[positions] += self._preferences(plan, nodes, rows[positions])
+        return scores
+
+    def _preferences(self, plan: Plan, nodes: NodeTable, rows: RowArray) -> IntArray:
+        scores = np.zeros(len(rows), np.int64)
+        for place, row in enumerate(rows.tolist()):
+            results = self._allocator.allocate(plan, nodes.info(row)) or ()
+            scores[place] = sum(map(preference, plan.claims, results))
+        return scores
+
+    # -- Reserve ---------------------------------------------------------------------------------------
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        attempt: Attempt | None = state.get(self.name)
+        unallocated = list(attempt.unallocated()) if attempt is not None else []
+        if attempt is None or not unallocated:
+            return None
+        table = self.handle.snapshot.table
+        node = table.get(node_name)
+        if not attempt.filtered or node is None:
+            if all(each.is_special for each in unallocated):
+                return None
+            return Status.from_error("claim allocation not found for node")
+        ((_, served),) = self._kinds(attempt, table, np.array([node.row], np.intp))
+        chosen = attempt.plan_for(served, self._allocator)
+        if chosen.plan is None:
+            return None  # a device plugin serves the extended resources
+        results = self._allocator.allocate(chosen.plan, node)
+        if results is None:
+            return Status.from_error("claim allocation not found for node")
+        for each, result in zip(unallocated, results, strict=False):
+            if each.is_special and chosen.special is not None:
+                each.claim = chosen.special.claim
+                attempt.mappings = chosen.special.mappings
+            each.pending = result
+            claim = with_status(each.claim, allocation=result)
+            if CLAIM_FINALIZER not in claim.metadata.finalizers:
+                metadata = msgspec.structs.replace(
+                    claim.metadata, finalizers=(*claim.metadata.finalizers, CLAIM_FINALIZER)
+                )
+                claim = msgspec.structs.replace(claim, metadata=metadata)
+            self._manager.in_flight.signal(each.initial_uid, claim)
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        attempt: Attempt | None = state.get(self.name)
+        if attempt is not None and attempt.claims:
+            self._binding.undo(attempt)
+
+    # -- PreBind ---------------------------------------------------------------------------------------
+
+    def pre_bind_pre_flight(
+        self, state: CycleState, pod: PodInfo, node_name: str
+    ) -> Status | tuple[PreBindPreFlight | None, Status | None] | None:
+        attempt: Attempt | None = state.get(self.name)
+        if attempt is None or not attempt.claims:
+            return Status.skip()
+        return PreBindPreFlight(allow_parallel=True), None
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        attempt: Attempt | None = state.get(self.name)
+        if attempt is None or not attempt.claims:
+            return None
+        return await self._binding.bind(attempt, pod.pod, node_name)
+
+    # -- for conformance and reports -------------------------------------------------------------------
+
+    def list_devices(
+        self, state: CycleState, nodes: NodeTable, row: int
+    ) -> list[tuple[ResourceClaim, AllocationResult]]:
+        """The claims that would be allocated on a node that passed Filter, with the devices."""
+        attempt: Attempt | None = state.get(self.name)
+        if attempt is None or not attempt.filtered:
+            return []
+        ((_, served),) = self._kinds(attempt, nodes, np.array([row], np.intp))
+        plan = attempt.plan_for(served, self._allocator).plan
+        results = self._allocator.allocate(plan, nodes.info(row)) if plan is not None else None
+        if plan is None or results is None:
+            return []
+        return list(zip(plan.claims, results, strict=True))

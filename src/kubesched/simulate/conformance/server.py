@@ -1,0 +1,82 @@
+"""What plugins write while a golden scenario is replayed: taken back, or kept when the record says that it took effect."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from kubesched.api.decode import from_builtins, to_builtins
+from kubesched.api.kinds import Kind
+from kubesched.api.types import Pod, PodCondition
+from kubesched.cluster.schema import apply_merge_patch
+
+from .objects import LocalObjects
+
+__all__ = ["LocalServer", "completed", "version_of", "with_version"]
+
+T = TypeVar("T")
+
+
+class LocalServer:
+    """The scheduler's API port of one scenario. Calls answer at once."""
+
+    def __init__(self, objects: LocalObjects) -> None:
+        self._objects = objects
+        #: (plural, key) to the object before the first write that was not settled, and after the last.
+        self._written: dict[tuple[str, str], tuple[Any, Any]] = {}
+
+    async def patch_pod_status(self, pod: Pod, *, condition: PodCondition) -> bool:
+        return True
+
+    async def delete_pod(self, pod: Pod) -> bool:
+        return True
+
+    async def patch_object(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        merge: bool = True,
+    ) -> Any:
+        place = (kind.plural, f"{namespace}/{name}" if namespace else name)
+        stored = self._objects.informed(kind.plural)[place[1]]
+        before, now = self._written.get(place, (stored, stored))
+        data = apply_merge_patch(to_builtins(now), patch)
+        after = with_version(from_builtins(data, type(now)), version_of(now) + 1)
+        self._written[place] = before, after
+        return after
+
+    def settle(self, *, keep: bool) -> None:
+        """Show what was written as an informer would; or show again, as a newer version, what was there before."""
+        for (plural, key), (before, after) in self._written.items():
+            shown = after if keep else before
+            self._objects.put(plural, key, with_version(shown, version_of(after) + 1))
+        self._written.clear()
+
+
+def version_of(obj: Any) -> int:
+    return int(obj.metadata.resource_version or 0)
+
+
+def with_version(obj: Any, version: int) -> Any:
+    metadata = msgspec.structs.replace(obj.metadata, resource_version=str(version))
+    return msgspec.structs.replace(obj, metadata=metadata)
+
+
+def completed(work: Awaitable[T]) -> T:
+    """The result of work that has nothing to wait for.
+
+    Raises:
+        TypeError: when it waits.
+    """
+    try:
+        next(work.__await__())
+    except StopIteration as result:
+        value: T = result.value
+        return value
+    raise TypeError("a plugin waits, though a golden scenario has nothing to wait for")
