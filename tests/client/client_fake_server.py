@@ -196,6 +196,9 @@ class FakeServer:
     ) -> None:
         self._call("delete", namespace, name)
 
+    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
+        return False
+
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         self._call("bind", namespace, name, uid, node_name)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -139,7 +139,7 @@ RUN: dict[str, Runner] = {
     "reserve": lambda framework, state: framework.reserve(state, info(), "n1"),
     "permit": lambda framework, state: framework.permit(state, info(), "n1")[0],
     "pre_bind": lambda framework, state: asyncio.run(framework.binding.pre_bind(state, info(), "n1")),
-    "bind": lambda framework, state: asyncio.run(framework.binding.bind(state, info(), "n1")),
+    "bind": lambda framework, state: framework.binding.bind(state, info(), "n1"),
 }
 LABELS = {"pre_score": "PreScore", "reserve": "Reserve", "permit": "Permit", "pre_bind": "PreBind", "bind": "Bind"}
 REJECTS = ("reserve", "permit", "pre_bind", "bind")
@@ -335,7 +335,7 @@ def test_the_first_failure_of_a_group_cancels_the_others() -> None:
     ],
 )
 def test_bind_goes_on_until_one_does_not_skip(answers: list[Any], want: Any) -> None:
-    assert shown(asyncio.run(profile_of("bind", *answers).binding.bind(CycleState(), info(), "n1"))) == want
+    assert shown(profile_of("bind", *answers).binding.bind(CycleState(), info(), "n1")) == want
 
 
 def test_bind_and_pre_bind_may_be_coroutines() -> None:
@@ -347,12 +347,20 @@ def test_bind_and_pre_bind_may_be_coroutines() -> None:
         await asyncio.sleep(0)
         raise BOOM
 
+    async def skip(self: Any, *args: Any) -> Status:
+        await asyncio.sleep(0)
+        return SKIP
+
     async def run() -> list[Any]:
-        framework = profile(make_plugin("B", bind=fail, pre_bind=reject))
+        framework = profile(
+            make_plugin("A", bind=say(SKIP)), make_plugin("C", bind=skip), make_plugin("B", bind=fail, pre_bind=reject)
+        )
         state = CycleState()
+        answer = framework.binding.bind(state, info(), "n")
+        assert isinstance(answer, Awaitable)
         return [
             shown(await framework.binding.pre_bind(state, info(), "n")),
-            shown(await framework.binding.bind(state, info(), "n")),
+            shown(await answer),
         ]
 
     assert asyncio.run(run()) == [("Unschedulable", "no", "B"), ("Error", 'running Bind plugin "B": boom', "B")]

@@ -331,21 +331,33 @@ def test_priority_sort(name: str, first: tuple[Any, float], second: tuple[Any, f
 
 
 class Port:
-    def __init__(self, error: Exception | None = None) -> None:
+    def __init__(self, error: Exception | None, *, at_once: bool) -> None:
         self.error = error
+        self.at_once = at_once
         self.bound: list[tuple[str, str]] = []
 
+    def bind_now(self, pod: Pod, node_name: str) -> bool:
+        if self.at_once:
+            self._bind(pod, node_name)
+        return self.at_once
+
     async def bind(self, pod: Pod, node_name: str) -> None:
+        self._bind(pod, node_name)
+
+    def _bind(self, pod: Pod, node_name: str) -> None:
         self.bound.append((pod.uid, node_name))
         if self.error is not None:
             raise self.error
 
 
+@pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("error", [None, ConnectionError("no route"), ValueError("409 Conflict")])
-def test_the_default_binder_binds_or_says_why_not(error: Exception | None) -> None:
-    port = Port(error)
+def test_the_default_binder_binds_or_says_why_not(error: Exception | None, at_once: bool) -> None:
+    port = Port(error, at_once=at_once)
     bench = Bench(client=port)
-    answer = asyncio.run(bench.build(DefaultBinder).bind(CycleState(), info(), "n1"))
+    answer = bench.build(DefaultBinder).bind(CycleState(), info(), "n1")
+    if not at_once:
+        answer = asyncio.run(answer)
     assert port.bound == [("p-uid", "n1")]
     if error is None:
         assert answer is None

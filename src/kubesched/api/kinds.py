@@ -6,7 +6,7 @@ scheduler's informers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from . import resource, storage, types
@@ -67,6 +67,16 @@ class Kind:
     also_served: tuple[str, ...] = ()
     #: Defined by a CustomResourceDefinition: stored as received, without defaults or checks of its own.
     custom: bool = False
+    api_version: str = field(init=False, repr=False)
+    #: ``pods``, ``deployments.apps``: how API errors name the resource.
+    group_resource: str = field(init=False, repr=False)
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        group = self.group
+        object.__setattr__(self, "api_version", f"{group}/{self.version}" if group else self.version)
+        object.__setattr__(self, "group_resource", f"{self.plural}.{group}" if group else self.plural)
+        object.__setattr__(self, "_hash", hash((group, self.plural)))
 
     # Kinds are compared and looked up with every request, and nearly always with themselves.
 
@@ -77,19 +87,10 @@ class Kind:
             return NotImplemented
         if self.plural != other.plural or self.group != other.group:
             return False
-        return all(getattr(self, field.name) == getattr(other, field.name) for field in fields(self))
+        return all(getattr(self, one.name) == getattr(other, one.name) for one in fields(self))
 
     def __hash__(self) -> int:
-        return hash((self.group, self.plural))
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
-    def group_resource(self) -> str:
-        """``pods``, ``deployments.apps``: how API errors name the resource."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+        return self._hash
 
     def __str__(self) -> str:
         return self.group_resource

@@ -276,6 +276,10 @@ class Transport(Protocol):
         """POST the pod's binding subresource; 409 when the pod is bound already or is another one by UID."""
         ...
 
+    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
+        """The same where nothing has to be waited for; False, and nothing is done, where it has."""
+        ...
+
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
         """POST the pod's eviction subresource; 429 when a disruption budget forbids it."""
         ...

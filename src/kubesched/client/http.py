@@ -360,6 +360,9 @@ class HttpTransport:
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         await self._request("POST", _path(PODS, namespace, name, "binding"), body=body)
 
+    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
+        return False
+
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
         """See :meth:`kubesched.api.wire.Transport.evict`; a budget's 429 is handed on, not waited out."""
         metadata = {"name": name, "namespace": namespace}

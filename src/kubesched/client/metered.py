@@ -87,10 +87,14 @@ class MeteredTransport:
             code = str(error.code)
             raise
         finally:
-            self._count(method, code)
-            if self.on_request is not None:
-                self.on_request(method, code, asyncio.get_running_loop().time() - started)
+            seconds = asyncio.get_running_loop().time() - started if self.on_request is not None else 0.0
+            self._answered(method, code, seconds)
         return answer
+
+    def _answered(self, method: str, code: str, seconds: float) -> None:
+        self._count(method, code)
+        if self.on_request is not None:
+            self.on_request(method, code, seconds)
 
     def _count(self, method: str, code: str) -> None:
         key = (method, code)
@@ -144,6 +148,18 @@ class MeteredTransport:
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         await self._request("POST", "201", self._inner.bind(namespace, name, uid, node_name))
+
+    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
+        if self.limiter is not None or (self.may_write is not None and not self.may_write()):
+            return False
+        try:
+            bound = self._inner.bind_now(namespace, name, uid, node_name)
+        except ApiError as error:
+            self._answered("POST", str(error.code), 0.0)
+            raise
+        if bound:
+            self._answered("POST", "201", 0.0)
+        return bound
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
         call = self._inner.evict(namespace, name, grace_period_seconds=grace_period_seconds)

@@ -114,6 +114,15 @@ class ApiPort:
         meta = pod.metadata
         await self.transport.bind(meta.namespace, meta.name, meta.uid, node_name)
 
+    def bind_now(self, pod: Pod, node_name: str) -> bool:
+        """The same where nothing has to be waited for; False, and nothing is done, where it has.
+
+        Raises:
+            ApiError: as above.
+        """
+        meta = pod.metadata
+        return self.transport.bind_now(meta.namespace, meta.name, meta.uid, node_name)
+
     async def patch_pod_status(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> bool:

@@ -8,11 +8,12 @@ Source: spec "Scheduling framework" sections 4.13 to 4.16.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from kubesched.api.tasks import child
 
+from .answers import Answer
 from .concerned import Concerned
 from .cycle_state import CycleState
 from .driver import Driver
@@ -118,16 +119,35 @@ class BindingPoints:
         answer = await self._driver.ask_async(state, PRE_BIND, plugin, pod, node_name)
         return self._driver.outcome(PRE_BIND, plugin, answer)[1]
 
-    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Run the Bind plugins in order; the first that does not skip decides. Skip when all do."""
-        start = self._driver.now()
-        status: Status | None = Status.skip()
-        for plugin in self._concerned(pod).bind:
-            answer = await self._driver.ask_async(state, BIND, plugin, pod, node_name)
-            if answer[1] is not None and answer[1].code is Code.SKIP:
-                continue
-            _, status = self._driver.outcome(BIND, plugin, answer)
-            break
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Awaitable[Status | None] | None:
+        """Run the Bind plugins in order; the first that does not skip decides. Skip when all do.
+
+        The answer is awaitable when a plugin's is.
+        """
+        return self._bind(state, pod, node_name, self._concerned(pod).bind, self._driver.now())
+
+    def _bind(
+        self, state: CycleState, pod: PodInfo, node_name: str, plugins: Sequence[Any], start: float
+    ) -> Status | Awaitable[Status | None] | None:
+        async def go_on(plugin: Any, waiting: Awaitable[Any], left: Sequence[Any]) -> Status | None:
+            answer = await self._driver.awaited(BIND, plugin, waiting)
+            if _skips(answer):
+                more = self._bind(state, pod, node_name, left, start)
+                return await more if isinstance(more, Awaitable) else more
+            return self._bound(plugin, answer, start)
+
+        for place, plugin in enumerate(plugins):
+            answer = self._driver.ask_or_await(state, BIND, plugin, pod, node_name)
+            if not isinstance(answer, tuple):
+                return go_on(plugin, answer, plugins[place + 1 :])
+            if not _skips(answer):
+                return self._bound(plugin, answer, start)
+        status = Status.skip()
+        self._driver.observed(BIND, start, status)
+        return status
+
+    def _bound(self, plugin: Any, answer: Answer, start: float) -> Status | None:
+        _, status = self._driver.outcome(BIND, plugin, answer)
         self._driver.observed(BIND, start, status)
         return status
 
@@ -143,3 +163,7 @@ class BindingPoints:
             except PluginFailedError:
                 continue  # logged by call; the pod is bound whatever this plugin thinks
         self._driver.observed(POST_BIND, start, None)
+
+
+def _skips(answer: Answer) -> bool:
+    return answer[1] is not None and answer[1].code is Code.SKIP

@@ -93,7 +93,8 @@ class Driver:
             answer = self.call(state, point, plugin, *args)
         except PluginFailedError as failure:
             return None, Status.from_error(failure.error)
-        return answer if inspect.isawaitable(answer) else self.read(point, plugin, answer)
+        is_settled = answer is None or isinstance(answer, Status | tuple)
+        return answer if not is_settled and inspect.isawaitable(answer) else self.read(point, plugin, answer)
 
     async def awaited(self, point: Point, plugin: Any, answer: Awaitable[Any]) -> Answer:
         """The answer of a plugin's coroutine."""

@@ -235,7 +235,10 @@ class Handle(Protocol):
         ...
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
-        """What several plugins, or a plugin in several profiles, keep together: made once, by the first that needs it."""
+        """What several plugins, or a plugin in several profiles, keep together: made once, by the first that needs it.
+
+        It may have a method ``problems() -> Iterable[str]``, which the cache comparer calls: what is not as it should be.
+        """
         ...
 
     def node_changed(self, node_name: str) -> None:

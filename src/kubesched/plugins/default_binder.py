@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interface import Plugin
 from kubesched.framework.podinfo import PodInfo
@@ -17,7 +19,14 @@ class DefaultBinder(Plugin):
 
     name = names.DEFAULT_BINDER
 
-    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Awaitable[Status | None] | Status | None:
+        try:
+            done = self.handle.client.bind_now(pod.pod, node_name)
+        except Exception as error:  # the status carries the error of the API
+            return Status.from_error(error)
+        return None if done else self._bind(pod, node_name)
+
+    async def _bind(self, pod: PodInfo, node_name: str) -> Status | None:
         try:
             await self.handle.client.bind(pod.pod, node_name)
         except Exception as error:  # the status carries the error of the API or the network

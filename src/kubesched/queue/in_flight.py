@@ -11,6 +11,7 @@ from collections import OrderedDict
 from typing import Any, Final, NamedTuple
 
 from kubesched.framework.metrics import Gauge
+from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
 
 from .hints import EventPlan
@@ -88,6 +89,11 @@ class InFlight:
             del events[:keep_from]
             self._base += keep_from
             self._head = 0
+
+    def pod_info(self, uid: str) -> PodInfo | None:
+        """The pod as it was popped."""
+        entry = self._pods.get(uid)
+        return None if entry is None else entry[1].pod_info
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods

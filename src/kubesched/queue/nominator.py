@@ -37,18 +37,20 @@ class Nominator:
     """Nominations in memory, at most one per pod UID.
 
     ``pod_lister`` gives the live pod of a (namespace, name), None when it is gone; without a lister nothing
-    is looked up. ``find`` gives the queued pod of a ``namespace/name``.
+    is looked up. ``find`` gives the queued pod of a ``namespace/name``, ``find_in_flight`` the one in flight of a UID.
     """
 
-    __slots__ = ("_base", "_by_node", "_changed", "_find", "_lister", "_node_of")
+    __slots__ = ("_base", "_by_node", "_changed", "_find", "_find_in_flight", "_lister", "_node_of")
 
     def __init__(
         self,
         pod_lister: Callable[[str, str], Pod | None] | None = None,
         find: Callable[[str], PodInfo | None] | None = None,
+        find_in_flight: Callable[[str], PodInfo | None] | None = None,
     ) -> None:
         self._lister = pod_lister
         self._find = find
+        self._find_in_flight = find_in_flight
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodRef]] = {}
         #: The nodes whose nominations changed, in order, and how many entries before these were dropped.
@@ -95,8 +97,9 @@ class Nominator:
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
         """The pods nominated to a node, oldest nomination first.
 
-        A pod that waits in no queue (one in flight, say) is given as a stub with name, namespace and UID
-        only. The others are the queue's own PodInfo objects: they are never changed in place, treat them so.
+        They are the queue's own PodInfo objects: they are never changed in place, treat them so. One in flight counts, too:
+        it may wait for an extender while others are scheduled. A pod that is in neither is given as a stub with name,
+        namespace and UID only.
         """
         refs = self._by_node.get(node_name)
         if not refs:
@@ -117,6 +120,8 @@ class Nominator:
 
     def _resolve(self, ref: PodRef) -> PodInfo:
         found = self._find(ref.key) if self._find is not None else None
+        if found is None and self._find_in_flight is not None:
+            found = self._find_in_flight(ref.uid)
         if found is not None:
             return found
         return PodInfo(Pod(metadata=ObjectMeta(name=ref.name, namespace=ref.namespace, uid=ref.uid)))

@@ -117,7 +117,7 @@ class SchedulingQueue:
         self._in_flight = InFlight(metrics.inflight_events)
         self._hints = Hints(queueing_hints, clock, metrics, random)
         self._records = Records(clock, signers)
-        self.nominator = Nominator(pod_lister, self._queues.pod_info)
+        self.nominator = Nominator(pod_lister, self._queues.pod_info, self._in_flight.pod_info)
         gates = PreEnqueue(pre_enqueue, self._hints.events_of, clock, metrics, random)
         self._moves = Moves(self._queues, gates, self.nominator, clock, metrics)
         self._loops = FlushLoops(

@@ -75,6 +75,7 @@ class AttemptMetrics:
     def __init__(self, metrics: SchedulerMetrics, clock: Clock) -> None:
         self._metrics = metrics
         self._clock = clock
+        self._attempts = metrics.pod_scheduling_attempts.labels()
 
     def failed(self, attempt: Attempt, *, rejected: bool) -> None:
         """Count an attempt that a plugin rejected, or that failed by an error."""
@@ -84,7 +85,7 @@ class AttemptMetrics:
         """Count an attempt whose pod is bound."""
         self._count("scheduled", attempt)
         metrics, queued = self._metrics, attempt.queued
-        metrics.pod_scheduling_attempts.observe(queued.attempts)
+        self._attempts.observe(queued.attempts)
         if queued.initial_attempt_timestamp is not None:
             label = f"{_MOST_ATTEMPTS_LABEL}+" if queued.attempts >= _MOST_ATTEMPTS_LABEL else str(queued.attempts)
             metrics.pod_scheduling_sli_duration_seconds.observe(

@@ -1,4 +1,4 @@
-"""The binding cycle: one named task per pod, from Permit's wait to PostBind.
+"""The binding cycle of a pod, from Permit's wait to PostBind: in a named task when anything has to be waited for.
 
 Started by the scheduling cycle once a pod is assumed, reserved and not rejected by Permit. A failure anywhere gives
 everything back and continues in :mod:`.failure`.
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from typing import Any
 
-from kubesched.api.tasks import Supervisor, TaskCrashedError, child
+from kubesched.api.tasks import Supervisor, child
 from kubesched.api.times import Clock
 from kubesched.framework.events import ASSIGNED_POD_DELETE
 from kubesched.framework.extenders import Extender, ExtenderError
@@ -88,13 +89,32 @@ class BindingCycles:
         assumed = attempt.assumed
         if timeouts:
             self._waiting.add(WaitingPod(assumed, timeouts))
+        if timeouts or not self._is_ready(attempt):
+            self._spawn(attempt, self._bind(attempt))
+            return
+        self._queue.done(assumed.uid)
+        try:
+            answer = attempt.profile.framework.binding.bind(attempt.state, assumed, attempt.node_name)
+            if isinstance(answer, Awaitable):
+                self._spawn(attempt, self._when_bound(attempt, answer))
+            else:
+                self._end(attempt, _unless_skipped(answer))
+        except Exception as error:
+            self._crashed(attempt, error)
+
+    def _is_ready(self, attempt: Attempt) -> bool:
+        """Whether nothing comes before the Bind plugins: no PreBind, no status to be written, no extender."""
+        uid, concerned = attempt.assumed.uid, attempt.profile.framework.concerned(attempt.assumed)
+        return not concerned.pre_bind and self._publish_node and not self._extenders and self._statuses.is_settled(uid)
+
+    def _spawn(self, attempt: Attempt, work: Coroutine[Any, Any, None]) -> None:
         task = self._supervisor.spawn(
-            self._bind(attempt),
-            f"bind {assumed.key}",
+            work,
+            f"bind {attempt.assumed.key}",
             lasting=False,
             on_crash=lambda crash: self._crashed(attempt, crash),
         )
-        self._tasks[task] = assumed.uid
+        self._tasks[task] = attempt.assumed.uid
         self._running.inc()
         task.add_done_callback(self._bound)
 
@@ -102,7 +122,7 @@ class BindingCycles:
         del self._tasks[task]
         self._running.dec()
 
-    def _crashed(self, attempt: Attempt, crash: TaskCrashedError) -> None:
+    def _crashed(self, attempt: Attempt, crash: Exception) -> None:
         """A binding ended as it should not: the pod is tried again, unless its binding had been written."""
         _log.error("binding pod %s ended unexpectedly", attempt.assumed.key, exc_info=crash)
         if attempt.bound:
@@ -127,7 +147,7 @@ class BindingCycles:
 
     async def _bind(self, attempt: Attempt) -> None:
         """Carry out a decision: wait on permit, PreBind, Bind, PostBind."""
-        assumed, framework = attempt.assumed, attempt.profile.framework
+        assumed = attempt.assumed
         failure: Status | Rejection | None
         try:
             failure = await self._until_permitted(attempt)
@@ -145,10 +165,24 @@ class BindingCycles:
         except Exception as error:
             _log.exception("binding pod %s failed unexpectedly", assumed.key)
             failure = Status.from_error(error)
+        self._end(attempt, failure)
+
+    async def _when_bound(self, attempt: Attempt, answer: Awaitable[Status | None]) -> None:
+        """The end of a decision that the Bind plugins carry out."""
+        try:
+            failure = _unless_skipped(await answer)
+        except Exception as error:
+            _log.exception("binding pod %s failed unexpectedly", attempt.assumed.key)
+            failure = Status.from_error(error)
+        self._end(attempt, failure)
+
+    def _end(self, attempt: Attempt, failure: Status | Rejection | None) -> None:
+        """A decision was carried out, or could not be."""
         if failure is not None:
             self._fail(attempt, failure)
             return
         attempt.bound = True
+        assumed, framework = attempt.assumed, attempt.profile.framework
         pod = assumed.pod
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {attempt.node_name}"
         attempt.profile.recorder.record(pod, "Normal", "Scheduled", "Binding", note)
@@ -201,10 +235,8 @@ class BindingCycles:
                 return None
         except ExtenderError as error:
             return Status.from_error(error)
-        status = await framework.binding.bind(state, attempt.assumed, attempt.node_name)
-        if status is not None and status.code is Code.SKIP:
-            return Status(Code.SKIP, "no Bind plugin took the pod")
-        return status
+        answer = framework.binding.bind(state, attempt.assumed, attempt.node_name)
+        return _unless_skipped(await answer if isinstance(answer, Awaitable) else answer)
 
     async def _pre_bind(self, attempt: Attempt) -> Status | None:
         """Run PreBind so that a preemptor can still cancel it."""
@@ -234,3 +266,10 @@ class BindingCycles:
             self._queue.move_all_to_active_or_backoff_queue(
                 ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != uid
             )
+
+
+def _unless_skipped(status: Status | None) -> Status | None:
+    """What a binding ended with; it is a failure when no plugin carried it out."""
+    if status is not None and status.code is Code.SKIP:
+        return Status(Code.SKIP, "no Bind plugin took the pod")
+    return status

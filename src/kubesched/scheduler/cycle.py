@@ -188,7 +188,7 @@ class Cycle:
         uid, cause = attempt.queued.uid, error.error if isinstance(error, PluginFailedError) else error
         if not isinstance(error, PluginFailedError | CacheError | ExtenderError):
             _log.error("scheduling pod %s failed unexpectedly", attempt.queued.key, exc_info=error)
-        if uid in self._bindings.uids():
+        if attempt.bound or uid in self._bindings.uids():
             return
         try:
             if self._cache.is_assumed(uid):

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from kubesched.api.requests import Resources
 from kubesched.api.types import Pod
@@ -33,12 +34,22 @@ _SIGNAL: Final = getattr(signal, "SIGUSR2", getattr(signal, "SIGINT", None))
 class CacheDebugger:
     """Comparer and dumper of cache and queue. Checks everything: run on demand, not in every cycle."""
 
-    def __init__(self, cache: Cache, queue: QueueViews, nominator: Nominator, nodes: Informer, pods: Informer) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        queue: QueueViews,
+        nominator: Nominator,
+        nodes: Informer,
+        pods: Informer,
+        parts: Mapping[str, Any],
+    ) -> None:
+        """``parts`` are what plugins share, by name; those that have the method ``problems`` check themselves."""
         self._cache = cache
         self._queue = queue
         self._nominator = nominator
         self._nodes = nodes
         self._pods = pods
+        self._parts = parts
 
     def install(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Compare and dump on each signal; False where the loop cannot listen for signals."""
@@ -56,13 +67,16 @@ class CacheDebugger:
         self.dump()
 
     def compare(self) -> list[str]:
-        """Log and return every difference between cache and informers, and every flaw within cache and queue.
+        """Log and return every difference between cache and informers, and every flaw within cache, queue and plugins.
 
         Pods in flight and unscheduled pods of other schedulers show up as missed.
         """
         queued, _ = self._queue.pending_pods()
         problems = compare_with_server(self._cache, self._nodes.values(), self._pods.values(), queued)
         problems += check_cache(self._cache) + self._queue.check()
+        for part in self._parts.values():
+            if hasattr(part, "problems"):
+                problems += part.problems()
         for problem in problems:
             _log.warning("%s", problem)
         _log.info("cache comparer finished: %d problems", len(problems))

@@ -54,6 +54,10 @@ class Port(Protocol):
 
     async def bind(self, pod: Pod, node_name: str) -> None: ...
 
+    def bind_now(self, pod: Pod, node_name: str) -> bool:
+        """The same where nothing has to be waited for; False, and nothing is done, where it has."""
+        ...
+
     async def patch_pod_status(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> bool:

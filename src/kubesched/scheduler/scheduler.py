@@ -204,7 +204,7 @@ class Scheduler:
         self._connect_extenders()
         #: Compares what is cached with what the informers list, and dumps it, into the log.
         self.debugger = CacheDebugger(
-            self.cache, self.queue.views, self.queue.nominator, self.informers["nodes"], self._pods
+            self.cache, self.queue.views, self.queue.nominator, self.informers["nodes"], self._pods, backends.parts
         )
         metrics.before_collect(self._measure_cache)
 

@@ -61,6 +61,10 @@ class StatusWriter:
         self.write(pod, None, node_name)
         await self.settle(pod.uid)
 
+    def is_settled(self, uid: str) -> bool:
+        """Whether nothing is to be written about a pod."""
+        return uid not in self._tasks
+
     async def settle(self, uid: str) -> None:
         """Wait until nothing is to be written about a pod."""
         while (task := self._tasks.get(uid)) is not None:

@@ -23,6 +23,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code, Status
 from kubesched.scheduler.diagnosis import Rejection
 
+from .claim_notes import claim_notes
 from .embedded import Embedded
 from .hints import hints_for
 from .result import Pending, PendingReason, Reason
@@ -31,6 +32,8 @@ __all__ = ["Workloads", "explain_pending"]
 
 #: How many node names are given as examples of a reason.
 EXAMPLES: Final = 5
+#: How many sentences say what a group of pods waits for.
+WAITS: Final = 12
 
 
 class Workloads:
@@ -81,6 +84,7 @@ def explain_pending(
     workloads = Workloads(embedded.store)
     findings: dict[bytes, _Finding] = {}
     groups: dict[tuple[str, ...], tuple[_Finding, Pod, list[str]]] = {}
+    waits: dict[tuple[str, ...], dict[str, None]] = {}
     for done, pod in enumerate(pods, 1):
         workload = workloads.of(pod)
         alike = msgspec.json.encode((pod.namespace, workload, pod.metadata.labels, pod.spec, _nomination(pod)))
@@ -89,6 +93,8 @@ def explain_pending(
             finding = findings[alike] = _look(embedded, pod)
         key = (pod.namespace, workload or pod.name, pod.spec.scheduler_name, finding.reason, finding.message)
         groups.setdefault(key, (finding, pod, []))[2].append(pod.key)
+        if pod.spec.volumes:
+            waits.setdefault(key, {}).update(dict.fromkeys(claim_notes(embedded.store, pod)))
         on_progress(done)
     groups_found = [
         Pending(
@@ -101,8 +107,9 @@ def explain_pending(
             gates=finding.gates,
             scheduler_name=pod.spec.scheduler_name,
             hints=finding.hints,
+            waits_for=list(waits.get(key, ()))[:WAITS],
         )
-        for finding, pod, keys in groups.values()
+        for key, (finding, pod, keys) in groups.items()
     ]
     return sorted(groups_found, key=lambda group: (-group.count, group.pods[0]))
 

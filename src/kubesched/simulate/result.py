@@ -155,6 +155,8 @@ class Pending(_Struct, frozen=True, kw_only=True):
     gates: list[str] = []
     scheduler_name: str = ""
     hints: list[str] = []
+    #: The state of what the pods need besides a node, such as their claims.
+    waits_for: list[str] = []
 
 
 class Refusal(_Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kubesched.api.decode import from_builtins
@@ -20,6 +20,7 @@ from kubesched.framework.points import POINTS
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Code, Status
+from kubesched.framework.waiting import PodsInPreBind
 from kubesched.plugins import in_tree_registry
 from kubesched.plugins.retired import RETIRED
 from kubesched.scheduler.full_scan import Rotation
@@ -51,6 +52,9 @@ class Nominated:
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
         return list(self.pods.get(node_name, ()))
 
+    def node_of(self, uid: str) -> str | None:
+        return next((node for node, pods in self.pods.items() if any(pod.uid == uid for pod in pods)), None)
+
     def changes(self, since: int) -> tuple[int, list[str] | None]:
         return 0, None
 
@@ -67,10 +71,15 @@ class Cluster:
         plugins: Sequence[str] = LIMITS,
         gates: FeatureGates = DEFAULT_GATES,
         without_pre_filter: bool = False,
+        args: Mapping[str, Any] | None = None,
+        client: Any = None,
     ) -> None:
         self.cache = Cache()
         self.objects = LocalObjects()
         self.nominated = Nominated()
+        self.pods_in_pre_bind = PodsInPreBind()
+        #: UIDs of pods that are not there any more.
+        self.gone: set[str] = set()
         for obj in objects:
             self.put(obj)
         backends = Backends(
@@ -78,11 +87,14 @@ class Cluster:
             random.Random(0),
             self.cache.snapshot(),
             gates=gates,
+            client=client,
             nominations=lambda: self.nominated,
             informed=self.objects.informed,
             informed_in=self.objects.informed_in,
             watch=self.objects.watch,
             node_changed=self.cache.node_changed,
+            pods_in_pre_bind=self.pods_in_pre_bind,
+            live_pod=lambda pod: None if pod.uid in self.gone else pod,
         )
         registry: Registry = in_tree_registry()
         for retired in RETIRED.values():
@@ -97,7 +109,8 @@ class Cluster:
             for point in POINTS
         }
         handle = ProfileHandle("default-scheduler", backends)
-        self.framework = Framework("default-scheduler", points, registry, lambda name: None, handle, SchedulerMetrics())
+        self.metrics = SchedulerMetrics()
+        self.framework = Framework("default-scheduler", points, registry, (args or {}).get, handle, self.metrics)
         handle.framework = self.framework
         self.search = self.fresh_search()
         self.paths: list[Path] = []

@@ -30,7 +30,7 @@ class World:
 
     nodes: dict[str, Node] = field(default_factory=dict)
     pods: list[Pod] = field(default_factory=list)
-    objects: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    objects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def find(self, plural: str, key: str) -> Any:
         return self.objects.get(plural, {}).get(key)

@@ -28,7 +28,6 @@ from .deployments import Deployments
 from .device_driver import DeviceDriver
 from .device_taints import DeviceTaintEviction
 from .ephemeral_volumes import EphemeralVolumes
-from .first_consumer import FirstConsumer
 from .garbage import GarbageCollector
 from .job_orphans import JobOrphans
 from .jobs import Jobs
@@ -58,7 +57,6 @@ ALL: Final[tuple[type[Controller], ...]] = (
     CsiNodes,
     Attachments,
     EphemeralVolumes,
-    FirstConsumer,
     ResourceClaims,
     DeviceDriver,
     NodeLifecycle,
@@ -79,7 +77,6 @@ STORAGE: Final[tuple[type[Controller], ...]] = (
     CsiNodes,
     Attachments,
     EphemeralVolumes,
-    FirstConsumer,
 )
 
 

@@ -64,7 +64,14 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Ends of the domains whose annotations come along; what others write in theirs is theirs.
 _DOMAINS: Final = (".kubernetes.io", ".k8s.io", ".kubesched.io")
 #: Finalizers that a controller here removes again.
-_FINALIZERS: Final = frozenset({"batch.kubernetes.io/job-tracking", CLAIM_FINALIZER})
+_FINALIZERS: Final = frozenset(
+    {
+        "batch.kubernetes.io/job-tracking",
+        "kubernetes.io/pvc-protection",
+        "kubernetes.io/pv-protection",
+        CLAIM_FINALIZER,
+    }
+)
 _SECRETIVE: Final = (
     "env",
     "envFrom",
@@ -238,7 +245,7 @@ def _without_ephemeral_notes(volume: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_parameters(value: Any) -> Any:
-    """A copy without what drivers of devices are told: the parameters of opaque configuration, data of device status."""
+    """A copy without what only drivers of devices read: the parameters of opaque configuration, data of device status."""
     if isinstance(value, dict):
         return {
             key: {"driver": item.get("driver", ""), "parameters": {}}

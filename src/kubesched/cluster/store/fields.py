@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from ...api.decode import DecodeError
 from ...api.kinds import NODES, PODS, Kind
 from ...api.selectors import Selector, SelectorError, parse_selector_text
+from ...api.types import Pod
 from ...api.wire import ApiError
 from ..schema import Stored
 
@@ -135,15 +137,38 @@ def _known_fields(kind: Kind) -> set[str]:
     return set(fields_of(probe))
 
 
+#: What watches of pods select by, read from the view that informers share.
+_OF_TYPED_POD: Final[dict[str, Callable[[Pod], str]]] = {
+    "spec.nodeName": lambda pod: pod.spec.node_name,
+    "spec.schedulerName": lambda pod: pod.spec.scheduler_name,
+    "status.phase": lambda pod: pod.status.phase,
+    "status.nominatedNodeName": lambda pod: pod.status.nominated_node_name,
+}
+
+
+def _typed_pod(item: Stored) -> Pod | None:
+    """The shared view of a pod; None when it cannot be decoded."""
+    try:
+        pod: Pod = item.typed
+    except (DecodeError, msgspec.DecodeError):
+        return None
+    return pod
+
+
 class Filter:
     """Namespace, labels and fields, all of which an object must satisfy."""
 
-    __slots__ = ("_fields", "_labels", "_namespace", "is_trivial", "selects")
+    __slots__ = ("_fields", "_labels", "_namespace", "_typed", "is_trivial", "selects")
 
-    def __init__(self, namespace: str, labels: Selector | None, fields: tuple[tuple[str, bool, str], ...]) -> None:
+    def __init__(
+        self, kind: Kind, namespace: str, labels: Selector | None, fields: tuple[tuple[str, bool, str], ...]
+    ) -> None:
         self._namespace = namespace
         self._labels = labels
         self._fields = fields
+        typed = kind is PODS and all(name in _OF_TYPED_POD for name, _, _ in fields)
+        #: The fields, when all can be read from the typed view.
+        self._typed = [(_OF_TYPED_POD[name], equal, value) for name, equal, value in fields] if typed else []
         #: True when labels or fields are asked for, not merely a namespace.
         self.selects = labels is not None or bool(fields)
         #: True when every object passes.
@@ -155,6 +180,9 @@ class Filter:
         if self._labels is not None and not self._labels.matches(item.labels):
             return False
         if self._fields:
+            pod = _typed_pod(item) if self._typed else None
+            if pod is not None:
+                return all((read(pod) == value) is equal for read, equal, value in self._typed)
             fields = fields_of(item)
             for name, equal, value in self._fields:
                 if (fields[name] == value) is not equal:
@@ -177,7 +205,7 @@ def compile_filter(kind: Kind, namespace: str, label_selector: str, field_select
         except SelectorError as error:
             raise ApiError.bad_request(f"unable to parse label selector: {error}") from None
     fields = tuple(_field_terms(kind, field_selector)) if field_selector else ()
-    return Filter(namespace if kind.namespaced else "", labels, fields)
+    return Filter(kind, namespace if kind.namespaced else "", labels, fields)
 
 
 def _field_terms(kind: Kind, text: str) -> list[tuple[str, bool, str]]:

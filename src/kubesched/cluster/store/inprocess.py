@@ -133,6 +133,12 @@ class InProcessClient:
         self.store.bind(namespace, name, uid, node_name)
         await self._after("bind", PODS, name)
 
+    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
+        if self._faults is not None and self._faults.strikes_calls:
+            return False
+        self.store.bind(namespace, name, uid, node_name)
+        return True
+
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
         await self._before("evict", PODS, name)
         self.store.evict(namespace, name, grace_period_seconds=grace_period_seconds)

@@ -47,12 +47,17 @@ def limits_of(node: CSINode | None) -> dict[str, int]:
 class _Pod:
     """What was counted of one pod."""
 
-    __slots__ = ("error", "looked_up", "volumes")
+    __slots__ = ("looked_up", "pod", "volumes")
 
-    def __init__(self) -> None:
+    def __init__(self, pod: PodInfo) -> None:
+        self.pod = pod
         self.volumes: tuple[Countable, ...] = ()
         self.looked_up: list[ObjectKey] = []
-        self.error: CountingError | None = None
+
+    def is_of(self, pod: PodInfo | None) -> bool:
+        """Whether another version of the pod has the same volumes."""
+        mine = self.pod
+        return mine is pod or (pod is not None and mine.storage == pod.storage and mine.key == pod.key)
 
 
 class _Row:
@@ -239,16 +244,16 @@ class AttachedVolumes:
         return frozenset(held), tuple(looked_up)
 
     def _count_pods(self, row: int, known: _Row, info: NodeInfo) -> None:
-        """Count the pods that came, and no longer those that left; a pod's volumes never change."""
+        """Count the pods that came, and no longer those that left."""
         pods = info.pods
-        for uid in [uid for uid in known.pods if uid not in pods]:
+        for uid in [uid for uid, counted in known.pods.items() if not counted.is_of(pods.get(uid))]:
             self._forget(row, known, uid)
         for uid, pod in pods.items():
             if pod.storage and uid not in known.pods:
                 self._count(row, known, uid, pod)
 
     def _count(self, row: int, known: _Row, uid: str, pod: PodInfo) -> None:
-        counted = known.pods[uid] = _Pod()
+        counted = known.pods[uid] = _Pod(pod)
         try:
             volumes = self.volumes.of_existing(pod, migrated=True, looked_up=counted.looked_up.append)
         except CountingError as error:
