@@ -5,10 +5,11 @@ One plan per pattern of signatures, made once. Used by :mod:`.search`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final
 
 from kubesched.cache.nominated_rows import NominatedPods
+from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import PluginFailedError, failed
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
@@ -100,6 +101,25 @@ class Plan:
         except (Exception, SystemExit) as error:
             raise PluginFailedError(name, failed(_PRE_FILTER, name, error)) from error
         return tuple(found)
+
+    def unaffected(self, state: CycleState, pod: PodInfo, others: Iterable[PodInfo]) -> bool:
+        """Whether pods that come to a node change no answer of the unsigned filters about it; after PreFilter.
+
+        Raises:
+            PluginFailedError: when one of them fails.
+        """
+        for entry in self.unsigned.filters:
+            if entry.name in state.skip_filter:
+                continue
+            unaffected_by = getattr(entry.plugin, "unaffected_by", None)
+            if unaffected_by is None:
+                return False
+            try:
+                if not all(unaffected_by(state, pod, other) for other in others):
+                    return False
+            except (Exception, SystemExit) as error:
+                raise PluginFailedError(entry.name, failed("running AddPod on", entry.name, error)) from error
+        return True
 
     def all_skip(self, pod: PodInfo) -> bool:
         """Whether every unsigned plugin has nothing to do for the pod.
