@@ -7,7 +7,7 @@ The volumes on nodes are counted in :mod:`.attached_volumes`; here a pod's volum
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -39,8 +39,6 @@ _EXCEEDED: Final = 1
 _LACKING: Final = (2, 3)
 #: From here on: the place of a driver among those that have to be installed.
 _NOT_INSTALLED: Final = 4
-#: On how many nodes a volume in use is compared with the limits when a pod is signed.
-_FEW: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class _Wanted:
 
     Attributes:
         counts: driver to number of volumes.
-        volumes: each with its driver; empty when it does not matter that some node has one of them already.
+        volumes: each with its driver; empty when no pod on any node uses one of them.
         installed: drivers that the node must have.
         lacking: why the pod fits no node; "" when it may.
         error: why the volumes cannot be counted.
@@ -125,24 +123,13 @@ class NodeVolumeLimits(Plugin):
             return _Wanted()
         counts = Counter(volumes.values())
         drivers = tuple(sorted(counts))
+        in_use, nominations = self._attached.rows_of, self.handle.nominations
         # A nominated pod may use the same volume on the node it is coming to.
-        named = self._matters_where_in_use(volumes, counts) or any(
-            True for _ in self.handle.nominations.nominated_nodes()
-        )
+        named = any(volume in in_use for volume in volumes) or any(True for _ in nominations.nominated_nodes())
         return _Wanted(
             counts=tuple((driver, counts[driver]) for driver in drivers),
             volumes=tuple(volumes.items()) if named else (),
             installed=tuple(filter(self._must_be_installed, drivers)) if self._drivers_required else (),
-        )
-
-    def _matters_where_in_use(self, volumes: Mapping[Countable, str], counts: Mapping[str, int]) -> bool:
-        """Whether some node has a volume of the pod's already, and too many to have as many new ones as on other nodes."""
-        attached = self._attached
-        rows = [row for volume in volumes for row in attached.rows_of.get(volume, ())]
-        return len(rows) > _FEW or any(
-            attached.count(driver)[row] + number > attached.limit(driver)[row]
-            for row in rows
-            for driver, number in counts.items()
         )
 
     def _must_be_installed(self, driver: str) -> bool:
