@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from functools import cmp_to_key
-from typing import Any, Final
+from typing import Any
 
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
@@ -15,15 +15,13 @@ from .compare import compare_attempt
 from .comparison import Comparison
 from .devices import Allocations, store_allocations
 from .members import RecordError
-from .preemption import DEALLOCATED, apply_deallocation
+from .preemption import DEALLOCATED, apply_deallocation, compare_effects
 from .volumes import reserve_volumes
 from .world import World
 
 __all__ = ["Change", "replay_independent", "replay_sequential", "unchanged"]
 
 JSON = dict[str, Any]
-
-_FROM_RECORD: Final = "what preemption does is taken from the record"
 
 #: What an incoming pod looks like while it is attempted; see :mod:`.variants`.
 Change = Callable[[PodInfo], PodInfo]
@@ -66,7 +64,7 @@ def replay_sequential(comparison: Comparison, world: World, vector: JSON, change
             if step["outcome"] == "scheduled":
                 comparison.check("node", f"{where}: node", step["node"], min(answer["best"], default=None))
             else:
-                comparison.leave("node", _FROM_RECORD)
+                compare_effects(comparison, world, change(pod), step, where)
         allocations = answer["allocations"] if answer is not None and "allocations" in answer else {}
         sequence.follow(comparison, step, number, where, allocations)
 
@@ -107,7 +105,6 @@ class _Sequence:
         if DEALLOCATED in preemption.get("status", {}).get("reasons", ()):
             apply_deallocation(self._world, self.pending[step["pod"]])
         for key in step.get("clearedNominations", ()):
-            comparison.leave("clearedNominations", _FROM_RECORD)
             if not self._clear(key):
                 raise RecordError(f"expected.steps[{number - 1}].clearedNominations: {key} is not nominated")
         if step["outcome"] == "scheduled" and self._reserve(comparison, step, where):
