@@ -7,7 +7,7 @@ Source: spec "Scheduling queue" sections 9 and 10, spec "Scheduler cache" sectio
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +36,7 @@ __all__ = [
     "ClusterEventWithHint",
     "EventResource",
     "HintFn",
+    "KeyedHint",
     "QueueingHint",
     "node_events",
     "pod_events",
@@ -173,6 +174,24 @@ class ClusterEventWithHint:
 
     event: ClusterEvent
     hint: HintFn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedHint:
+    """A hint function for events about objects that pods name, so that pods which do not name one are not evaluated.
+
+    Attributes:
+        hint: the hint function. It must answer Skip for pods without the key of the event.
+        of_pod: the keys of the objects that a waiting pod names; evaluated when the pod begins to wait or changes.
+        of_event: the key of the object that an event is about; None when the event may help any pod.
+    """
+
+    hint: HintFn
+    of_pod: Callable[[Pod], Iterable[str]]
+    of_event: Callable[[Any, Any], str | None]
+
+    def __call__(self, pod: PodInfo, old: Any, new: Any, /) -> QueueingHint:
+        return self.hint(pod, old, new)
 
 
 def _scaled_down(old: Pod, new: Pod) -> bool:

@@ -183,7 +183,7 @@ class Embedded:
         return self.scheduler.is_idle and all(one.next_timer() is None for one in self.movers)
 
     def check(self) -> list[str]:
-        """What is wrong, when nothing is moving: cache against itself, against the store, and the queue."""
+        """What is wrong, when nothing is moving: cache against itself and the store, the queue, what plugins share."""
         scheduler = self.scheduler
         queued, _ = scheduler.queue.views.pending_pods()
         visible = [
@@ -192,7 +192,7 @@ class Embedded:
             if pod.status.phase not in ("Succeeded", "Failed")
             and (pod.spec.node_name or pod.spec.scheduler_name in scheduler.frameworks)
         ]
-        problems = check_cache(scheduler.cache) + scheduler.queue.views.check()
+        problems = check_cache(scheduler.cache) + scheduler.queue.views.check() + scheduler.debugger.part_problems()
         return problems + compare_with_server(scheduler.cache, self.nodes(), visible, queued)
 
 

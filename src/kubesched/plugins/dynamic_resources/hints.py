@@ -10,7 +10,14 @@ from typing import Final
 
 from kubesched.api.resource import ResourceClaim
 from kubesched.api.types import Pod
-from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
+from kubesched.framework.events import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    EventResource,
+    KeyedHint,
+    QueueingHint,
+)
 from kubesched.framework.podinfo import PodInfo
 
 from .assume_cache import AssumeCache
@@ -19,6 +26,19 @@ from .claims import resolve_claims
 __all__ = ["ClaimHints"]
 
 _CHANGED: Final = ActionType.ADD | ActionType.UPDATE
+
+
+def _claim_keys(pod: Pod) -> list[str]:
+    """The claims that a pod names, as far as they are known."""
+    recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    names = (claim.resource_claim_name or recorded.get(claim.name) for claim in pod.spec.resource_claims)
+    return [f"{pod.namespace}/{name}" for name in names if name]
+
+
+def _claim_key(old: ResourceClaim | None, new: ResourceClaim) -> str | None:
+    """The claim that changed; None when its devices became free, which may help any pod."""
+    freed = old is not None and old.status.allocation is not None and new.status.allocation is None
+    return None if freed else new.key
 
 
 class ClaimHints:
@@ -32,7 +52,10 @@ class ClaimHints:
         generated = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
         return [
             ClusterEventWithHint(ClusterEvent(EventResource.NODE, node)),
-            ClusterEventWithHint(ClusterEvent(EventResource.RESOURCE_CLAIM, _CHANGED), self.after_claim),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.RESOURCE_CLAIM, _CHANGED),
+                KeyedHint(self.after_claim, _claim_keys, _claim_key),
+            ),
             ClusterEventWithHint(generated, self.after_pod),
             ClusterEventWithHint(ClusterEvent(EventResource.DEVICE_CLASS, _CHANGED)),
             ClusterEventWithHint(ClusterEvent(EventResource.RESOURCE_SLICE, _CHANGED)),
