@@ -7,9 +7,9 @@ Source: spec "Scheduling queue" sections 9 and 10, spec "Scheduler cache" sectio
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from kubesched.api.quantity import QuantityError, parse_quantity
 from kubesched.api.requests import has_actual_resources, pod_request_amounts
@@ -37,6 +37,7 @@ __all__ = [
     "EventResource",
     "HintFn",
     "QueueingHint",
+    "TargetedHint",
     "node_events",
     "pod_events",
 ]
@@ -165,6 +166,17 @@ class QueueingHint(enum.Enum):
 
 #: ``(pod, old, new) -> hint``; old is None for additions, new is None for deletions. Raising counts as QUEUE.
 HintFn = Callable[["PodInfo", Any, Any], QueueingHint]
+
+
+@runtime_checkable
+class TargetedHint(Protocol):
+    """A hint function that knows which pods an event can help, so that it is not called for all that its plugin rejected."""
+
+    def __call__(self, pod: PodInfo, old: Any, new: Any) -> QueueingHint: ...
+
+    def targets(self, old: Any, new: Any) -> Collection[str] | None:
+        """The ``namespace/name`` of the pods for which the hint may be QUEUE, and perhaps others; None: any pod."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

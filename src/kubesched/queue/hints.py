@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kubesched.api.times import Clock
 from kubesched.api.types import Pod
-from kubesched.framework.events import ClusterEvent, HintFn, QueueingHint
+from kubesched.framework.events import ClusterEvent, HintFn, QueueingHint, TargetedHint
 from kubesched.framework.metrics import PLUGIN_METRICS_SAMPLE, SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
@@ -52,7 +52,7 @@ class EventPlan:
         rejectors: under what waiting pods that the event may help are filed.
     """
 
-    __slots__ = ("hints", "interesting", "label", "plugins", "rejectors", "wildcard")
+    __slots__ = ("_targeted", "hints", "interesting", "label", "plugins", "rejectors", "wildcard")
 
     def __init__(self, event: ClusterEvent, registrations: Registrations) -> None:
         self.label = event.label
@@ -70,6 +70,28 @@ class EventPlan:
         self.rejectors: tuple[RejectorKey, ...] = tuple(
             dict.fromkeys((scheduler, plugin) for scheduler, pairs in self.hints.items() for plugin, _ in pairs)
         )
+        hints = [hint for pairs in self.hints.values() for _, hint in pairs]
+        targeted = [hint for hint in hints if isinstance(hint, TargetedHint)]
+        #: The hints, if all of them know which pods they concern.
+        self._targeted = targeted if len(targeted) == len(hints) and not self.wildcard else None
+
+    def targets(self, old: Any, new: Any) -> set[str] | None:
+        """The pods (``namespace/name``) that the event can help, None when it may help any that is waiting for it."""
+        if self._targeted is None:
+            return None
+        found: set[str] = set()
+        for hint in self._targeted:
+            try:
+                targets = hint.targets(old, new)
+            except (Exception, SystemExit):
+                _log.exception(
+                    "the targets of a queueing hint for event %s cannot be found; all pods count", self.label
+                )
+                return None
+            if targets is None:
+                return None
+            found.update(targets)
+        return found
 
 
 class Hints:

@@ -211,7 +211,7 @@ class SchedulingQueue:
                 node = old.spec.node_name
                 pairs = waiting.candidates_after_deletion(plan.rejectors, node, self.nominator.nominated_keys(node))
             else:
-                pairs = waiting.candidates(plan.rejectors)
+                pairs = waiting.candidates(plan.rejectors, plan.targets(old, new))
             if pairs:
                 self._move(pairs, plan, old, new, pre_check)
         if len(self._in_flight):

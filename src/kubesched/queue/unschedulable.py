@@ -7,7 +7,7 @@ for memory, an event about volumes costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from operator import attrgetter
 
 from kubesched.framework.holding import Holder
@@ -120,9 +120,20 @@ class UnschedulablePods:
         parked = self._entries.get(key)
         return None if parked is None else parked.record
 
-    def candidates(self, rejectors: Iterable[RejectorKey]) -> list[tuple[str, QueuedPodInfo]]:
-        """The pods that one of the plugins rejected, and those any event helps, in the order they came."""
+    def candidates(
+        self, rejectors: Iterable[RejectorKey], targets: Collection[str] | None = None
+    ) -> list[tuple[str, QueuedPodInfo]]:
+        """The pods that one of the plugins rejected, and those any event helps, in the order they came.
+
+        ``targets``: of the first, only these (``namespace/name``).
+        """
         wanted = set(rejectors)
+        if targets is not None:
+            named = {key: self._entries[key] for key in targets if key in self._entries}
+            rejected = {
+                key: parked for key, parked in named.items() if not wanted.isdisjoint(self._rejectors(parked.record))
+            }
+            return _in_order({**self._always, **rejected})
         found = self._candidates(wanted)
         for held in self._held.values():
             found.update(
