@@ -73,14 +73,15 @@ class CacheDebugger:
         """
         queued, _ = self._queue.pending_pods()
         problems = compare_with_server(self._cache, self._nodes.values(), self._pods.values(), queued)
-        problems += check_cache(self._cache) + self._queue.check()
-        for part in self._parts.values():
-            if hasattr(part, "problems"):
-                problems += part.problems()
+        problems += check_cache(self._cache) + self._queue.check() + self.problems_of_plugins()
         for problem in problems:
             _log.warning("%s", problem)
         _log.info("cache comparer finished: %d problems", len(problems))
         return problems
+
+    def problems_of_plugins(self) -> list[str]:
+        """What the parts that plugins share find wrong with themselves."""
+        return [text for part in self._parts.values() if hasattr(part, "problems") for text in part.problems()]
 
     def dump(self) -> None:
         """Log every node of the cache with its pods, and every queued pod."""

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kubesched.api.kinds import NODES, PODS
+from kubesched.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
 from kubesched.api.types import Node, Pod
@@ -21,6 +21,7 @@ from kubesched.cluster.controllers import ALL, Controller, ControllerManager, Co
 from kubesched.cluster.kubelets import HollowKubelets, Stage
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from kubesched.dra.check import check_allocations
 from kubesched.framework.extenders import Extender
 from kubesched.framework.preemption import Preemption
 from kubesched.framework.registry import Registry
@@ -183,7 +184,7 @@ class Embedded:
         return self.scheduler.is_idle and all(one.next_timer() is None for one in self.movers)
 
     def check(self) -> list[str]:
-        """What is wrong, when nothing is moving: cache against itself, against the store, and the queue."""
+        """What is wrong, when nothing is moving: cache, queue and plugins against themselves and the store, allocations."""
         scheduler = self.scheduler
         queued, _ = scheduler.queue.views.pending_pods()
         visible = [
@@ -193,6 +194,9 @@ class Embedded:
             and (pod.spec.node_name or pod.spec.scheduler_name in scheduler.frameworks)
         ]
         problems = check_cache(scheduler.cache) + scheduler.queue.views.check()
+        problems += scheduler.debugger.problems_of_plugins()
+        claims, slices = (self.store.list(kind).items for kind in (RESOURCE_CLAIMS, RESOURCE_SLICES))
+        problems += check_allocations((item.typed for item in claims), (item.typed for item in slices))
         return problems + compare_with_server(scheduler.cache, self.nodes(), visible, queued)
 
 
