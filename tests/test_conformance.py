@@ -17,6 +17,7 @@ from kubesched.framework.status import Status
 from kubesched.plugins import in_tree_registry
 from kubesched.plugins.image_locality import ImageLocality
 from kubesched.plugins.node_name import NodeName
+from kubesched.plugins.volumes.volume_binding import VolumeBinding
 from kubesched.simulate.conformance import AreaResult, Coverage, Verdict, golden_files, replay_file, replay_vector
 
 #: Area to number of vectors. A file that is missing, cut short or new makes a test fail: it must be listed here.
@@ -39,6 +40,7 @@ COUNTS = {
     "taints": 250,
     "topologyspread": 250,
     "unschedulable": 250,
+    "volumes": 300,
 }
 #: Area to number of vectors that agree only with a defect of the recording modelled, or a declared difference undone.
 EXPLAINED = {"balanced": 2}
@@ -47,7 +49,6 @@ DECLARED = {"combined": 12}
 REASONS = {
     "the wording of decoding errors is that of a particular parser",
     "which nodes are filtered before a plugin fails depends on chance",
-    "what preemption does is taken from the record",
 }
 
 
@@ -209,6 +210,7 @@ def first_with(area: str, member: str) -> tuple[JSON, JSON]:
         ("taints", "unschedulablePlugins", []),
         ("taints", "pendingPlugins", ["NodeName"]),
         ("taints", "filters", {}),
+        ("volumes", "volumes", {}),
     ],
 )
 def test_a_record_that_was_changed_fails(area: str, member: str, value: Any) -> None:
@@ -244,6 +246,44 @@ def test_the_text_that_post_filter_adds_is_compared() -> None:
     assert verdict_of(vector) is Verdict.PASSED
     attempt["message"] += " And more."
     assert verdict_of(vector) is Verdict.FAILED
+
+
+class RefusingBinding(VolumeBinding):
+    """Finds volumes, and does not set them aside."""
+
+    def reserve(self, state: Any, pod: Any, node_name: str) -> Status:
+        return Status.unschedulable("taken")
+
+
+class ForgetfulBinding(VolumeBinding):
+    """Finds volumes, and does not remember that they are taken."""
+
+    def reserve(self, state: Any, pod: Any, node_name: str) -> None:
+        return None
+
+
+def sequences_with_volumes() -> list[JSON]:
+    vectors = [vector for vector in read("volumes") if vector["mode"] == "sequential"]
+    return [vector for vector in vectors if any("volumes" in step for step in vector["expected"]["steps"])]
+
+
+def test_the_outcome_of_reserve_is_compared() -> None:
+    vector = next(each for each in sequences_with_volumes() if "volumes" in each["expected"]["steps"][-1])
+    differences = replayed(vector, registry_with(RefusingBinding)).differences
+    assert any(": reserve: expected null" in line for line in differences)
+    for step in vector["expected"]["steps"]:
+        if step["outcome"] == "scheduled":
+            step["reserve"] = {"code": "Unschedulable", "plugin": "VolumeBinding", "reasons": ["taken"]}
+    comparison = replayed(vector, registry_with(RefusingBinding))
+    assert comparison.passed["reserve"] > 0
+    assert any(": reserve: expected {" in line for line in replayed(vector).differences)
+
+
+def test_volumes_that_are_given_to_two_pods_are_reported() -> None:
+    vectors = sequences_with_volumes()
+    failed = [each["name"] for each in vectors if verdict_of(each, registry_with(ForgetfulBinding)) is Verdict.FAILED]
+    assert len(failed) == 4
+    assert [each["name"] for each in vectors if verdict_of(each) is Verdict.FAILED] == []
 
 
 def test_filters_are_compared_where_a_nominated_node_decided() -> None:
@@ -283,9 +323,24 @@ def test_nominations_that_end_are_carried_out_for_pods_that_are_not_pending() ->
     )  # fmt: skip
     comparison = replayed(vector)
     assert comparison.differences == []
-    assert comparison.left["clearedNominations", "what preemption does is taken from the record"] > 0
+    assert comparison.passed["clearedNominations"] > 0
     attempt["clearedNominations"] = ["default/another"]
     assert "clearedNominations: default/another is not nominated" in replayed(vector).differences[-1]
+
+
+def test_what_a_preemption_does_is_compared_with_the_step() -> None:
+    vector, attempt = next(
+        (vector, attempt)
+        for vector in read("preemption")
+        for attempt in attempts_of(vector)
+        if vector["mode"] == "sequential" and attempt.get("preemption", {}).get("nominated")
+    )
+    comparison = replayed(vector)
+    assert comparison.differences == []
+    assert min(comparison.passed[kind] for kind in ("victims", "clearedNominations", "node")) > 0
+    candidate = attempt["preemption"]["candidates"][attempt["node"]]
+    candidate["victims"] = candidate["victims"][:-1]
+    assert any("victims: expected" in line for line in replayed(vector).differences)
 
 
 def test_a_declared_difference_explains_itself_only() -> None:

@@ -88,7 +88,7 @@ def test_other_pods_are_scheduled_while_an_extender_considers_victims() -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (lambda victims: {}, "preemption: no candidate node for preemption"),
+        (lambda victims: {}, "no new claims to deallocate, preemption: no candidate node for preemption"),
         (lambda victims: {"n1": Victims(())}, 'preemption: expected at least one victim pod on node "n1"'),
         (None, "preemption: out of order"),
     ],

@@ -46,6 +46,7 @@ from .console import progress_bar, warn, write
 from .errors import CliError
 from .loading import load_configuration, load_node_template, load_registry
 from .memory import give_back
+from .preemption_log import PreemptionLog
 from .saved_file import claimed, save_or_rescue
 from .stopping import StopSignal
 
@@ -168,15 +169,17 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
             snapshot = read(options.snapshot)
         except SnapshotError as error:
             raise CliError(str(error)) from None
+    clock = _clock(options, loop, snapshot)
     embedded = Embedded(
         config,
         registry,
-        clock=_clock(options, loop, snapshot),
+        clock=clock,
         seed=options.seed,
         controllers=not options.no_controllers,
         kubelet_options={"heartbeat_seconds": _HEARTBEAT_SECONDS},
         stages=load_stages(options.stages),
         extenders=http_extenders(config.extenders),
+        on_preemption=None if options.quiet else PreemptionLog(clock),
     )
     _fill(embedded.store, options, snapshot)
     return embedded

@@ -16,7 +16,7 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import takewhile
@@ -24,6 +24,7 @@ from random import Random
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from kubesched.api.event_record import EventRecord
 from kubesched.api.kinds import CORE_EVENTS, EVENTS, Kind
 from kubesched.api.times import Clock, micro_time, timestamp
 from kubesched.api.types import Node, ObjectReference, Pod
@@ -141,6 +142,10 @@ class Counting(ABC):
     def repetition(self, entry: Entry) -> dict[str, Any]:
         """The fields that a repetition changes."""
 
+    def record(self, entry: Entry) -> EventRecord | None:
+        """The event as a record that is made into an object when it is read; None when it has to be one at once."""
+        return None
+
 
 class _Series(Counting):
     """First of its kind: POST. Second: PATCH of ``series``. From the third on the count grows in memory only."""
@@ -155,18 +160,59 @@ class _Series(Counting):
         return entry.count <= 2
 
     def fields(self, entry: Entry) -> dict[str, Any]:
-        key = entry.key
-        return {
-            "reportingController": key.controller,
-            "action": key.action,
-            "regarding": entry.regarding.to_wire(),
-            "note": entry.note,
-            **({"related": key.related.to_wire()} if key.related is not None else {}),
-            **(self.repetition(entry) if entry.count > 1 else {}),
-        }
+        return {**_first(entry.key, entry.note), **(self.repetition(entry) if entry.count > 1 else {})}
+
+    def record(self, entry: Entry) -> EventRecord | None:
+        return _Recorded(entry) if entry.count == 1 and _is_plain(entry) else None
 
     def repetition(self, entry: Entry) -> dict[str, Any]:
         return {"series": {"count": entry.count, "lastObservedTime": micro_time(entry.last)}}
+
+
+def _first(key: Key, note: str) -> dict[str, Any]:
+    return {
+        "reportingController": key.controller,
+        "action": key.action,
+        "regarding": key.regarding.to_wire(),
+        "note": note,
+        **({"related": key.related.to_wire()} if key.related is not None else {}),
+    }
+
+
+def _head(kind: Kind, key: Key, namespace: str, name: str, time: float) -> dict[str, Any]:
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "type": key.type,
+        "reason": key.reason,
+        # Upstream's core/v1 recorder leaves it out; client models refuse events.k8s.io without it.
+        "eventTime": micro_time(time),
+        "reportingInstance": key.instance,
+    }
+
+
+def _is_plain(entry: Entry) -> bool:
+    """Whether all that an event is made of is text that JSON can hold; recorders may be given anything."""
+    key = entry.key
+    try:
+        return key.related is None and "".join((*key[:5], *key.regarding, entry.note)).isascii()
+    except TypeError:
+        return False
+
+
+class _Recorded(EventRecord):
+    """The first event of a series."""
+
+    __slots__ = ("_key", "_note", "_time")
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(entry.namespace, entry.name)
+        self._key, self._note, self._time = entry.key, entry.note, entry.time
+
+    def make(self) -> dict[str, Any]:
+        key = self._key
+        return {**_head(EVENTS, key, self.namespace, self.name, self._time), **_first(key, self._note)}
 
 
 SERIES: Final = _Series()
@@ -360,7 +406,7 @@ class EventWriter:
         while not entry.posted:
             entry.name = entry.name or self._name(entry.regarding.name, entry.time)
             try:
-                await self._transport.create(counting.kind, entry.namespace, self._build(entry))
+                await self._transport.create(counting.kind, entry.namespace, self._form(entry))
             except ApiError as error:
                 taken = error.reason == "AlreadyExists"
                 if not (taken and counting.renames):
@@ -371,19 +417,14 @@ class EventWriter:
                 entry.posted = True
                 self.posted += 1
 
+    def _form(self, entry: Entry) -> Mapping[str, Any]:
+        """What is sent of an event: a record if that will do, else the object."""
+        record = self._counting.record(entry)
+        return self._build(entry) if record is None else record
+
     def _build(self, entry: Entry) -> dict[str, Any]:
-        key, kind = entry.key, self._counting.kind
-        return {
-            "apiVersion": kind.api_version,
-            "kind": kind.kind,
-            "metadata": {"name": entry.name, "namespace": entry.namespace},
-            "type": key.type,
-            "reason": key.reason,
-            # Upstream's core/v1 recorder leaves it out; client models refuse events.k8s.io without it.
-            "eventTime": micro_time(entry.time),
-            "reportingInstance": key.instance,
-            **self._counting.fields(entry),
-        }
+        head = _head(self._counting.kind, entry.key, entry.namespace, entry.name, entry.time)
+        return {**head, **self._counting.fields(entry)}
 
     def _name(self, regarding: str, time: float) -> str:
         """``REGARDING.HEX`` of the time in nanoseconds, moved on when two events share an instant.

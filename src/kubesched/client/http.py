@@ -26,6 +26,7 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
+from kubesched.api.event_record import EventRecord
 from kubesched.api.kinds import PODS, Kind
 from kubesched.api.wire import (
     STRATEGIC_PATCH,
@@ -331,7 +332,8 @@ class HttpTransport:
     async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> Item:
         if kind.namespaced and not namespace:
             namespace = (obj.get("metadata") or {}).get("namespace") or "default"
-        body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
+        fields = obj.make() if isinstance(obj, EventRecord) else obj
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, **fields}
         query = {"dryRun": "All"} if dry_run else None
         return read_item(kind, await self._request("POST", _path(kind, namespace), query=query, body=body))
 

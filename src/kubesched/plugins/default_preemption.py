@@ -193,7 +193,8 @@ class DefaultPreemption(Plugin):
                     # No pod is evicted for a pod that was deleted while extenders were awaited.
                     return None, Status.from_error(f'preemption: pod "{pod.name}" not found', self.name)
             if not candidates:
-                return None, _prefixed(Status.unschedulable("no candidate node for preemption"))
+                # Its victims, if it had any, are gone, and it fits nowhere: an old nomination would only keep out others.
+                return _CLEARED, _prefixed(Status.unschedulable("no candidate node for preemption"))
             now = self.handle.clock.now()
             chosen, lost = choose(candidates, now)
             if self._asynchronous:

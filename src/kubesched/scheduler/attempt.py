@@ -13,7 +13,7 @@ from typing import Final
 from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState
-from kubesched.framework.metrics import SchedulerMetrics
+from kubesched.framework.metrics import CounterValue, HistogramValue, SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.status import Status
@@ -76,6 +76,8 @@ class AttemptMetrics:
         self._metrics = metrics
         self._clock = clock
         self._attempts = metrics.pod_scheduling_attempts.labels()
+        #: Result and profile to what counts and times such attempts.
+        self._series: dict[tuple[str, str], tuple[CounterValue, HistogramValue]] = {}
 
     def failed(self, attempt: Attempt, *, rejected: bool) -> None:
         """Count an attempt that a plugin rejected, or that failed by an error."""
@@ -95,6 +97,11 @@ class AttemptMetrics:
             metrics.pod_scheduled_after_flush_total.inc()
 
     def _count(self, result: str, attempt: Attempt) -> None:
-        metrics, name = self._metrics, attempt.profile.framework.profile_name
-        metrics.schedule_attempts_total.inc(result, name)
-        metrics.scheduling_attempt_duration_seconds.observe(self._clock.now() - attempt.start, result, name)
+        key = (result, attempt.profile.framework.profile_name)
+        series = self._series.get(key)
+        if series is None:
+            metrics = self._metrics
+            total, durations = metrics.schedule_attempts_total, metrics.scheduling_attempt_duration_seconds
+            series = self._series[key] = (total.labels(*key), durations.labels(*key))
+        series[0].value += 1
+        series[1].observe(self._clock.now() - attempt.start)

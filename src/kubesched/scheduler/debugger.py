@@ -73,15 +73,19 @@ class CacheDebugger:
         """
         queued, _ = self._queue.pending_pods()
         problems = compare_with_server(self._cache, self._nodes.values(), self._pods.values(), queued)
-        problems += check_cache(self._cache) + self._queue.check() + self.problems_of_plugins()
+        problems += check_cache(self._cache) + self._queue.check() + self.part_problems()
         for problem in problems:
             _log.warning("%s", problem)
         _log.info("cache comparer finished: %d problems", len(problems))
         return problems
 
-    def problems_of_plugins(self) -> list[str]:
-        """What the parts that plugins share find wrong with themselves."""
-        return [text for part in self._parts.values() if hasattr(part, "problems") for text in part.problems()]
+    def part_problems(self) -> list[str]:
+        """Every flaw of what plugins share, as far as it checks itself."""
+        found: list[str] = []
+        for part in self._parts.values():
+            if hasattr(part, "problems"):
+                found += part.problems()
+        return found
 
     def dump(self) -> None:
         """Log every node of the cache with its pods, and every queued pod."""

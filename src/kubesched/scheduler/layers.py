@@ -16,15 +16,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.cache.journal import NODE_CHANGED
+from kubesched.framework.changed_rows import ChangedRows
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError, failed, shape_of
+from kubesched.framework.entries import FilterEntry, PluginFailedError
 from kubesched.framework.interface import NOT_SCORED, IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
@@ -48,9 +49,6 @@ _ALL: Final = 4
 #: Rows to evaluate again. Few of them, with whether more than the node's pods may have changed; many, which may repeat;
 #: or None for all.
 _Rows = dict[int, bool] | IntpArray | None
-#: Extension point to the method that keeps up what the point prepared.
-_REFRESH: Final = {"PreFilter": "refresh_filter", "PreScore": "refresh_scores"}
-_Refresh = Sequence[tuple[str, Callable[..., RowArray | None]]]
 
 
 class Layer:
@@ -158,7 +156,7 @@ class Layer:
         changed = self._read_journal()
         if changed is None:
             return self._build()
-        named = self._named("PreFilter", self.share.refresh_filter)
+        named = self._named(self.share.refresh_filter)
         if named is None:
             return self._build()
         rows = self._merged(changed, named)
@@ -219,42 +217,17 @@ class Layer:
         if self.is_scored:
             self.ranking.grow(size)
 
-    def _named(self, point: str, refresh: _Refresh, *more: bool) -> list[RowArray] | None:
+    def _named(self, plugins: Sequence[ChangedRows], *more: bool) -> list[RowArray] | None:
         """The rows that the plugins name because of changes elsewhere; None: every row may have changed."""
         found: list[RowArray] = []
-        if self.base is None:
-            return found  # only plugins that cannot sign know of changes elsewhere
-        name = ""
-        try:
-            for name, method in refresh:  # noqa: B007 - named when it fails
-                rows = method(self.state, self._pod, self._table, *more)
+        if self.base is not None:  # only plugins that cannot sign know of changes elsewhere
+            for plugin in plugins:
+                rows = plugin.named(len(self.owner), self.state, self._pod, self._table, *more)
                 if rows is None:
                     return None
-                self._check_rows(point, rows)
                 if len(rows):
                     found.append(rows)
-        except PluginFailedError:
-            raise  # by a filter that was evaluated with nominated pods: it is named already
-        except (Exception, SystemExit) as error:
-            raise PluginFailedError(name, failed(f"running {point} plugin", name, error)) from error
         return found
-
-    def _check_rows(self, point: str, rows: Any) -> None:
-        """Raise TypeError when a plugin's answer does not name rows of the table."""
-        if not isinstance(rows, np.ndarray) or rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "ui"):
-            raise TypeError(f"{_REFRESH[point]} returned {shape_of(rows)}; expected an array of row numbers or None")
-        if not len(rows):
-            return
-        size = len(self.owner)
-        if len(rows) <= _FEW:
-            few = rows.tolist()
-            outside = min(few) < 0 or max(few) >= size
-        else:
-            # As unsigned numbers, negative ones are beyond every table.
-            outside = int(np.maximum.reduce(rows.astype(np.intp, copy=False).view(np.uintp))) >= size
-        if outside:
-            row = next(row for row in rows.tolist() if not 0 <= row < size)
-            raise TypeError(f"{_REFRESH[point]} returned row {row}; there are {size} rows")
 
     def _merged(self, rows: _Rows, named: list[RowArray]) -> _Rows:
         """These rows and those that plugins name."""
@@ -376,7 +349,7 @@ class Layer:
             return
         if self.base is not None:
             self.base.score()
-        named = self._named("PreScore", self.share.refresh_scores, same)
+        named = self._named(self.share.refresh_scores, same)
         if named is None:
             self.is_scored = False
             self.score()

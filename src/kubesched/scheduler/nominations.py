@@ -18,6 +18,7 @@ import numpy as np
 from kubesched.cache import NodeTable, Snapshot
 from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.cache.nominated_rows import NominatedPods
+from kubesched.framework.changed_rows import ChangedRows
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interface import VerdictArray
 from kubesched.framework.nodeinfo import NodeInfo
@@ -110,6 +111,9 @@ class NominationFilter:
 
     # -- as a filter of a layer --------------------------------------------------------------------------
 
+    def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntpArray | None:
+        return self.refresh(pod)
+
     def one(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         return int(self.codes[node.row])
 
@@ -127,7 +131,7 @@ class NominationShare(Share):
         self.scores = ()
         self.pre_filters = self.pre_scores = self.names = frozenset()
         self.plugins = ()
-        self.refresh_filter = [("", lambda state, pod, nodes: nominations.refresh(pod))]
+        self.refresh_filter = [ChangedRows(nominations, "refresh_filter")]
         self.refresh_scores = []
         self.nominations = nominations
         self.view = nominations.view

@@ -5,11 +5,12 @@ One plan per pattern of signatures, made once. Used by :mod:`.search`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any, Final
 
 from kubesched.cache.nominated_rows import NominatedPods
-from kubesched.framework.entries import PluginFailedError, failed
+from kubesched.framework.changed_rows import ChangedRows
+from kubesched.framework.entries import called
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 
@@ -39,13 +40,13 @@ class Share:
         scoring = self.pre_scores.union(entry.name for entry in self.scores)
         self.names = filtering | scoring
         self.plugins: tuple[Any, ...] = tuple(framework.plugins[name] for name in sorted(self.names))
-        #: ``refresh_filter`` and ``refresh_scores`` of those that offer it, with the plugins' names.
+        #: ``refresh_filter`` and ``refresh_scores`` of those that offer it.
         self.refresh_filter = self._offered("refresh_filter", filtering)
         self.refresh_scores = self._offered("refresh_scores", scoring)
 
-    def _offered(self, method: str, names: frozenset[str]) -> list[tuple[str, Callable[..., Any]]]:
-        plugins = [plugin for plugin in self.plugins if plugin.name in names and hasattr(plugin, method)]
-        return [(plugin.name, getattr(plugin, method)) for plugin in plugins]
+    def _offered(self, method: str, names: frozenset[str]) -> list[ChangedRows]:
+        plugins = (plugin for plugin in self.plugins if plugin.name in names)
+        return [ChangedRows(plugin, method) for plugin in plugins if hasattr(plugin, method)]
 
 
 class Plan:
@@ -88,17 +89,12 @@ class Plan:
             PluginFailedError: when one of them fails.
         """
         found: list[Hashable] = []
-        name = ""
-        try:
-            for plugin in self.unsigned.plugins:
-                name = plugin.name
-                key = plugin.interaction_key(pod)
-                if key is None:
-                    return None
-                hash(key)
-                found.append(key)
-        except (Exception, SystemExit) as error:
-            raise PluginFailedError(name, failed(_PRE_FILTER, name, error)) from error
+        for plugin in self.unsigned.plugins:
+            key = called(_PRE_FILTER, plugin.name, plugin.interaction_key, pod)
+            if key is None:
+                return None
+            called(_PRE_FILTER, plugin.name, hash, key)
+            found.append(key)
         return tuple(found)
 
     def all_skip(self, pod: PodInfo) -> bool:
@@ -107,16 +103,8 @@ class Plan:
         Raises:
             PluginFailedError: when one of them fails.
         """
-        if self._skips is None:
-            return False
-        name = ""
-        try:
-            for name, skips in self._skips:  # noqa: B007 - named when it fails
-                if not skips(pod):
-                    return False
-        except (Exception, SystemExit) as error:
-            raise PluginFailedError(name, failed(_PRE_FILTER, name, error)) from error
-        return True
+        skips = self._skips
+        return skips is not None and all(called(_PRE_FILTER, name, skip, pod) for name, skip in skips)
 
 
 def _lacks_preparation(framework: Framework, plugin: Any) -> bool:

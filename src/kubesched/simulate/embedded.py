@@ -184,7 +184,7 @@ class Embedded:
         return self.scheduler.is_idle and all(one.next_timer() is None for one in self.movers)
 
     def check(self) -> list[str]:
-        """What is wrong, when nothing is moving: cache, queue and plugins against themselves and the store, allocations."""
+        """What is wrong, when nothing is moving: cache against itself and the store, the queue, what plugins share."""
         scheduler = self.scheduler
         queued, _ = scheduler.queue.views.pending_pods()
         visible = [
@@ -194,7 +194,7 @@ class Embedded:
             and (pod.spec.node_name or pod.spec.scheduler_name in scheduler.frameworks)
         ]
         problems = check_cache(scheduler.cache) + scheduler.queue.views.check()
-        problems += scheduler.debugger.problems_of_plugins()
+        problems += scheduler.debugger.part_problems()
         claims, slices = (self.store.list(kind).items for kind in (RESOURCE_CLAIMS, RESOURCE_SLICES))
         problems += check_allocations((item.typed for item in claims), (item.typed for item in slices))
         return problems + compare_with_server(scheduler.cache, self.nodes(), visible, queued)

@@ -17,7 +17,17 @@ from kubesched.api.yamltext import to_yaml
 from .hints import format_amount
 from .result import NodeUse, Pending, Placement, PreemptionReport, Reason, Refusal, ResourceUse, Result
 
-__all__ = ["Line", "Style", "columns", "pending_lines", "render_json", "render_table", "render_yaml", "usage_histogram"]
+__all__ = [
+    "Line",
+    "Style",
+    "columns",
+    "pending_lines",
+    "preemption_lines",
+    "render_json",
+    "render_table",
+    "render_yaml",
+    "usage_histogram",
+]
 
 Style = Literal["", "title", "dim", "good", "warn", "bad"]
 
@@ -130,18 +140,24 @@ def _preemptions(preemptions: Sequence[PreemptionReport], wide: bool) -> list[Li
         return []
     lines = _title("Preempted")
     for item in preemptions if wide else preemptions[:MOST_PREEMPTIONS]:
-        budgets = f", {_plural(item.budget_violations, 'budget violation')}" if item.budget_violations else ""
-        lines.append(Line(f"{item.pod} (priority {item.priority:,}) on {item.node} after {seconds(item.at)}{budgets}"))
-        lines.append(Line(f"  evicted: {', '.join(item.victims)}"))
-        for why, nodes in _by_reason(item).items():
-            lines.append(Line(f"  not {', '.join(nodes)}: {why}", "dim"))
-        hidden = item.candidates - 1 - len(item.lost)
-        if hidden:
-            lines.append(Line(f"  {_plural(hidden, 'other candidate')} lost as well", "dim"))
-        for reason, count in item.not_helpful.items():
-            lines.append(Line(f"  {_plural(count, 'node')} not helped: {reason}", "dim"))
+        lines += preemption_lines(item, f"after {seconds(item.at)}")
     if not wide and len(preemptions) > MOST_PREEMPTIONS:
         lines.append(Line(f"and {len(preemptions) - MOST_PREEMPTIONS:,} more (--wide lists them all)", "dim"))
+    return lines
+
+
+def preemption_lines(item: PreemptionReport, when: str) -> list[Line]:
+    """One preemption: a line, and indented ones about victims and other nodes."""
+    budgets = f", {_plural(item.budget_violations, 'budget violation')}" if item.budget_violations else ""
+    lines = [Line(f"{item.pod} (priority {item.priority:,}) on {item.node} {when}{budgets}")]
+    lines.append(Line(f"  evicted: {', '.join(item.victims)}"))
+    for why, nodes in _by_reason(item).items():
+        lines.append(Line(f"  not {', '.join(nodes)}: {why}", "dim"))
+    hidden = item.candidates - 1 - len(item.lost)
+    if hidden:
+        lines.append(Line(f"  {_plural(hidden, 'other candidate')} lost as well", "dim"))
+    for reason, count in item.not_helpful.items():
+        lines.append(Line(f"  {_plural(count, 'node')} not helped: {reason}", "dim"))
     return lines
 
 

@@ -13,6 +13,7 @@ from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Node, Pod
 from kubesched.api.wire import ApiError
 from kubesched.config import DEFAULT_GATES, FeatureGates
+from kubesched.config.args import UtilizationShapePoint, VolumeBindingArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
@@ -244,3 +245,8 @@ class Binding(Cluster):
     async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
         found: Status | None = await self.binding.pre_bind(state, pod, node)
         return found
+
+
+def scoring(*line: tuple[int, int]) -> VolumeBindingArgs:
+    """Arguments with a shape, given in points of 100."""
+    return VolumeBindingArgs(shape=tuple(UtilizationShapePoint(utilization=x, score=y // 10) for x, y in line))

@@ -24,6 +24,9 @@ from kubesched.config.args import UtilizationShapePoint, VolumeBindingArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code
+from kubesched.plugins.volumes.volume_binding import VolumeBinding
+from kubesched.plugins.volumes.volume_state import VolumeState
+from kubesched.scheduler.search import Decision
 
 ZONE = "topology.kubernetes.io/zone"
 NODES = [a_node(zone, zone=zone) for zone in "abc"]
@@ -589,9 +592,33 @@ def test_a_claim_that_changed_since_the_decision_is_not_assumed_and_nothing_else
     assert cluster.metrics.volume_scheduling_stage_error_total.labels("assume").value == 1
 
 
-def test_profiles_share_what_is_assumed() -> None:
-    from kubesched.plugins.volumes.volume_state import VolumeState
+def test_pods_without_claims_cost_nothing_however_many_volumes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
 
+    def note(name: str, real: Any) -> None:
+        def noting(*args: Any) -> Any:
+            calls.append(name)
+            return real(*args)
+
+        monkeypatch.setattr(VolumeBinding, name, noting)
+
+    for name in ("sign", "pre_filter", "filter_rows", "pre_score", "score_rows", "reserve", "pre_bind_pre_flight"):
+        note(name, getattr(VolumeBinding, name))
+    objects = [one for number in range(50) for one in (volume(f"v{number}"), claim(f"c{number}", volume=f"v{number}"))]
+    cluster = Binding(NODES, [*objects, LOCAL])
+    plain = PodInfo(with_volumes("p", {"secret": {"secretName": "s"}}, {"configMap": {"name": "m"}}, {"emptyDir": {}}))
+    decision = cluster.fresh_search().find(plain)
+    assert isinstance(decision, Decision)
+    assert cluster.framework.reserve(decision.state, plain, "a") is None
+    assert calls == []
+    with_claim = PodInfo(with_volumes("q", *claims("c1")))
+    decision = cluster.fresh_search().find(with_claim)
+    assert isinstance(decision, Decision)
+    assert cluster.framework.reserve(decision.state, with_claim, "a") is None
+    assert calls == ["sign", "pre_filter", "filter_rows", "pre_score", "reserve"]
+
+
+def test_profiles_share_what_is_assumed() -> None:
     cluster = Binding(NODES[:1])
     assert VolumeState.of(cluster.binding.handle) is cluster.state
 

@@ -117,7 +117,7 @@ class Attachments(Controller):
         about, source = "detach" if deleted else "attach", data["spec"]["attacher"]
         left = self._attempts.left(item.uid, data["metadata"], source, labels, about=about, deleted=deleted)
         if left:
-            self.queue.add_after(name, left)
+            self.queue.add_after(name, left, quiet=self._attempts.is_stuck(item.uid))
         return left
 
     async def _attach(self, item: Item, data: Data, pod: Item) -> None:
@@ -128,7 +128,8 @@ class Attachments(Controller):
         error = f"rpc error: code = {reason} desc = {text}"
         if reason:
             status = {"attached": False, "attachError": {"time": self.context.now_text(), "message": error}}
-            self.queue.add_after(name, self._attempts.again(item.uid))
+            left = self._attempts.again(item.uid)
+            self.queue.add_after(name, left, quiet=self._attempts.is_stuck(item.uid))
         else:
             status = {"attached": True}
         await self.context.write_status(item, data, status)
@@ -147,7 +148,8 @@ class Attachments(Controller):
         reason, text = self._attempts.outcome(item.uid)
         if reason:
             error = {"time": self.context.now_text(), "message": f"rpc error: code = {reason} desc = {text}"}
-            self.queue.add_after(name, self._attempts.again(item.uid))
+            left = self._attempts.again(item.uid)
+            self.queue.add_after(name, left, quiet=self._attempts.is_stuck(item.uid))
             await self.context.write_status(item, data, {**(data.get("status") or {}), "detachError": error})
         else:
             await self.context.patch(item, {"metadata": {"uid": item.uid, "finalizers": None}})

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ..kubelets import Stage, choose, rules_of
 from .context import Context
+from .work_queue import STUCK_AFTER
 
 __all__ = ["Attempts"]
 
@@ -23,8 +24,9 @@ class _Attempt:
     """What is under way for one object; another ``about`` starts it again."""
 
     about: str
-    stage: Stage | None
-    due: float
+    matching: list[Stage]
+    stage: Stage | None = None
+    due: float = 0.0
     failures: int = 0
 
 
@@ -54,15 +56,17 @@ class Attempts:
         known = self._current.get(key)
         if known is None or known.about != about:
             matching = [one for one in self._stages if one.matches_volume(metadata, source, labels, deleted=deleted)]
-            known = self._current[key] = self._begin(about, matching)
+            known = self._current[key] = _Attempt(about, matching)
+            known.due = self._context.now() + self._draw(known)
         if known.stage is not None and known.stage.weight <= 0:
             return None
         return max(0.0, known.due - self._context.now())
 
-    def _begin(self, about: str, matching: list[Stage]) -> _Attempt:
-        stage = choose(matching, self._context.rng) or matching[0] if matching else None
-        seconds = stage.seconds(self._context.rng) if stage is not None else 0.0
-        return _Attempt(about, stage, self._context.now() + seconds)
+    def _draw(self, attempt: _Attempt) -> float:
+        """Choose the rule of an attempt; how many seconds it takes."""
+        matching = attempt.matching
+        attempt.stage = choose(matching, self._context.rng) or matching[0] if matching else None
+        return attempt.stage.seconds(self._context.rng) if attempt.stage is not None else 0.0
 
     def outcome(self, key: str) -> tuple[str, str]:
         """How an attempt that is due ends, which is drawn here: reason and text of a failure, or two empty texts."""
@@ -72,13 +76,19 @@ class Attempts:
         return stage.failure.reason, f"stage rule {stage.name}"
 
     def again(self, key: str) -> float:
-        """Try again after a failure; returns the delay in seconds, which doubles each time, with the rule's own added."""
+        """Try again after a failure; returns the delay in seconds, which doubles each time, with the next rule's added."""
         known = self._current[key]
         known.failures += 1
-        seconds = known.stage.seconds(self._context.rng) if known.stage is not None else 0.0
-        seconds += min(_FIRST_RETRY_SECONDS * 2.0 ** min(known.failures - 1, 30), _LONGEST_RETRY_SECONDS)
+        seconds = self._draw(known) + min(
+            _FIRST_RETRY_SECONDS * 2.0 ** min(known.failures - 1, 30), _LONGEST_RETRY_SECONDS
+        )
         known.due = self._context.now() + seconds
         return seconds
+
+    def is_stuck(self, key: str) -> bool:
+        """Whether an attempt has failed so often that the next one most likely fails as well: it keeps nothing moving."""
+        known = self._current.get(key)
+        return known is not None and known.failures > STUCK_AFTER
 
     def forget(self, key: str) -> None:
         """The work is done or no longer wanted."""

@@ -54,12 +54,19 @@ class Provisioner(Controller):
         self._capacities = context.cache(CSI_STORAGE_CAPACITIES)
         self._capacities.add_index("class", lambda item: (item.typed.storage_class_name,))
         self.watch(CLAIMS, self._claim_changed)
+        self.watch(VOLUMES, self._volume_changed)
 
     def _claim_changed(self, old: Item | None, new: Item | None) -> None:
         if new is not None:
             self.queue.add(_CLAIM + new.key)
         elif old is not None:
             self._attempts.forget(old.uid)
+
+    def _volume_changed(self, old: Item | None, new: Item | None) -> None:
+        """A volume that goes before its claim was bound is made again."""
+        if new is None and old is not None and old.typed.spec.claim_ref is not None:
+            reference = old.typed.spec.claim_ref
+            self.queue.add(f"{_CLAIM}{reference.namespace}/{reference.name}")
 
     def _pools_changed(self, classes: set[str], segment: str | None) -> None:
         for name in sorted(classes):
@@ -93,7 +100,7 @@ class Provisioner(Controller):
         if left is None:
             return
         if left > 0:
-            self.queue.add_after(_CLAIM + item.key, left)
+            self.queue.add_after(_CLAIM + item.key, left, quiet=self._attempts.is_stuck(item.uid))
             return
         reason, text = await self._make(item, data, storage_class, chosen)
         if reason:
@@ -176,7 +183,8 @@ class Provisioner(Controller):
             mark = {"uid": item.uid, "annotations": {SELECTED_NODE: None}}
             await self.context.patch(item, {"metadata": mark})
         else:
-            self.queue.add_after(_CLAIM + item.key, self._attempts.again(item.uid))
+            left = self._attempts.again(item.uid)
+            self.queue.add_after(_CLAIM + item.key, left, quiet=self._attempts.is_stuck(item.uid))
 
     async def _say(self, item: Item, driver: str, type_: str, reason: str, text: str) -> None:
         await self.context.events.record(item, driver, type_, reason, text)

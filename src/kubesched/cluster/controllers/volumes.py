@@ -73,8 +73,8 @@ class Volumes(Controller):
         if item is None:
             return
         self.queue.add(_CLAIM + item.key)
-        if new is None:
-            for volume in self._volumes.indexed(_BY_REFERENCE, item.key):
+        for volume in self._volumes.indexed(_BY_REFERENCE, item.key):
+            if new is None or new.typed.spec.volume_name not in ("", volume.name):
                 self.queue.add(_VOLUME + volume.name)
 
     def _volume_changed(self, old: Item | None, new: Item | None) -> None:
@@ -199,11 +199,11 @@ class Volumes(Controller):
         """Tie the two together, each half only if it is not yet; level-triggered, so any half may be there."""
         claim, pv = item.data(), volume.data()
         reference = pv["spec"].get("claimRef") or {}
-        if reference.get("uid") != item.uid:
+        finalizers = pv["metadata"].get("finalizers") or []
+        if reference.get("uid") != item.uid or PV_PROTECTION not in finalizers:
             metadata: Data = {"resourceVersion": str(volume.resource_version)}
             if not reference:
                 metadata["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
-            finalizers = pv["metadata"].get("finalizers") or []
             if PV_PROTECTION not in finalizers:
                 metadata["finalizers"] = [*finalizers, PV_PROTECTION]
             volume = await self.context.patch(
@@ -241,7 +241,8 @@ class Volumes(Controller):
         finalizers = data["metadata"].get("finalizers") or []
         bound = bool(uid) and claim is not None and claim.uid == uid
         if "deletionTimestamp" in data["metadata"]:
-            if PV_PROTECTION in finalizers and not bound:
+            used = bound and claim is not None and claim.typed.spec.volume_name == item.name
+            if PV_PROTECTION in finalizers and not used:
                 await self._set_finalizers(item, [one for one in finalizers if one != PV_PROTECTION])
         elif not uid:
             if (data.get("status") or {}).get("phase") not in ("Available", "Bound") or not reference:

@@ -13,9 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
+from ...api.event_record import EventRecord
 from ...api.kinds import CORE_EVENTS, EVENTS, Kind
 from ...api.times import parse_time
 from ...api.wire import Item, WatchEvent
+from ..admission import new_metadata
 from ..schema import Document, Stored, check_form, decode_document, encode, encode_clean
 
 __all__ = ["EventExpiry", "as_core", "as_new", "new_item", "new_watch_event"]
@@ -77,6 +79,31 @@ class _NewFace(Stored):
         if name != "raw":
             raise AttributeError(name)
         self.raw = encode(as_new(self._core.data()))
+        return self.raw
+
+
+class RecordedEvent(Stored):
+    """A stored event whose bytes are made when they are read, from what its writer recorded."""
+
+    __slots__ = ("_created", "_record")
+
+    def __init__(self, record: EventRecord, uid: str, created: str, resource_version: int) -> None:
+        # As above, ``raw`` stays unset.
+        self.kind, self.namespace, self.name, self.uid = CORE_EVENTS, record.namespace, record.name, uid
+        self.resource_version = resource_version
+        self.labels, self.owners, self.fields, self._typed = {}, (), None, None
+        self._record: EventRecord | None = record
+        self._created = created
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "raw" or self._record is None:
+            raise AttributeError(name)
+        event = as_core(self._record.make())
+        metadata = new_metadata(CORE_EVENTS, self.namespace, {}, self.name, self.uid, self._created)
+        metadata["resourceVersion"] = str(self.resource_version)
+        head = {"apiVersion": CORE_EVENTS.api_version, "kind": CORE_EVENTS.kind, "metadata": metadata}
+        self.raw = encode({**head, **event, **head})
+        self._record = None
         return self.raw
 
 

@@ -103,6 +103,8 @@ class InProcessClient:
         return item
 
     async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> Item:
+        if self._faults is None or not self._faults.strikes_calls:
+            return self.store.create(kind, namespace, obj, dry_run=dry_run)
         name = (obj.get("metadata") or {}).get("name") or ""
         await self._before("create", kind, name)
         item = self.store.create(kind, namespace, obj, dry_run=dry_run)

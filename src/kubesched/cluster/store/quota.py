@@ -182,6 +182,10 @@ class Quotas:
 
     # -- admission -------------------------------------------------------------------------------------
 
+    def is_free(self, namespace: str) -> bool:
+        """Whether a namespace has no quota."""
+        return namespace not in self._by_namespace
+
     def admit(self, kind: Kind, document: Document, old: Stored | None = None) -> None:
         """Refuse what would exceed a quota of its namespace.
 
@@ -240,10 +244,10 @@ class Quotas:
         subject = item or old
         if subject is None or not subject.namespace:
             return
-        if subject.kind == RESOURCE_QUOTAS:
+        if subject.kind is RESOURCE_QUOTAS:
             self._quota_changed(item, old)
         quotas = self._by_namespace.get(subject.namespace)
-        if not quotas or (subject.kind == RESOURCE_QUOTAS and item is not None and old is not None):
+        if not quotas or (subject.kind is RESOURCE_QUOTAS and item is not None and old is not None):
             return
         for one, sign in ((old, -1), (item, 1)):
             if one is None:

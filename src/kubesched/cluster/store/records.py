@@ -63,6 +63,13 @@ class Records(Reading):
             follow(item, old)
         return item
 
+    def adopt(self, table: Table, item: Stored) -> None:
+        """Store a new object that is made already, with the next version. For this package."""
+        self._version = item.resource_version
+        table.record("ADDED", item, None)
+        for follow in self.followers:
+            follow(item, None)
+
     def remove(self, table: Table, document: Document, old: Stored) -> Stored:
         """Remove an object for good; ``document`` is its last state. For this package."""
         version = self._version + 1

@@ -243,6 +243,11 @@ class NodeAllocator:
         self._catch_up(nodes)
         return self._allocator.verdicts(plan, rows.astype(np.intp, copy=False))
 
+    def preferences(self, plan: Plan, nodes: NodeTable, rows: RowArray) -> npt.NDArray[np.int64]:
+        """int64[len(rows)]: the score of what the claims would get (:meth:`kubesched.dra.allocator.Allocator.preferences`)."""
+        self._catch_up(nodes)
+        return self._allocator.preferences(plan, rows.astype(np.intp, copy=False))
+
     def allocate(self, plan: Plan, node: NodeInfo) -> tuple[AllocationResult, ...] | None:
         """The devices of each claim on a node, None when it has not enough.
 

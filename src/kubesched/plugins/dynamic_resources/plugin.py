@@ -326,14 +326,7 @@ class DynamicResources(Plugin):
             for positions, served in self._kinds(attempt, nodes, rows):
                 plan = attempt.plan_for(served, self._allocator).plan
                 if plan is not None:
-                    scores[positions] += self._preferences(plan, nodes, rows[positions])
-        return scores
-
-    def _preferences(self, plan: Plan, nodes: NodeTable, rows: RowArray) -> IntArray:
-        scores = np.zeros(len(rows), np.int64)
-        for place, row in enumerate(rows.tolist()):
-            results = self._allocator.allocate(plan, nodes.info(row)) or ()
-            scores[place] = sum(map(preference, plan.claims, results))
+                    scores[positions] += self._allocator.preferences(plan, nodes, rows[positions])
         return scores
 
     # -- Reserve ---------------------------------------------------------------------------------------

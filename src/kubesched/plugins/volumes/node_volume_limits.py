@@ -92,13 +92,14 @@ class NodeVolumeLimits(Plugin):
         self._attached = AttachedVolumes.of(handle)
         self._drivers_required = handle.gate("VolumeLimitScaling")
 
+    def concerns(self, pod: PodInfo) -> bool:
+        return any(map(is_countable, pod.storage))
+
     def sign(self, pod: PodInfo) -> Hashable | None:
-        if not pod.storage or not any(map(is_countable, pod.storage)):
-            return ()
         return self._question(pod).signature
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        if not pod.storage or not any(map(is_countable, pod.storage)):
+        if not self.concerns(pod):
             return Status.skip()
         state.write(self.name, self._question(pod))
         return None

@@ -107,6 +107,10 @@ class VolumeBinder:
         reference = volume.spec.claim_ref
         if reference is None or not reference.uid:
             raise BindError(f'ClaimRef got reset for pv "{volume.name}"')
+        bound_to = current.spec.volume_name
+        if bound_to and bound_to != volume.name:
+            # Upstream goes on, and binds the pod to a node that may not reach the claim's volume.
+            raise BindError(f'pvc "{current.key}" was bound to pv "{bound_to}" meanwhile, not to "{volume.name}"')
         return is_fully_bound(current)
 
     def _is_provisioned(self, written: PersistentVolumeClaim, node: Node, changes: Changes) -> bool:

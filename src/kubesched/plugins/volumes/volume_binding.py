@@ -156,6 +156,9 @@ class VolumeBinding(Plugin):
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         state.read(self.name)
+        current = self._current
+        if current is not None and current[0].uid == pod.uid and not current[1].delayed:
+            return None  # all claims were bound when the pod was evaluated, and still are
         try:
             demand = self._read(pod)
         except Rejected as rejected:

@@ -68,18 +68,17 @@ class VolumeRestrictions(Plugin):
         super().__init__(args, handle)
         self._storage = Storage(handle)
 
+    def concerns(self, pod: PodInfo) -> bool:
+        return bool(pod.pvcs or pod.disks)
+
     def sign(self, pod: PodInfo) -> Hashable | None:
         """Pods that nothing is in conflict with anywhere are alike; the others have no signature."""
-        if not pod.pvcs and not pod.disks:
-            return ()
         if pod.disks:
             return None
         found = self._exclusive(pod)
         return None if isinstance(found, Status) or found.in_use else ()
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        if not pod.pvcs and not pod.disks:
-            return Status.skip()
         found = self._exclusive(pod)
         if isinstance(found, Status):
             return found

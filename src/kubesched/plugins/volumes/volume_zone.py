@@ -75,15 +75,16 @@ class VolumeZone(Plugin):
         self._met: dict[_Places, BoolArray] = {}
         self._met_version = (-1, -1)
 
+    def concerns(self, pod: PodInfo) -> bool:
+        return bool(pod.pvcs)
+
     def sign(self, pod: PodInfo) -> Hashable | None:
         """What the pod's volumes demand now; a pod that PreFilter rejects has no signature."""
-        if not pod.pvcs:
-            return ()
         found = self._demanded(pod)
         return None if isinstance(found, Status) else found
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        found = self._demanded(pod) if pod.pvcs else ()
+        found = self._demanded(pod)
         if isinstance(found, Status):
             return found
         if not found:
@@ -130,7 +131,7 @@ class VolumeZone(Plugin):
         """What PreFilter wrote; found again in a profile that has the plugin at Filter only."""
         found: _Places | Status | None = state.get(self.name)
         if found is None:
-            found = self._demanded(pod) if pod.pvcs else ()
+            found = self._demanded(pod)
             state.write(self.name, found)
         return found
 

@@ -22,6 +22,7 @@ from kubesched.scheduler.full_scan import Evaluation
 from kubesched.scheduler.search import Decision
 
 from .devices import allocations_of
+from .volumes import volumes_of
 from .world import World
 
 __all__ = ["evaluated", "found", "nominated", "pre_enqueue", "rejection_of", "status_of"]
@@ -71,7 +72,8 @@ def evaluated(world: World, pod: PodInfo) -> JSON:
     if isinstance(evaluation, Rejection):
         return {**record, **_rejected(evaluation)}
     record.update(_scheduled(world, pod, evaluation, _at(world, pod, "preScore", state.skip_score)))
-    return {**record, "allocations": allocations_of(world, pod, state, evaluation.feasible)}
+    planned = volumes_of(world, pod, state, evaluation.feasible)
+    return {**record, "allocations": allocations_of(world, pod, state, evaluation.feasible), "volumes": planned}
 
 
 def rejection_of(world: World, pod: PodInfo) -> Rejection:

@@ -22,14 +22,10 @@ JSON = dict[str, Any]
 
 #: How often ``Search.find`` is called for each pod: the first time the answer is computed, then it is cached.
 FINDS: Final = 3
-_NOT_READ: Final = {
-    "volumes": "volumes to bind and provision are not read from the plugin",
-    "reserve": "Reserve is not run",
-}
 _CHANCE: Final = "which nodes are filtered before a plugin fails depends on chance"
 _KINDS: Final = {"preFilter": ("preFilter.code", "preFilter.nodes", "preFilter.skipped")}
-#: Members that only say which attempt this is, or what follows from it.
-_ADDRESS: Final = frozenset({"pod", "pass", "node", "clearedNominations"})
+#: Members that only say which attempt this is, or what follows from it and is compared there.
+_ADDRESS: Final = frozenset({"pod", "pass", "node", "clearedNominations", "reserve"})
 
 
 def compare_attempt(comparison: Comparison, world: World, pod: PodInfo, expected: JSON, where: str) -> JSON | None:
@@ -85,7 +81,7 @@ class _Attempt:
             if self.expected["outcome"] == "error" and member in ("unschedulablePlugins", "pendingPlugins"):
                 self.comparison.leave(member, _CHANCE)
             else:
-                self.comparison.leave(member, _NOT_READ.get(member, f"{member} is not compared here"))
+                self.comparison.leave(member, f"{member} is not compared here")
 
     def _compare(self) -> None:
         expected, answer = self.expected, self.answer
@@ -164,6 +160,11 @@ class _Attempt:
                 self._check("scores", None, scores[plugin], f"scores of {plugin}")
         if "totals" in expected or "totals" in answer:
             self._check("totals", expected.get("totals"), answer.get("totals"))
+        planned = answer.get("volumes", {})
+        if "node" in expected:  # a step of a sequence: only the chosen node is recorded
+            planned = {node: record for node, record in planned.items() if node == expected["node"]}
+        if "volumes" in expected or planned:
+            self._check("volumes", expected.get("volumes", {}), planned)
 
     def _devices(self) -> None:
         """Of a sequence, only the node that is taken is recorded."""

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from functools import cmp_to_key
-from typing import Any, Final
+from typing import Any
 
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
 
-from .attempts import nominated
+from .attempts import nominated, status_of
 from .compare import compare_attempt
 from .comparison import Comparison
 from .devices import Allocations, store_allocations
 from .members import RecordError
-from .preemption import DEALLOCATED, apply_deallocation
+from .preemption import DEALLOCATED, apply_deallocation, compare_effects
+from .volumes import reserve_volumes
 from .world import World
 
 __all__ = ["Change", "replay_independent", "replay_sequential", "unchanged"]
 
 JSON = dict[str, Any]
-
-_FROM_RECORD: Final = "what preemption does is taken from the record"
 
 #: What an incoming pod looks like while it is attempted; see :mod:`.variants`.
 Change = Callable[[PodInfo], PodInfo]
@@ -65,10 +64,9 @@ def replay_sequential(comparison: Comparison, world: World, vector: JSON, change
             if step["outcome"] == "scheduled":
                 comparison.check("node", f"{where}: node", step["node"], min(answer["best"], default=None))
             else:
-                comparison.leave("node", _FROM_RECORD)
-        sequence.follow(
-            comparison, step, number, answer["allocations"] if answer is not None and "allocations" in answer else {}
-        )
+                compare_effects(comparison, world, change(pod), step, where)
+        allocations = answer["allocations"] if answer is not None and "allocations" in answer else {}
+        sequence.follow(comparison, step, number, where, allocations)
 
 
 def _compare_order(comparison: Comparison, world: World, steps: list[JSON]) -> None:
@@ -95,7 +93,7 @@ class _Sequence:
         self._world = world
         self.pending = {pod.key: pod for pod in world.pending}
 
-    def follow(self, comparison: Comparison, step: JSON, number: int, allocations: Allocations) -> None:
+    def follow(self, comparison: Comparison, step: JSON, number: int, where: str, allocations: Allocations) -> None:
         """Apply what the record contains of an attempt: placement, preemption, nominations that end.
 
         ``allocations``: the devices that the attempt would allocate.
@@ -107,10 +105,9 @@ class _Sequence:
         if DEALLOCATED in preemption.get("status", {}).get("reasons", ()):
             apply_deallocation(self._world, self.pending[step["pod"]])
         for key in step.get("clearedNominations", ()):
-            comparison.leave("clearedNominations", _FROM_RECORD)
             if not self._clear(key):
                 raise RecordError(f"expected.steps[{number - 1}].clearedNominations: {key} is not nominated")
-        if step["outcome"] == "scheduled":
+        if step["outcome"] == "scheduled" and self._reserve(comparison, step, where):
             store_allocations(
                 self._world, self.pending[step["pod"]], step["node"], allocations, step.get("devices", {})
             )
@@ -120,6 +117,16 @@ class _Sequence:
             self._preempt(step, min(preemption["nominated"]))
         elif preemption.get("cleared"):
             self._clear(step["pod"])
+
+    def _reserve(self, comparison: Comparison, step: JSON, where: str) -> bool:
+        """Reserve what the pod uses on its node; False when the record says that this failed, so that it is not placed."""
+        pod, recorded = self.pending[step["pod"]], step.get("reserve")
+        status = reserve_volumes(self._world, pod, step["node"])
+        got = None if status is None else {**status_of(status), "plugin": status.plugin}
+        if recorded is not None or got is not None:
+            wanted = None if recorded is None else {"reasons": [], "plugin": "", **recorded}
+            comparison.check("reserve", f"{where}: reserve", wanted, got)
+        return recorded is None
 
     def _preempt(self, step: JSON, node: str) -> None:
         for key in step["preemption"].get("candidates", {}).get(node, {}).get("victims", ()):

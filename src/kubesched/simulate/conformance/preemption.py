@@ -28,6 +28,7 @@ __all__ = [
     "PREEMPTION_KINDS",
     "ListsCandidates",
     "apply_deallocation",
+    "compare_effects",
     "compare_preemption",
     "post_filter_text",
 ]
@@ -94,6 +95,42 @@ def compare_preemption(comparison: Comparison, world: World, pod: PodInfo, recor
     for member in ("candidates", "rejected"):
         if member in record:
             comparison.leave(PREEMPTION_KINDS[member], _NO_LIST)
+
+
+def compare_effects(comparison: Comparison, world: World, pod: PodInfo, step: JSON, where: str) -> None:
+    """Let PostFilter really preempt, and compare what it did with a step: node, victims, nominations that ended.
+
+    Of several nodes that are as good as each other the record has the first by name; chance is set until it is taken.
+    """
+    missing = missing_plugins(world, pod, "postFilter")
+    if missing:
+        for kind in ("node", "victims", "clearedNominations"):
+            comparison.leave(kind, not_built(missing[0]))
+        return
+    node = ""
+    for number in range(len(world.snapshot.nodes())):
+        world.chance.drawn = number
+        rejection = rejection_of(world, pod)
+        world.server.settle(keep=False)
+        framework = world.frameworks[pod.spec.scheduler_name]
+        answer = framework.post_filter(rejection.state, pod, rejection.diagnosis.statuses)
+        node, _ = _nomination((answer if isinstance(answer, tuple) else completed(answer))[0])
+        if node == step["node"]:
+            break
+    world.chance.drawn = 0
+    deleted, denominated = world.server.deleted, world.server.denominated
+    world.server.settle(keep=False)
+    comparison.check("node", f"{where}: node", step["node"], node)
+    # Those that are being deleted already are left alone.
+    ending = {each.key for each in world.cache.pods.values() if each.metadata.deletion_timestamp is not None}
+    victims = set(step["preemption"]["candidates"].get(step["node"], {}).get("victims", ())) - ending
+    comparison.check("victims", f"{where}: victims", sorted(victims), sorted(deleted))
+    comparison.check(
+        "clearedNominations",
+        f"{where}: clearedNominations",
+        sorted(step.get("clearedNominations", ())),
+        sorted(denominated),
+    )
 
 
 def apply_deallocation(world: World, pod: PodInfo) -> None:

@@ -26,12 +26,20 @@ class LocalServer:
         self._objects = objects
         #: (plural, key) to the object before the first write that was not settled, and after the last.
         self._written: dict[tuple[str, str], tuple[Any, Any]] = {}
+        #: The pods (``namespace/name``) that were deleted, and those whose nomination was ended, until it is read.
+        self.deleted: list[str] = []
+        self.denominated: list[str] = []
 
     async def patch_pod_status(self, pod: Pod, *, condition: PodCondition) -> bool:
         return True
 
     async def delete_pod(self, pod: Pod) -> bool:
+        self.deleted.append(pod.key)
         return True
+
+    def clear_nomination(self, pod: Pod, node_name: str) -> None:
+        """What the scheduler does for a preemptor: the pod is not nominated to the node any more."""
+        self.denominated.append(pod.key)
 
     async def patch_object(
         self,
@@ -57,6 +65,7 @@ class LocalServer:
             shown = after if keep else before
             self._objects.put(plural, key, with_version(shown, version_of(after) + 1))
         self._written.clear()
+        self.deleted, self.denominated = [], []
 
 
 def version_of(obj: Any) -> int:

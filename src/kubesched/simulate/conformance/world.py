@@ -111,6 +111,15 @@ class Nominations:
         return len(self._changed), (self._changed[since:] if since >= 0 else None)
 
 
+class Chance(random.Random):
+    """What plugins draw from: the number that is set, within the limit they give."""
+
+    drawn = 0
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        return self.drawn % start if stop is None else super().randrange(start, stop, step)
+
+
 class World:
     """Nodes, pods and objects of one scenario, and a search per profile.
 
@@ -120,6 +129,7 @@ class World:
         frameworks, searches: what we run, by scheduler name.
         objects: what plugins look up.
         server: what plugins write to.
+        chance: what plugins draw from.
         device_resources: the extended resources that device classes offer.
         coverage: counts what the searches do, if given.
     """
@@ -145,18 +155,20 @@ class World:
         self._volume_sources: dict[str, frozenset[str]] = {}
         for obj in scenario["objects"]:
             self._keep(obj)
+        self.chance = Chance(0)
         backends = Backends(
-            FixedClock(), random.Random(0), self.snapshot,
+            FixedClock(), self.chance, self.snapshot,
             nominations=lambda: self.nominations,
             informed=self.objects.informed,
             informed_in=self.objects.informed_in,
             watch=self.objects.watch,
             node_changed=self.cache.node_changed,
+            clear_nomination=self.server.clear_nomination,
             client=self.server, spawn=lambda work, name: asyncio.run(work),
         )  # fmt: skip
         self.frameworks: dict[str, Framework] = self._build(backends)
         self.searches: dict[str, Search] = {
-            name: Search(framework, self.snapshot, self.nominations, backends.random, Rotation())
+            name: Search(framework, self.snapshot, self.nominations, random.Random(0), Rotation())
             for name, framework in self.frameworks.items()
         }
         self.coverage = coverage

@@ -1,0 +1,48 @@
+"""What ``kubesched up`` writes about preemptions: who was evicted where and for whom, and why it was not another node.
+
+In a burst only the first of each second are described, because finding out why all other candidates lost costs more than
+the preemption itself; the others are counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Final
+
+from kubesched.api.times import Clock, timestamp
+from kubesched.framework.preemption import Preemption
+from kubesched.simulate.preemptions import preemption_report
+from kubesched.simulate.report import preemption_lines
+
+from .console import write
+
+__all__ = ["PreemptionLog"]
+
+#: So many are described per second of this machine.
+_MOST: Final = 3
+
+
+class PreemptionLog:
+    """Writes to standard output. To be called with every preemption, within its attempt."""
+
+    def __init__(self, clock: Clock) -> None:
+        """``clock``: the cluster's."""
+        self._clock = clock
+        self._seen = 0
+
+    def __call__(self, preemption: Preemption) -> None:
+        if not self._seen:
+            asyncio.get_running_loop().call_later(1, self._end_of_second)
+        self._seen += 1
+        if self._seen <= _MOST:
+            now = self._clock.now()
+            lines = preemption_lines(preemption_report(preemption, now), f"at {timestamp(now)}")
+            write("".join(f"{'' if line.text.startswith(' ') else 'preempted: '}{line.text}\n" for line in lines))
+            sys.stdout.flush()
+
+    def _end_of_second(self) -> None:
+        hidden, self._seen = self._seen - _MOST, 0
+        if hidden > 0:
+            write(f"preempted: {hidden:,} more pods in the same second; kubectl get events shows who was evicted\n")
+            sys.stdout.flush()

@@ -1,0 +1,63 @@
+"""The rows that plugins name because of changes elsewhere: how they are asked for, and how their answers are checked.
+
+See ``refresh_filter`` and ``refresh_scores`` in :class:`.interface.Contract`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from .entries import PluginFailedError, failed, shape_of
+from .interface import RowArray
+
+__all__ = ["ChangedRows"]
+
+#: Up to this many rows plain Python beats NumPy.
+_FEW: Final = 8
+#: The method to the extension point whose results it keeps up.
+_POINTS: Final = {"refresh_filter": "PreFilter", "refresh_scores": "PreScore"}
+
+
+class ChangedRows:
+    """One plugin's ``refresh_filter`` or ``refresh_scores``."""
+
+    __slots__ = ("_call", "_method", "_name")
+
+    def __init__(self, plugin: Any, method: str) -> None:
+        self._name: str = plugin.name
+        self._method = method
+        self._call = getattr(plugin, method)
+
+    def named(self, size: int, *args: Any) -> RowArray | None:
+        """The rows to evaluate again, of ``size`` rows; None: every row may have changed.
+
+        Raises:
+            PluginFailedError: when the plugin fails, or names something else than rows of the table.
+        """
+        try:
+            rows: RowArray | None = self._call(*args)
+            if rows is not None:
+                self._check(rows, size)
+        except PluginFailedError:
+            raise  # by a filter that was evaluated with nominated pods: it is named already
+        except (Exception, SystemExit) as error:
+            prefix = f"running {_POINTS[self._method]} plugin"
+            raise PluginFailedError(self._name, failed(prefix, self._name, error)) from error
+        return rows
+
+    def _check(self, rows: Any, size: int) -> None:
+        if not isinstance(rows, np.ndarray) or rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "ui"):
+            raise TypeError(f"{self._method} returned {shape_of(rows)}; expected an array of row numbers or None")
+        if not len(rows):
+            return
+        if len(rows) <= _FEW:
+            few = rows.tolist()
+            outside = min(few) < 0 or max(few) >= size
+        else:
+            # As unsigned numbers, negative ones are beyond every table.
+            outside = int(np.maximum.reduce(rows.astype(np.intp, copy=False).view(np.uintp))) >= size
+        if outside:
+            row = next(row for row in rows.tolist() if not 0 <= row < size)
+            raise TypeError(f"{self._method} returned row {row}; there are {size} rows")
