@@ -37,6 +37,7 @@ from kubesched.framework.nodeinfo import NodeInfo
 
 from .assume_cache import AssumeCache
 from .class_mapping import class_mapping
+from .hints import ClaimUsers
 from .in_flight import InFlight
 from .slices import SliceTracker
 
@@ -90,6 +91,8 @@ class DeviceManager:
         self._awaited: dict[str, list[asyncio.Future[None]]] = {}
         #: UID of a pod to the end of the last write that gives back its reservations.
         self._releases: dict[str, asyncio.Future[None]] = {}
+        #: Which pods wait for which claims.
+        self.users = ClaimUsers()
         self.claims.add_handler(_ClaimReader(self._claim_changed))
         self.slices.add_handler(_SliceReader(self._inventory))
         handle.watch(CLAIMS, self.claims, relays=True)
@@ -199,6 +202,8 @@ class DeviceManager:
                     self._special[owner] = new
                 else:
                     self._special.pop(owner, None)
+        if new is None and old is not None:
+            self.users.drop(old.key)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._allocations.pop(old.metadata.uid, None)
             self._recount(old.metadata.uid)

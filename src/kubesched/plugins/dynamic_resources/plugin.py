@@ -103,7 +103,7 @@ class DynamicResources(Plugin):
             args.filter_timeout.seconds if args.filter_timeout is not None else 0.0
         )
         self._binding_timeout = args.binding_timeout.seconds if args.binding_timeout is not None else 0.0
-        self._hints = ClaimHints(self._manager.claims)
+        self._hints = ClaimHints(self._manager.claims, self._manager.users)
         self._binding = Binding(handle, self._manager, self._binding_timeout)
 
     # -- queue -----------------------------------------------------------------------------------------
@@ -115,6 +115,7 @@ class DynamicResources(Plugin):
         return None if pod.spec.resource_claims or self._served(pod) else ()
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        self._manager.users.add(pod.pod)
         try:
             resolve_claims(pod.pod, self._manager.claims.get)
         except LookupError as error:
@@ -332,6 +333,7 @@ class DynamicResources(Plugin):
     # -- Reserve ---------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        self._manager.users.remove(pod.pod)
         attempt: Attempt | None = state.get(self.name)
         unallocated = list(attempt.unallocated()) if attempt is not None else []
         if attempt is None or not unallocated:
