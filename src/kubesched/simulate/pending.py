@@ -93,7 +93,7 @@ def explain_pending(
             finding = findings[alike] = _look(embedded, pod)
         key = (pod.namespace, workload or pod.name, pod.spec.scheduler_name, finding.reason, finding.message)
         groups.setdefault(key, (finding, pod, []))[2].append(pod.key)
-        if pod.spec.volumes:
+        if pod.spec.volumes or pod.spec.resource_claims:
             waits.setdefault(key, {}).update(dict.fromkeys(claim_notes(embedded.store, pod)))
         on_progress(done)
     groups_found = [
