@@ -72,15 +72,17 @@ class _Question:
 
     @property
     def signature(self) -> Hashable | None:
-        """Equal for pods that add the same to every node; None for one whose answers depend on its own volumes."""
-        sides = (self.with_csi, self.without)
-        if any(side.lacking or side.error is not None or side.volumes for side in sides):
+        """Equal for pods that add the same to every node; None for one that is rejected for what it lacks."""
+        if any(side.lacking or side.error is not None for side in (self.with_csi, self.without)):
             return None
         return (self.with_csi.counts, self.with_csi.installed, self.without.installed)
 
 
 class NodeVolumeLimits(Plugin):
-    """Pods that add the same numbers of new volumes share a signature; pods with volumes in use have none."""
+    """Pods that add the same numbers of new volumes share a signature.
+
+    A pod with volumes in use adds fewer on the nodes where they are. It has a signature while that changes no verdict.
+    """
 
     name = names.NODE_VOLUME_LIMITS
     reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
@@ -99,7 +101,23 @@ class NodeVolumeLimits(Plugin):
         return bool(pod.storage) and any(map(is_countable, pod.storage))
 
     def sign(self, pod: PodInfo) -> Hashable | None:
-        return self._question(pod).signature
+        question = self._question(pod)
+        return question.signature if self._is_like_new(question.with_csi) else None
+
+    def _is_like_new(self, wanted: _Wanted) -> bool:
+        """Whether a pod gets the verdicts of one whose volumes are in use nowhere: its own nodes are far from their limits."""
+        if not wanted.volumes:
+            return True
+        if any(True for _ in self.handle.nominations.nominated_nodes()):
+            return False
+        attached = self._attached
+        for driver, number in wanted.counts:
+            count, limit = attached.count(driver), attached.limit(driver)
+            for volume, its_driver in wanted.volumes:
+                for row in attached.rows_of.get(volume, ()) if its_driver == driver else ():
+                    if int(count[row]) + number > int(limit[row]):
+                        return False
+        return True
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
         if not self.concerns(pod):
