@@ -75,7 +75,9 @@ class VolumeBinding(Plugin):
         self._current: tuple[PodInfo, Demand] | None = None
 
     def concerns(self, pod: PodInfo) -> bool:
-        return any(volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in pod.storage)
+        return bool(pod.storage) and any(
+            volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in pod.storage
+        )
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         try:
