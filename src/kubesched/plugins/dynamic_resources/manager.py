@@ -31,6 +31,7 @@ from kubesched.dra.allocated import AllocatedDevices
 from kubesched.dra.allocator import Allocator, Plan
 from kubesched.dra.features import Features
 from kubesched.dra.inventory import Inventory
+from kubesched.dra.survey import Survey
 from kubesched.framework.interface import Handle, RowArray
 from kubesched.framework.nodeinfo import NodeInfo
 
@@ -230,6 +231,16 @@ class NodeAllocator:
         """
         assert node.node is not None
         return self._allocator.allocate(plan, node.node)
+
+    def survey(self, plan: Plan, node: NodeInfo) -> list[Survey]:
+        """What a node has for each request; see :mod:`kubesched.dra.survey`."""
+        assert node.node is not None
+        return self._allocator.survey(plan, node.node)
+
+    def devices_of_class(self, name: str, node: NodeInfo) -> tuple[int, int] | None:
+        """How many devices of a class a node has, and how many of these are in use; None when that cannot be said."""
+        assert node.node is not None
+        return self._allocator.devices_of_class(name, node.node)
 
     def _catch_up(self, nodes: NodeTable) -> None:
         """Inform the allocator of nodes that came, changed or went."""

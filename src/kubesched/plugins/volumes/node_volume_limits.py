@@ -60,6 +60,9 @@ class _Wanted:
     error: CountingError | None = None
 
 
+_NOTHING: Final = _Wanted()
+
+
 @dataclass(frozen=True, slots=True)
 class _Question:
     """What a pod adds to nodes with a CSINode, where in-tree volumes are migrated, and to others."""
@@ -127,7 +130,8 @@ class NodeVolumeLimits(Plugin):
     def _question(self, pod: PodInfo) -> _Question:
         self._attached.refresh()
         with_csi = self._wanted(pod, migrated=True)
-        # Without a CSINode there are no limits: only the drivers that must be there count, and what is an error anywhere.
+        if with_csi.error is None and not with_csi.lacking and not self._drivers_required:
+            return _Question(with_csi, _NOTHING)  # without a CSINode there are no limits
         return _Question(with_csi, self._wanted(pod, migrated=False))
 
     def _wanted(self, pod: PodInfo, *, migrated: bool) -> _Wanted:
@@ -138,7 +142,7 @@ class NodeVolumeLimits(Plugin):
         except CountingError as error:
             return _Wanted(error=error)
         if not volumes:
-            return _Wanted()
+            return _NOTHING
         counts = Counter(volumes.values())
         drivers = tuple(sorted(counts))
         in_use, nominations = self._attached.rows_of, self.handle.nominations
@@ -170,7 +174,7 @@ class NodeVolumeLimits(Plugin):
         verdicts = np.zeros(len(rows), np.uint64)
         has_node = attached.has_node[rows]
         for side, (wanted, here) in enumerate(((question.with_csi, has_node), (question.without, ~has_node))):
-            if wanted == _Wanted() or not here.any():
+            if wanted == _NOTHING or not here.any():
                 continue
             if wanted.error is not None:
                 raise wanted.error
