@@ -128,7 +128,7 @@ class Allocator:
         """What a node has for each request of the plan; see :mod:`.survey`."""
         self._refresh()
         view = self._view(node)
-        return survey(plan.shared.wanted, view, view.use(self.allocated))
+        return survey(plan.remembered.wanted, view, NodeUse(view, self.allocated))
 
     def devices_of_class(self, name: str, node: Node) -> tuple[int, int] | None:
         """How many devices of a class a node has, and how many of these are in use; None when that cannot be said."""
@@ -142,7 +142,7 @@ class Allocator:
             return None
         expressions = [item.cel.expression if item.cel is not None else "" for item in found.spec.selectors]
         selectors = [self._selectors.selector(expression) for expression in expressions]
-        return devices_of_class(selectors, view, view.use(self.allocated))
+        return devices_of_class(selectors, view, NodeUse(view, self.allocated))
 
     def _share_id(self) -> str:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))

@@ -319,6 +319,7 @@ def test_post_filter_fails_when_an_earlier_plugin_ended_pre_filter() -> None:
         asking = PodInfo(pod("p"))
         statuses = NodeStatuses(house.cache.table)
         _, status = house.framework.post_filter(state, asking, statuses)  # type: ignore[misc]
+        assert status is not None
         assert status.message() == "no new claims to deallocate"
 
     scenario(main)
