@@ -27,7 +27,6 @@ from kubesched.dra.failures import AllocationError, AllocationTimeoutError, Inva
 from kubesched.dra.features import DEFAULT_FEATURES, Features
 from kubesched.dra.interface import Verdict
 from kubesched.dra.search import Search
-from kubesched.dra.view import NodeUse
 
 EVEN = 'device.attributes["gpu.example.com"].index % 2 == 0'
 SMALL = 'device.attributes["gpu.example.com"].size == "small"'
@@ -96,7 +95,7 @@ def test_a_search_without_result_does_not_try_every_combination() -> None:
     plan = world.allocator.plan([a_claim(a_request(count=31))])
     world.allocator.allocate(plan, world.nodes[0])
     view = world.allocator._view(world.nodes[0])
-    search = Search(plan.remembered.wanted, view, NodeUse(view, world.allocated), lambda: False)
+    search = Search(plan.remembered.wanted, view.pools, plan.remembered.supply, lambda: False)
     assert search.run() is None
     assert search.steps < 10
 
@@ -199,7 +198,7 @@ def test_lists_that_would_exceed_the_limit_are_narrowed_quickly() -> None:
     assert {text.partition("=")[0] for text in chosen} == {"a/small", "b/small"}
     plan = world.allocator.plan([claim])
     view = world.allocator._view(world.nodes[0])
-    search = Search(plan.remembered.wanted, view, NodeUse(view, world.allocated), lambda: False)
+    search = Search(plan.remembered.wanted, view.pools, plan.remembered.supply, lambda: False)
     search.run()
     assert search.steps <= 80
 
