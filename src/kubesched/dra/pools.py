@@ -105,7 +105,7 @@ class InUse:
     ``available`` holds what is left of each counter, None without counters. ``key`` is equal for pools in the same state.
     """
 
-    __slots__ = ("available", "consumed", "exclusive", "key", "shared", "use")
+    __slots__ = ("available", "consumed", "exclusive", "is_overdrawn", "key", "shared", "use")
 
     def __init__(self, pool: Pool, use: PoolUse) -> None:
         self.use = use
@@ -115,6 +115,10 @@ class InUse:
             pool.by_name[name]: amounts for name, amounts in use.consumed.items() if pool.by_name.get(name, -1) >= 0
         }
         self.available = _available(pool, use) if pool.counters else None
+        #: Whether some counter is below zero, which keeps every device with counters from being allocated.
+        self.is_overdrawn = self.available is not None and any(
+            left < 0 for counters in self.available.values() for left in counters.values()
+        )
         self.key: Hashable = (
             self.exclusive,
             self.shared,

@@ -381,23 +381,25 @@ class Search:
     def _count(self, position: Position, service: Service, sign: int) -> bool:
         """Take what a device uses from the counters of its pool, or put it back; False when there is not enough.
 
-        The first share of a device takes it; the other shares are free.
+        The first share of a device takes it; the other shares are free. Every counter of the pool has to suffice, but
+        only those that the device uses can become too small.
         """
         number, place = position
         supply = self._supply(number)
         if service.profile.shared and (position in self._shares or supply.has_share(place)):
             return True
-        totals = self._counted.setdefault(number, {})
-        for name, counters in service.profile.consumes:
-            for counter, amount in counters:
-                totals[name, counter] = totals.get((name, counter), 0) + sign * amount
-        if sign < 0:
-            return True
+        if sign > 0 and supply.in_use.is_overdrawn:
+            return False
         available = supply.in_use.available
         assert available is not None
-        if any(
-            totals.get((name, counter), 0) > left for name, sets in available.items() for counter, left in sets.items()
-        ):
-            self._count(position, service, -1)
-            return False
-        return True
+        totals = self._counted.setdefault(number, {})
+        enough = True
+        for name, counters in service.profile.consumes:
+            for counter, amount in counters:
+                total = totals[name, counter] = totals.get((name, counter), 0) + sign * amount
+                if total > available[name][counter]:
+                    enough = False
+        if sign < 0 or enough:
+            return True
+        self._count(position, service, -1)
+        return False

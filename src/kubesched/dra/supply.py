@@ -88,6 +88,6 @@ class Supply:
         profile = self.services[place].profile
         if available is None or (profile.shared and self.has_share(place)):
             return True
-        if any(left < 0 for counters in available.values() for left in counters.values()):
+        if self.in_use.is_overdrawn:
             return False
         return all(amount <= available[name][counter] for name, uses in profile.consumes for counter, amount in uses)
