@@ -206,12 +206,17 @@ def test_a_deleted_claim_stays_while_it_is_used() -> None:
 
 def test_a_pod_that_no_scheduler_placed_gets_its_reservation() -> None:
     async def scenario(world: World) -> None:
-        world.create(RESOURCE_CLAIMS, {"metadata": {"name": "c"}, "spec": CLAIM_SPEC})
+        for claim in ("c", "later"):
+            world.create(RESOURCE_CLAIMS, {"metadata": {"name": claim}, "spec": CLAIM_SPEC})
         _allocate(world, "c")
         world.create(PODS, _placed("p", _by_name("c")))
+        world.create(PODS, _placed("q", _by_name("later")))
         await world.settle()
-        users = world.get(RESOURCE_CLAIMS, "c")["status"]["reservedFor"]
-        assert [one["name"] for one in users] == ["p"]
+        _allocate(world, "later")
+        await world.settle()
+        for claim, pod in (("c", "p"), ("later", "q")):
+            users = world.get(RESOURCE_CLAIMS, claim)["status"]["reservedFor"]
+            assert [one["name"] for one in users] == [pod]
 
     play(scenario)
 

@@ -70,5 +70,5 @@ def from_builtins(data: Any, type_: type[T]) -> T:
 
 
 def to_builtins(obj: Any) -> Any:
-    """Typed objects as dicts and lists, in wire names."""
-    return msgspec.to_builtins(obj)
+    """Typed objects as dicts and lists, in wire names; tuples become lists, too."""
+    return msgspec.json.decode(msgspec.json.encode(obj))

@@ -157,6 +157,8 @@ def _overloads() -> Iterator[tuple[str, str, str, str]]:
         # Dots in the name of a function that is no member are escaped.
         plain = signature if member else head.replace(".", "\\.") + signature[len(head) :]
         yield head.rpartition(".")[2] if member else head, overload, plain, result
+    for kind in (*_SAME, "net.IP", "net.CIDR"):
+        yield "string", f"{kind.replace('.', '_').lower()}_to_string", f"string({kind})", "string"
     for name in _FORMATS:
         yield f"format.{name}", f"format_{name}", f"format\\.{name}()", "kubernetes.NamedFormat"
 
@@ -176,7 +178,7 @@ _COMPARISONS: Final = {"_<_": "less", "_<=_": "less_equals", "_>_": "greater", "
 
 def _config(variables: Mapping[str, str]) -> str:
     lines = ["name: kubernetes", "stdlib:", "  exclude_functions:"]
-    lines += [f'  - name: "{function}"' for function in _COMPARISONS]
+    lines += [f'  - name: "{function}"' for function in (*_COMPARISONS, "string")]
     lines.append("extensions:")
     lines += [f"- name: {extension}" for extension in _EXTENSIONS]
     lines.append("variables:")

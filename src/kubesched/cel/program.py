@@ -19,8 +19,6 @@ __all__ = ["COST_LIMIT", "EvaluationCancelledError", "Program"]
 
 #: The cost that one evaluation may have at most.
 COST_LIMIT: Final = 1_000_000
-#: Loops look for cancellation as often as this.
-_CHECK_EVERY: Final = 100
 
 _TYPE_NAMES: Final = {
     name: TypeValue(name)
@@ -29,30 +27,23 @@ _TYPE_NAMES: Final = {
 
 
 class EvaluationCancelledError(EvaluationError):
-    """The evaluation was ended from outside: by its cost or by its caller. Logic operators do not absorb it."""
+    """The evaluation was ended because of its cost. Logic operators do not absorb this error."""
 
 
 class _Run:
     """One evaluation."""
 
-    __slots__ = ("cost", "interrupted", "limit", "loops", "variables")
+    __slots__ = ("cost", "limit", "variables")
 
-    def __init__(self, variables: dict[str, Any], limit: int, interrupted: Callable[[], str] | None) -> None:
+    def __init__(self, variables: dict[str, Any], limit: int) -> None:
         self.variables = variables
         self.limit = limit
-        self.interrupted = interrupted
         self.cost = 0
-        self.loops = 0
 
     def charge(self, amount: int) -> None:
         self.cost += amount
         if self.cost > self.limit:
             raise EvaluationCancelledError("operation cancelled: actual cost limit exceeded")
-
-    def looped(self) -> None:
-        self.loops += 1
-        if self.loops % _CHECK_EVERY == 0 and self.interrupted is not None and (cause := self.interrupted()):
-            raise EvaluationCancelledError(cause)
 
 
 _Code = Callable[[_Run], Any]
@@ -64,25 +55,17 @@ class Program:
     def __init__(self, checked: Checked) -> None:
         self._code = _compile(checked.expr)
 
-    def evaluate(
-        self,
-        variables: Mapping[str, Any],
-        *,
-        cost_limit: int = COST_LIMIT,
-        interrupted: Callable[[], str] | None = None,
-    ) -> Any:
+    def evaluate(self, variables: Mapping[str, Any], *, cost_limit: int = COST_LIMIT) -> Any:
         """The expression's value.
 
-        ``interrupted`` is called now and then in loops; a text other than "" ends the evaluation with it.
-
         Raises:
-            EvaluationError: the evaluation came to an error or was cancelled.
+            EvaluationError: the evaluation came to an error, or to a cost above the limit.
         """
-        return self._code(_Run(dict(variables), cost_limit, interrupted))
+        return self._code(_Run(dict(variables), cost_limit))
 
     def cost(self, variables: Mapping[str, Any]) -> int:
         """What an evaluation costs."""
-        run = _Run(dict(variables), COST_LIMIT, None)
+        run = _Run(dict(variables), COST_LIMIT)
         self._code(run)
         return run.cost
 
@@ -202,8 +185,10 @@ def _logic(expr: Call, decisive: bool) -> _Code:
 
 
 def _conditional(expr: Call) -> _Code:
-    condition, yes, no = map(_compile, expr.args)
+    return _choice(*map(_compile, expr.args))
 
+
+def _choice(condition: _Code, yes: _Code, no: _Code) -> _Code:
     def code(run: _Run) -> Any:
         value = condition(run)
         if value is True:
@@ -340,9 +325,40 @@ def _map(expr: MapExpr) -> _Code:
     return code
 
 
+def _step(expr: Expr, accu: str) -> _Code:
+    """The step of a loop. One that adds to the accumulated list or map does so in place: no other value refers to it yet."""
+    match expr:
+        case Call(function="_+_", args=(Ident(name=name), ListExpr() as added)) if name == accu:
+            items, cost = _compile(added), SELECT_COST + 1
+
+            def extend(run: _Run) -> Any:
+                value = run.variables[accu]
+                value += items(run)
+                run.charge(cost)
+                return value
+
+            return extend
+        case Call(function="cel.@mapInsert", args=(Ident(name=name), key, value)) if name == accu:
+            key_code, value_code = _compile(key), _compile(value)
+
+            def insert(run: _Run) -> Any:
+                mapping, found = run.variables[accu], key_of(key_code(run))
+                if found in mapping:
+                    raise EvaluationError(f"insert failed: key {key_value(found)} already exists")
+                mapping[found] = value_code(run)
+                run.charge(SELECT_COST + 1)
+                return mapping
+
+            return insert
+        case Call(function="_?_:_", args=(condition, yes, Ident(name=name) as no)) if name == accu:
+            return _choice(_compile(condition), _step(yes, accu), _compile(no))
+    return _compile(expr)
+
+
 def _comprehension(expr: Comprehension) -> _Code:
     iter_range, init = _compile(expr.iter_range), _compile(expr.accu_init)
-    condition, step, result = _compile(expr.condition), _compile(expr.step), _compile(expr.result)
+    condition, result = _compile(expr.condition), _compile(expr.result)
+    step = _step(expr.step, expr.accu_var)
     first, second, accu = expr.iter_var, expr.iter_var2, expr.accu_var
 
     def code(run: _Run) -> Any:
@@ -362,7 +378,6 @@ def _comprehension(expr: Comprehension) -> _Code:
             run.variables = inner
             inner[accu] = value
             for key, item in pairs:
-                run.looped()
                 if second:
                     inner[first], inner[second] = key, item
                 else:

@@ -38,6 +38,8 @@ class Inventory:
         self._stale: set[PoolID] = set()
         #: Pools with counters that are incomplete or invalid for nodes without their devices.
         self._bad: dict[PoolID, Pool] = {}
+        #: Pools of open slices as nodes see them, by pool and by the slices that are relevant.
+        self._seen: dict[PoolID, dict[tuple[str, ...], Pool | None]] = {}
         self._readers: list[set[str]] = []
 
     def put(self, resource_slice: ResourceSlice) -> None:
@@ -92,13 +94,24 @@ class Inventory:
         for pool_id, entries in relevant.items():
             if self.features.partitionable_devices:
                 entries.extend(self._counters.get(pool_id, {}).values())
-            pool = build_pool(pool_id, entries, self._by_pool[pool_id].values(), node, self.features)
+            pool = self._pool(pool_id, entries, node)
             if pool is not None:
                 pools.append(pool)
         if self.features.partitionable_devices:
             self.settle()
             pools.extend(pool for pool_id, pool in self._bad.items() if pool_id not in relevant)
         return order_pools(pools)
+
+    def _pool(self, pool_id: PoolID, entries: list[SliceEntry], node: Node) -> Pool | None:
+        """A pool from the slices that matter for a node; the same object for nodes that see the same of an open pool."""
+        everything = self._by_pool[pool_id].values()
+        if not all(entry.is_same_for_all for entry in entries):
+            return build_pool(pool_id, entries, everything, node, self.features)
+        seen = self._seen.setdefault(pool_id, {})
+        key = tuple(entry.name for entry in entries)
+        if key not in seen:
+            seen[key] = build_pool(pool_id, entries, everything, node, self.features)
+        return seen[key]
 
     def settle(self) -> None:
         """Find out which pools are incomplete or invalid for nodes that see only their counters; notifies the followers."""
@@ -127,6 +140,7 @@ class Inventory:
 
     def _note(self, pool: PoolID) -> None:
         """Note that a pool changes: for the nodes its slices name, and for all when a slice is open."""
+        self._seen.pop(pool, None)
         if pool in self._counters:
             self._stale.add(pool)
         nodes = {entry.resource_slice.spec.node_name or ALL_NODES for entry in self._by_pool.get(pool, {}).values()}

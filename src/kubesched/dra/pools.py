@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from kubesched.api.quantity import parse_quantity
@@ -12,12 +13,12 @@ from kubesched.api.resource import Device, ResourceSlice
 from kubesched.api.selectors import NodeSelectorMatcher, SelectorError
 from kubesched.api.types import Node, NodeSelector
 
-from .allocated import PoolID
+from .allocated import AllocatedDevices, PoolID, PoolUse
 from .failures import AllocationError
 from .features import Features
 from .profiles import Profile, Profiles
 
-__all__ = ["DeviceEntry", "Pool", "PoolState", "SliceEntry", "build_pool", "order_pools", "targets"]
+__all__ = ["DeviceEntry", "InUse", "Pool", "PoolState", "SliceEntry", "build_pool", "is_relevant", "order_pools"]
 
 
 class PoolState(enum.IntEnum):
@@ -76,17 +77,64 @@ class SliceEntry:
         return bool(self.resource_slice.spec.shared_counters)
 
     @property
+    def is_same_for_all(self) -> bool:
+        """Whether every node for which it matters sees the same of it."""
+        spec = self.resource_slice.spec
+        return spec.node_name is None and not spec.per_device_node_selection
+
+    @property
     def is_local(self) -> bool:
         """Whether it can concern no other node than the one it names."""
         return self.resource_slice.spec.node_name is not None and not self.has_counters
 
 
+class InUse:
+    """What of a pool is in use, by position in it.
+
+    ``available`` holds what is left of each counter, None without counters. ``key`` is equal for pools in the same state.
+    """
+
+    __slots__ = ("available", "consumed", "exclusive", "key", "shared", "use")
+
+    def __init__(self, pool: Pool, use: PoolUse) -> None:
+        self.use = use
+        self.exclusive = _positions(pool, use.exclusive)
+        self.shared = _positions(pool, use.shared)
+        self.consumed = {
+            pool.by_name[name]: amounts for name, amounts in use.consumed.items() if pool.by_name.get(name, -1) >= 0
+        }
+        self.available = _available(pool, use) if pool.counters else None
+        self.key: Hashable = (
+            tuple(self.exclusive),
+            tuple(self.shared),
+            tuple((position, tuple(sorted(amounts.items()))) for position, amounts in sorted(self.consumed.items())),
+            None
+            if self.available is None
+            else tuple((name, tuple(sorted(left.items()))) for name, left in sorted(self.available.items())),
+        )
+
+
+def _positions(pool: Pool, names: Iterable[str]) -> list[int]:
+    return sorted(position for name in names if (position := pool.by_name.get(name, -1)) >= 0)
+
+
+def _available(pool: Pool, use: PoolUse) -> dict[str, dict[str, int]]:
+    """What is left of the counters: their values less what allocated devices of the pool use, each once."""
+    left = {name: dict(counters) for name, counters in pool.counters.items()}
+    for entry in (*pool.devices, *pool.others):
+        if entry.name in use.exclusive or entry.name in use.shared or entry.name in use.consumed:
+            for name, counters in entry.profile.consumes:
+                for counter, amount in counters:
+                    left[name][counter] -= amount
+    return left
+
+
 @dataclass(eq=False)
 class Pool:
-    """A pool with the devices that target one node, in the order they are tried.
+    """A pool with the devices that target one node, in the order they are tried. Nodes that see the same share it.
 
     ``others`` are devices for other nodes: they count for the counters of the pool. ``counters`` holds the value of
-    every counter by counter set, in nano-units.
+    every counter by counter set, in nano-units. Only a complete pool has devices.
     """
 
     id: PoolID
@@ -94,11 +142,26 @@ class Pool:
     devices: list[DeviceEntry] = field(default_factory=list)
     others: list[DeviceEntry] = field(default_factory=list)
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: Position by name; -1 for devices of other nodes.
     by_name: dict[str, int] = field(default_factory=dict)
+    _in_use: InUse | None = None
 
-    @property
+    @cached_property
     def has_binding_conditions(self) -> bool:
         return any(entry.profile.has_binding_conditions for entry in self.devices)
+
+    @cached_property
+    def has_odd_selectors(self) -> bool:
+        """Whether a device has a node selector of several terms, which no result can have."""
+        return any(entry.node_selector and len(entry.node_selector.node_selector_terms) != 1 for entry in self.devices)
+
+    def in_use(self, allocated: AllocatedDevices) -> InUse:
+        """What of the pool is in use now."""
+        use = allocated.use_of(self.id)
+        known = self._in_use
+        if known is None or known.use is not use:
+            known = self._in_use = InUse(self, use)
+        return known
 
 
 def _matches(node_name: str | None, all_nodes: bool | None, selector: NodeSelector | None, node: Node) -> bool:
@@ -195,7 +258,7 @@ def _complete(
                 known = pool.counters.get(name)
                 if known is None or any(counter not in known for counter, _ in counters):
                     pool.state = PoolState.INVALID
-    return pool
+    return pool if pool.state is PoolState.COMPLETE else Pool(pool_id, pool.state)
 
 
 def order_pools(pools: Iterable[Pool]) -> list[Pool]:

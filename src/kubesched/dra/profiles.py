@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import count
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -19,8 +21,10 @@ from kubesched.cel import DefaultMap, EvaluationError, Semver, parse_semver
 
 from .features import Features
 
-__all__ = ["Capacity", "Consumption", "Profile", "Profiles", "attribute_of"]
+__all__ = ["MOST_REMEMBERED", "Capacity", "Consumption", "Profile", "Profiles", "attribute_of"]
 
+#: Entries of a table of what was computed; one that would be larger begins again.
+MOST_REMEMBERED: Final = 1 << 17
 #: Effects that keep a device from being allocated.
 _BLOCKING: Final = ("NoSchedule", "NoExecute")
 
@@ -167,22 +171,33 @@ def attribute_of(profile: Profile, name: str) -> tuple[str, Any] | None:
 
 
 class Profiles:
-    """Every profile seen, by content."""
+    """The profiles of the devices that there are, by content. Numbers are never used again."""
 
     def __init__(self, features: Features) -> None:
         self._features = features
-        self._known: dict[tuple[int, bytes], Profile] = {}
+        self._known: WeakValueDictionary[tuple[int, bytes], Profile] = WeakValueDictionary()
         self._frames: dict[tuple[str, bytes], int] = {}
+        self._profile_numbers = count()
+        self._frame_numbers = count()
 
     def of(self, driver: str, device: Device) -> Profile:
         encode = msgspec.json.encode
         bare = msgspec.structs.replace(
             device, name="", node_name=None, node_selector=None, all_nodes=None, attributes={}
         )
-        frame = self._frames.setdefault((driver, encode(bare)), len(self._frames))
+        frame = self._frame(driver, encode(bare))
         key = (frame, encode(device.attributes))
         profile = self._known.get(key)
         if profile is None:
             whole = msgspec.structs.replace(bare, attributes=device.attributes)
-            profile = self._known[key] = Profile(len(self._known), frame, driver, whole, self._features)
+            profile = Profile(next(self._profile_numbers), frame, driver, whole, self._features)
+            self._known[key] = profile
         return profile
+
+    def _frame(self, driver: str, content: bytes) -> int:
+        frame = self._frames.get((driver, content))
+        if frame is None:
+            if len(self._frames) >= MOST_REMEMBERED:
+                self._frames.clear()
+            frame = self._frames[driver, content] = next(self._frame_numbers)
+        return frame

@@ -58,13 +58,13 @@ def _knows_binding(wanted: Wanted) -> bool:
 
 def _result(pick: Pick, view: NodeView, wanted: Wanted, share_id: Callable[[], str]) -> DeviceRequestAllocationResult:
     entry = view.devices[pick.position]
-    pool = view.pools[view.pool_of[pick.position]].id
+    spec = entry.resource_slice.spec
     binding = wanted.features.device_binding_and_status
     consumption = pick.consumption
     return DeviceRequestAllocationResult(
         request=pick.want.name,
-        driver=pool.driver,
-        pool=pool.pool,
+        driver=spec.driver,
+        pool=spec.pool.name,
         device=entry.name,
         admin_access=True if pick.want.admin else None,
         tolerations=pick.want.tolerations,

@@ -130,6 +130,7 @@ class Search:
         self._wanted = wanted
         self._view = view
         self._use = use
+        self._pool_of = view.pool_of
         self._expired = expired
         self._services = [wanted.service(entry.profile) for entry in view.devices]
         self._features = wanted.features
@@ -347,7 +348,7 @@ class Search:
             self._reject(position, service)
             if must:
                 entry = self._view.devices[position]
-                device = f"{self._view.pools[self._view.pool_of[position]].id}/{entry.name}"
+                device = f"{self._view.pools[self._pool_of[position]].id}/{entry.name}"
                 text = f", request {want.short}: cannot add device {device} because a claim constraint would not be satisfied"
                 raise SearchProblemError(Problem(text, claim))
             return False
@@ -402,7 +403,7 @@ class Search:
             position in self._shares or position in self._use.shared or position in self._use.consumed
         ):
             return True
-        pool = self._view.pool_of[position]
+        pool = self._pool_of[position]
         totals = self._counted.setdefault(pool, {})
         for name, counters in service.profile.consumes:
             for counter, amount in counters:

@@ -25,7 +25,7 @@ from kubesched.cel import (
 )
 from kubesched.cel.device_expressions import VARIABLES, compile_device_expression
 
-from .profiles import Profile
+from .profiles import MOST_REMEMBERED, Profile
 
 __all__ = ["Selector", "SelectorCache", "SelectorError"]
 
@@ -59,6 +59,8 @@ class Selector:
         key = profile.id if self.attributes is None else profile.projection(self.attributes)
         known = self._by_projection.get(key)
         if known is None:
+            if len(self._by_projection) >= MOST_REMEMBERED:
+                self._by_projection.clear()
             known = self._by_projection[key] = self._evaluate(profile)
         return known
 

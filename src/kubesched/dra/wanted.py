@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +28,7 @@ from .allocated import PoolID
 from .capacity import Amount, consumption_of
 from .features import Features
 from .interface import ClassLookup
-from .profiles import Profile, attribute_of
+from .profiles import MOST_REMEMBERED, Profile, attribute_of
 from .selectors import Selector, SelectorCache, SelectorError
 
 __all__ = ["ClaimWant", "Problem", "RequestWant", "Service", "Want", "Wanted"]
@@ -125,6 +126,7 @@ class Wanted:
         self.classes: dict[str, DeviceClass | None] = {}
         self.wants: list[Want] = []
         self.claims = [self._claim(index, claim) for index, claim in enumerate(claims)]
+        self._lists = [request.wants for claim in self.claims for request in claim.requests if request.is_list]
         names = {
             name: None
             for claim in self.claims
@@ -136,12 +138,20 @@ class Wanted:
         self._read = self._attributes_read()
         self._by_profile: dict[int, Service] = {}
         self._by_projection: dict[Hashable, Service] = {}
-        self._by_content: dict[Any, int] = {}
+        self._by_content: dict[Hashable, int] = {}
+        self._numbers = count()
 
     @property
     def is_current(self) -> bool:
         """Whether the classes are still those it was made with."""
         return all(self._lookup(name) is known for name, known in self.classes.items())
+
+    def preference(self, chosen: Iterable[Want]) -> int:
+        """The score of a solution: 8 less the place in the list, for every request with a list."""
+        if not self._lists:
+            return 0
+        indices = {want.index for want in chosen}
+        return sum(_BEST - place for wants in self._lists for place, want in enumerate(wants) if want.index in indices)
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -239,6 +249,10 @@ class Wanted:
             service = self._by_projection.get(key)
             if service is None:
                 service = self._by_projection[key] = self._service(profile)
+        if len(self._by_profile) >= MOST_REMEMBERED:
+            self._by_profile.clear()
+            self._by_projection.clear()
+            self._by_content.clear()
         self._by_profile[profile.id] = service
         return service
 
@@ -261,8 +275,7 @@ class Wanted:
         selects = tuple(self._selects(want, profile) for want in self.wants)
         if not any(selects):
             # It serves nothing; what it uses of the counters matters while it is allocated, which is part of the state.
-            number = self._by_content.setdefault(None, len(self._by_content))
-            return Service(number, profile, selects, (), (), {})
+            return Service(self._number(None), profile, selects, (), (), {})
         tolerated = tuple(_tolerated(want.tolerations, profile) for want in self.wants)
         consumption = tuple(self._consumption(want, profile) for want in self.wants)
         attributes = {name: attribute_of(profile, name) for name in self.attributes}
@@ -275,8 +288,13 @@ class Wanted:
             profile.shared,
             profile.consumes,
         )
-        number = self._by_content.setdefault(content, len(self._by_content))
-        return Service(number, profile, selects, tolerated, consumption, attributes)
+        return Service(self._number(content), profile, selects, tolerated, consumption, attributes)
+
+    def _number(self, content: Hashable) -> int:
+        number = self._by_content.get(content)
+        if number is None:
+            number = self._by_content[content] = next(self._numbers)
+        return number
 
     def _selects(self, want: Want, profile: Profile) -> bool | Problem:
         if want.problem is not None:
@@ -323,6 +341,8 @@ def _tolerates(toleration: DeviceToleration, key: str, value: str, effect: str) 
     return toleration.operator == "Exists"
 
 
+#: The score of the first request of a list.
+_BEST: Final = 8
 _ENCODER: Final = msgspec.json.Encoder()
 
 

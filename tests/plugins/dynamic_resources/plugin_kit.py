@@ -136,7 +136,7 @@ class House:
         self.objects = LocalObjects()
         self.server = Server(self.objects)
         self.cache = Cache()
-        self.clock = VirtualClock(asyncio.get_running_loop())  # type: ignore[arg-type]
+        self.clock = VirtualClock(asyncio.get_running_loop())
         self.events: list[tuple[str, str]] = []
         self.metrics = SchedulerMetrics()
         self._tasks: list[asyncio.Task[None]] = []

@@ -287,7 +287,6 @@ def _check_config(config: Data, path: str, causes: Causes) -> None:
 
 def _check_claim(data: Data, causes: Causes) -> None:
     _check_claim_spec(_object(data, "spec", "spec"), "spec", causes)
-    _limit(_object(data, "status", "status"), "reservedFor", "status.reservedFor", causes)
 
 
 def _check_template(data: Data, causes: Causes) -> None:
@@ -303,6 +302,7 @@ def _check_claim_update(old: Data, new: Data, causes: Causes) -> None:
     was, now = before.get("allocation"), after.get("allocation")
     if was is not None and now is not None and not same_json(was, now):
         causes.invalid("status.allocation", now, "field is immutable")
+    _limit(after, "reservedFor", "status.reservedFor", causes)
     users = after.get("reservedFor") or []
     uids = [user.get("uid") for user in users]
     for index, uid in enumerate(uids):

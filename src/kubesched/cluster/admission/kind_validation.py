@@ -21,7 +21,7 @@ from .pod_validation import check_pod_spec, decode_pod_spec
 from .validation import LABEL_VALUE_TEXT, QUALIFIED_TEXT, Causes, check_labels, check_quantities, forbidden
 from .workload_defaults import WORKLOAD_DEFAULTS
 
-__all__ = ["check_kind", "check_kind_update", "default_kind", "fill_defaults"]
+__all__ = ["check_kind", "check_kind_update", "checks_spec_only", "default_kind", "fill_defaults"]
 
 Data = dict[str, Any]
 
@@ -322,6 +322,11 @@ _CHECKS: Final[dict[str, Callable[[Data, Causes, Admission], None]]] = {
     "persistentvolumeclaims": _check_claim,
     "storageclasses.storage.k8s.io": _check_storage_class,
 }
+
+
+def checks_spec_only(kind: Kind) -> bool:
+    """Whether the defaults and checks of a kind are of its spec alone: a change of its status repeats none of them."""
+    return kind.group_resource in DEVICE_CHECKS
 
 
 def check_kind(kind: Kind, data: Data, causes: Causes, admission: Admission) -> None:

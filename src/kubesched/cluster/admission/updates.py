@@ -14,7 +14,7 @@ from ...api.kinds import PODS
 from ...api.wire import ApiError
 from ..schema import Document, Stored, drop_nulls, open_section
 from .admission import Admission, default_pod_spec
-from .kind_validation import check_kind, check_kind_update, fill_defaults
+from .kind_validation import check_kind, check_kind_update, checks_spec_only, fill_defaults
 from .pod_validation import check_pod_spec, check_pod_update, decode_pod_spec
 from .validation import Causes
 
@@ -44,8 +44,9 @@ def checked_spec_change(
         open_section(after, section)
     if "spec" in changed and after.get("spec"):
         after["spec"] = drop_nulls(after["spec"])  # a copy: a patch shares what it put there with its caller
-    fill_defaults(old.kind, after, admission)
-    check_kind(old.kind, after, causes, admission)
+    if "spec" in changed or not checks_spec_only(old.kind):
+        fill_defaults(old.kind, after, admission)
+        check_kind(old.kind, after, causes, admission)
     check_kind_update(old.kind, old.data(), after, causes)
 
 

@@ -26,6 +26,8 @@ __all__ = ["ResourceClaims", "claims_of"]
 
 #: The pod's own name of a claim, on claims that were made from a template.
 POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
+#: Index of pods by the claims that they use.
+_BY_CLAIM: Final = "resource claim"
 _POD, _CLAIM = "pod:", "claim:"
 
 
@@ -40,6 +42,10 @@ def claims_of(pod: Pod) -> Iterator[str]:
     extended = pod.status.extended_resource_claim_status
     if extended is not None and extended.resource_claim_name:
         yield extended.resource_claim_name
+
+
+def _claim_keys(item: Item) -> list[str]:
+    return [f"{item.namespace}/{name}" for name in claims_of(item.typed)]
 
 
 def _has_ended(pod: Pod) -> bool:
@@ -57,6 +63,7 @@ class ResourceClaims(Controller):
         super().__init__(context)
         self._claims = context.owned_cache(RESOURCE_CLAIMS)
         self._templates = context.cache(RESOURCE_CLAIM_TEMPLATES)
+        context.pods.add_index(_BY_CLAIM, _claim_keys)
         #: Pods that wait for a template, by the template's key.
         self._waiting: dict[str, dict[str, None]] = {}
         self.watch(PODS, self._pod_changed)
@@ -75,8 +82,18 @@ class ResourceClaims(Controller):
         if new is None or _has_ended(pod):
             for name in claims_of(pod):
                 self.queue.add(f"{_CLAIM}{item.namespace}/{name}")
-        elif pod.metadata.deletion_timestamp is None and (old is None or _needs_work(pod, old.typed)):
+        elif pod.metadata.deletion_timestamp is None and (old is None or self._needs_work(item, old.typed)):
             self.queue.add(f"{_POD}{item.key}")
+
+    def _needs_work(self, item: Item, before: Pod) -> bool:
+        """Whether a change of a pod can mean something to do: it lost a recorded claim, or was placed without one."""
+        pod: Pod = item.typed
+        if len(pod.status.resource_claim_statuses) < len(before.status.resource_claim_statuses):
+            return True
+        return pod.spec.node_name != before.spec.node_name and any(
+            (claim := self._claims.get(f"{item.namespace}/{name}")) is None or not _is_reserved(claim, pod)
+            for name in claims_of(pod)
+        )
 
     def _claim_changed(self, old: Item | None, new: Item | None) -> None:
         if new is not None:
@@ -87,18 +104,19 @@ class ResourceClaims(Controller):
             ):
                 self.queue.add(f"{_CLAIM}{new.key}")
             if old is not None and claim.status.allocation is not None and old.typed.status.allocation is None:
-                self._wake_owner(new)
+                self._wake_users(new)
         elif old is not None:
-            self._wake_owner(old)
+            self._wake_users(old)
 
     def _may_be_stale(self, claim: Item, consumer: ClaimConsumer) -> bool:
         pod = self.context.pods.get(f"{claim.namespace}/{consumer.name}")
         return pod is None or pod.uid != consumer.uid or _has_ended(pod.typed)
 
-    def _wake_owner(self, item: Item) -> None:
-        owner = controller_of(item.typed.metadata)
-        if owner is not None and owner.kind == PODS.kind:
-            self.queue.add(f"{_POD}{item.namespace}/{owner.name}")
+    def _wake_users(self, item: Item) -> None:
+        """Reconcile the pods that use a claim, but for those that the scheduler has yet to place."""
+        for pod in self.context.pods.indexed(_BY_CLAIM, item.key):
+            if pod.typed.spec.node_name or item.typed.status.allocation is None:
+                self.queue.add(f"{_POD}{pod.key}")
 
     def _template_changed(self, old: Item | None, new: Item | None) -> None:
         if new is not None:
@@ -185,7 +203,7 @@ class ResourceClaims(Controller):
         claim = self._claims.get(f"{item.namespace}/{name}")
         if claim is None or claim.typed.status.allocation is None:
             return
-        if any(consumer.uid == item.uid for consumer in claim.typed.status.reserved_for):
+        if _is_reserved(claim, item.typed):
             return
         consumer = {"resource": "pods", "name": item.name, "uid": item.uid}
         body = {"metadata": {"uid": claim.uid}, "status": {"reservedFor": [consumer]}}
@@ -247,9 +265,5 @@ class ResourceClaims(Controller):
             await self.context.delete(item)
 
 
-def _needs_work(pod: Pod, before: Pod) -> bool:
-    """Whether a change of a pod can mean something to do: it was placed, or lost a recorded claim."""
-    return (
-        pod.spec.node_name != before.spec.node_name
-        or pod.status.resource_claim_statuses != before.status.resource_claim_statuses
-    )
+def _is_reserved(claim: Item, pod: Pod) -> bool:
+    return any(consumer.uid == pod.uid for consumer in claim.typed.status.reserved_for)

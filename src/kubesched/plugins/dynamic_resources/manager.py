@@ -37,7 +37,6 @@ from kubesched.framework.nodeinfo import NodeInfo
 
 from .assume_cache import AssumeCache
 from .class_mapping import class_mapping
-from .hints import ClaimUsers
 from .in_flight import InFlight
 from .slices import SliceTracker
 
@@ -91,8 +90,6 @@ class DeviceManager:
         self._awaited: dict[str, list[asyncio.Future[None]]] = {}
         #: UID of a pod to the end of the last write that gives back its reservations.
         self._releases: dict[str, asyncio.Future[None]] = {}
-        #: Which pods wait for which claims.
-        self.users = ClaimUsers()
         self.claims.add_handler(_ClaimReader(self._claim_changed))
         self.slices.add_handler(_SliceReader(self._inventory))
         handle.watch(CLAIMS, self.claims, relays=True)
@@ -182,8 +179,6 @@ class DeviceManager:
                     self._special[owner] = new
                 else:
                     self._special.pop(owner, None)
-        if new is None and old is not None:
-            self.users.drop(old.key)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._allocations.pop(old.metadata.uid, None)
             self._recount(old.metadata.uid)
@@ -222,6 +217,11 @@ class NodeAllocator:
         """uint8[len(rows)]: :class:`~kubesched.dra.interface.Verdict` for these rows."""
         self._catch_up(nodes)
         return self._allocator.verdicts(plan, rows.astype(np.intp, copy=False))
+
+    def preferences(self, plan: Plan, nodes: NodeTable, rows: RowArray) -> npt.NDArray[np.int64]:
+        """int64[len(rows)]: the score of what the claims would get (:meth:`kubesched.dra.allocator.Allocator.preferences`)."""
+        self._catch_up(nodes)
+        return self._allocator.preferences(plan, rows.astype(np.intp, copy=False))
 
     def allocate(self, plan: Plan, node: NodeInfo) -> tuple[AllocationResult, ...] | None:
         """The devices of each claim on a node, None when it has not enough.

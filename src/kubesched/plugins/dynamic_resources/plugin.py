@@ -105,7 +105,7 @@ class DynamicResources(Plugin):
             args.filter_timeout.seconds if args.filter_timeout is not None else 0.0
         )
         self._binding_timeout = args.binding_timeout.seconds if args.binding_timeout is not None else 0.0
-        self._hints = ClaimHints(self._manager.claims, self._manager.users)
+        self._hints = ClaimHints(self._manager.claims)
         self._binding = Binding(handle, self._manager, self._binding_timeout)
 
     # -- queue -----------------------------------------------------------------------------------------
@@ -117,7 +117,6 @@ class DynamicResources(Plugin):
         return None if pod.spec.resource_claims or self._served(pod) else ()
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        self._manager.users.add(pod.pod)
         try:
             resolve_claims(pod.pod, self._manager.claims.get)
         except LookupError as error:
@@ -329,20 +328,12 @@ class DynamicResources(Plugin):
             for positions, served in self._kinds(attempt, nodes, rows):
                 plan = attempt.plan_for(served, self._allocator).plan
                 if plan is not None:
-                    scores[positions] += self._preferences(plan, nodes, rows[positions])
-        return scores
-
-    def _preferences(self, plan: Plan, nodes: NodeTable, rows: RowArray) -> IntArray:
-        scores = np.zeros(len(rows), np.int64)
-        for place, row in enumerate(rows.tolist()):
-            results = self._allocator.allocate(plan, nodes.info(row)) or ()
-            scores[place] = sum(map(preference, plan.claims, results))
+                    scores[positions] += self._allocator.preferences(plan, nodes, rows[positions])
         return scores
 
     # -- Reserve ---------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        self._manager.users.remove(pod.pod)
         attempt: Attempt | None = state.get(self.name)
         unallocated = list(attempt.unallocated()) if attempt is not None else []
         if attempt is None or not unallocated:
