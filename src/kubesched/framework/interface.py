@@ -408,6 +408,10 @@ class Contract:
         """
         raise AssertionError("documentation only")
 
+    def unaffected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+        """Optional for filters with AddPod: that ``other``, on whatever node, changes no answer about ``pod``; after PreFilter."""
+        raise AssertionError("documentation only")
+
     def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
         """Column style: what a non-zero verdict means. Called only when it is read."""
         raise AssertionError("documentation only")
