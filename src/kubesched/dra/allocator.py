@@ -131,7 +131,7 @@ class Allocator:
         """What a node has for each request of the plan; see :mod:`.survey`."""
         self._refresh()
         view = self._view(node)
-        return survey(plan.shared.wanted, view, NodeUse(view, self.allocated))
+        return survey(plan.remembered.wanted, view, NodeUse(view, self.allocated))
 
     def devices_of_class(self, name: str, node: Node) -> tuple[int, int] | None:
         """How many devices of a class a node has, and how many of these are in use; None when that cannot be said."""
