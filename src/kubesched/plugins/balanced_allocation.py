@@ -22,6 +22,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 
 from . import names
+from .dynamic_resources.device_counts import Counts, DeviceCounts
 from .resource_scoring import trunc_div
 
 if TYPE_CHECKING:
@@ -63,8 +64,11 @@ class NodeResourcesBalancedAllocation(Plugin):
         super().__init__(args, handle)
         args = args if args is not None else NodeResourcesBalancedAllocationArgs()
         self._names = tuple(item.name for item in args.resources)
+        self._counts = DeviceCounts(handle, self._names)
 
     def sign(self, pod: PodInfo) -> Hashable | None:
+        if self._counts.of(pod.requests) is not None:
+            return None  # the score changes with devices, whatever happens to the node
         return pod.requests.as_tuple()
 
     def _amounts(self, pod: PodInfo) -> list[tuple[str, int]]:
@@ -92,13 +96,20 @@ class NodeResourcesBalancedAllocation(Plugin):
         amounts = self._kept_amounts(state, pod)
         if not amounts:
             return 0  # best effort, and PreScore did not run
+        return self._score(amounts, node, self._counts.of(pod.requests))
+
+    @staticmethod
+    def _score(amounts: list[tuple[str, int]], node: NodeInfo, counts: Counts | None) -> int:
         before: list[float] = []
         after: list[float] = []
         for name, amount in amounts:
             capacity = 0 if name == PODS else node.allocatable.get(name)
+            used = node.requested.get(name)
+            devices = counts(name, node) if counts is not None and capacity == 0 else None
+            if devices is not None:
+                capacity, used = devices
             if capacity == 0:
                 continue
-            used = node.requested.get(name)
             before.append(min(1.0, float(used) / float(capacity)))
             after.append(min(1.0, float(used + amount) / float(capacity)))
         return _HALF + trunc_div(_HALF + _balance(after) - _balance(before), 2)
@@ -109,6 +120,9 @@ class NodeResourcesBalancedAllocation(Plugin):
         amounts = self._kept_amounts(state, pod)
         if not amounts:
             return np.zeros(len(rows), np.int64)  # best effort, and PreScore did not run
+        counts = self._counts.of(pod.requests)
+        if counts is not None:
+            return np.array([self._score(amounts, nodes.info(row), counts) for row in rows.tolist()], np.int64)
         before: list[Floats] = []
         after: list[Floats] = []
         valid: list[npt.NDArray[np.bool_]] = []

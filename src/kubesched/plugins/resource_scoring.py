@@ -20,6 +20,8 @@ from kubesched.framework.nodeinfo import NodeInfo
 if TYPE_CHECKING:
     from kubesched.cache import NodeTable
 
+    from .dynamic_resources.device_counts import Counts
+
 __all__ = ["ResourceScorer", "broken_line", "trunc_div"]
 
 #: Amounts up to this many units can be multiplied by 100 in int64.
@@ -77,7 +79,13 @@ class ResourceScorer:
 
     # -- one node --------------------------------------------------------------------------------------
 
-    def score_node(self, requests: Resources, node: NodeInfo) -> int:
+    @property
+    def names(self) -> list[str]:
+        """The resources that count."""
+        return [name for name, _ in self._resources]
+
+    def score_node(self, requests: Resources, node: NodeInfo, devices: Counts | None = None) -> int:
+        """``devices``: counts those of resources that the node itself has not."""
         total = weights = 0
         allocatable = node.allocatable
         ratio = self._strategy == "RequestedToCapacityRatio"
@@ -91,6 +99,9 @@ class ResourceScorer:
                 if name == PODS or (not asked and is_scalar_resource(name)):
                     continue
                 capacity, used = allocatable.get(name), node.requested.get(name) + asked
+                counted = devices(name, node) if devices is not None and capacity == 0 else None
+                if counted is not None:
+                    capacity, used = counted[0], counted[1] + asked
             if capacity == 0:
                 continue
             score = self._one(used, capacity)
@@ -104,8 +115,14 @@ class ResourceScorer:
 
     # -- many rows -------------------------------------------------------------------------------------
 
-    def score_rows(self, requests: Resources, nodes: NodeTable, rows: RowArray) -> IntArray:
+    def score_rows(
+        self, requests: Resources, nodes: NodeTable, rows: RowArray, devices: Counts | None = None
+    ) -> IntArray:
+        """The same for many rows."""
         count = len(rows)
+        if devices is not None:
+            info = nodes.info
+            return np.array([self.score_node(requests, info(row), devices) for row in rows.tolist()], np.int64)
         total, weights = np.zeros(count, np.int64), np.zeros(count, np.int64)
         ratio = self._strategy == "RequestedToCapacityRatio"
         for name, weight in self._resources:
