@@ -227,7 +227,7 @@ class DeviceManager:
 
 
 def _in_flight_key(uid: str) -> str:
-    """Under what an allocation in flight is counted, beside one that is written."""
+    """Under what an allocation in flight is counted, apart from one that is written."""
     return f"{uid} in flight"
 
 
