@@ -75,7 +75,7 @@ def test_pods_are_listed_in_the_order_of_nomination_and_deleted_by_uid() -> None
     assert names(nominator, "n2") == []
 
 
-def test_queued_pods_are_given_in_full_and_others_as_stubs() -> None:
+def test_pods_queued_or_in_flight_are_given_in_full_and_others_as_stubs() -> None:
     bench = Bench()
     pods = {name: a_pod(name, nominated="n1", priority=7) for name in ("active", "waiting", "resting", "flying")}
     bench.in_backoff(pods["resting"])
@@ -83,11 +83,13 @@ def test_queued_pods_are_given_in_full_and_others_as_stubs() -> None:
     bench.queue.add(pods["flying"])
     bench.pop()
     bench.queue.add(pods["active"])
+    bench.queue.nominator.add(a_pod("elsewhere", nominated="n1", priority=7))
     found = {info.name: info for info in bench.queue.nominator.nominated_pods_for_node("n1")}
-    assert set(found) == set(pods)
-    for name in ("active", "waiting", "resting"):
-        assert found[name].pod is pods[name]
-    assert (found["flying"].priority, found["flying"].uid, found["flying"].spec.node_name) == (0, "flying-uid", "")
+    assert set(found) == {*pods, "elsewhere"}
+    for name, waiting in pods.items():
+        assert found[name].pod is waiting
+    stub = found["elsewhere"]
+    assert (stub.priority, stub.uid, stub.spec.node_name) == (0, "elsewhere-uid", "")
     # What was handed out does not change when the queue's pod does.
     bench.queue.update(pods["active"], changed(pods["active"], priority=1, nominated="n1"))
     assert found["active"].priority == 7

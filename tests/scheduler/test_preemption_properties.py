@@ -37,7 +37,7 @@ CPUS = {"n1": 4000, "n2": 4000, "n3": 3000, "n4": 2000}
 def cpu(pod: Pod) -> int:
     total = 0
     for container in pod.spec.containers:
-        text = (container.resources.requests if container.resources else {}).get("cpu", "0")
+        text = str((container.resources.requests if container.resources else {}).get("cpu", "0"))
         total += int(text[:-1]) if text.endswith("m") else 1000 * int(text)
     return total
 
@@ -66,7 +66,8 @@ def by_importance(pods: Iterable[Pod], now: float) -> list[list[Pod]]:
 def split(pods: Sequence[Pod], budgets: Sequence[Mapping[str, Any]]) -> tuple[list[Pod], list[Pod]]:
     """Pods whose eviction violates a budget, and the others (section 4.3)."""
     left = [int((budget.get("status") or {}).get("disruptionsAllowed") or 0) for budget in budgets]
-    violating, others = [], []
+    violating: list[Pod] = []
+    others: list[Pod] = []
     for pod in pods:
         over = False
         for place, budget in enumerate(budgets):
@@ -111,9 +112,9 @@ class Judge:
         self.scheduler = scheduler
         real = scheduler.cache.assume_pod
 
-        def assume(info: PodInfo) -> None:
-            self.judge(self.on_assume, info.pod)
-            real(info)
+        def assume(pod: PodInfo) -> None:
+            self.judge(self.on_assume, pod.pod)
+            real(pod)
 
         scheduler.cache.assume_pod = assume  # type: ignore[method-assign]  # the test's onlooker
 

@@ -10,13 +10,23 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_kit import House, best_names, reasons
 
 from builders import a_node, a_pod, a_taint
 from kubesched.api.times import timestamp
-from kubesched.api.types import Pod, PodStatus
+from kubesched.api.types import (
+    Affinity,
+    LabelSelector,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodStatus,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.nominating import NominatingInfo
 from kubesched.framework.podinfo import PodInfo
@@ -82,7 +92,9 @@ class Town:
 
     def node(self, number: int) -> None:
         taints = [a_taint("dedicated=x:NoSchedule")] if number == 4 else []
-        self.house.cache.set_node(a_node(f"n{number}", cpu="4", pods=4, allocatable={ZERO: "1"}, taints=taints))
+        self.house.cache.set_node(
+            a_node(f"n{number}", zone=f"z{number % 2}", cpu="4", pods=4, allocatable={ZERO: "1"}, taints=taints)
+        )
 
     def pod(self, wanted: dict[str, Any], **more: Any) -> Pod:
         self.count += 1
@@ -140,6 +152,7 @@ class Town:
         if isinstance(outcome, Decision):
             assert not isinstance(fresh, Rejection)
             assert outcome.node.name in best_names(self.house, fresh)
+            assert outcome.feasible == len(fresh.feasible)
             return False
         assert isinstance(fresh, Rejection)
         assert outcome.message() == fresh.message()
@@ -195,6 +208,64 @@ def test_the_fast_dry_run_and_remembered_nominations_find_what_the_plain_procedu
         # A pod that is nominated itself, tried again.
         for nominee in list(town.waiting.values())[:1]:
             town.check(nominee)
+
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def with_terms(pod: Pod, kind: str, app: str) -> Pod:
+    """The pod, with a rule about pods of an app: required or preferred, near or apart, or spreading."""
+    selector = LabelSelector(match_labels={"app": app})
+    near = (PodAffinityTerm(label_selector=selector, topology_key=ZONE),)
+    apart = (PodAffinityTerm(label_selector=selector, topology_key="kubernetes.io/hostname"),)
+    affinity = {
+        "near": Affinity(pod_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=near)),
+        "apart": Affinity(pod_anti_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=apart)),
+        "prefers": Affinity(
+            pod_affinity=PodAffinity(
+                preferred_during_scheduling_ignored_during_execution=(
+                    WeightedPodAffinityTerm(weight=5, pod_affinity_term=near[0]),
+                )
+            )
+        ),
+    }.get(kind)
+    spread = TopologySpreadConstraint(
+        max_skew=1, topology_key=ZONE, when_unsatisfiable="DoNotSchedule", label_selector=selector
+    )
+    constraints = (spread,) if kind == "spread" else ()
+    spec = msgspec.structs.replace(pod.spec, affinity=affinity, topology_spread_constraints=constraints)
+    return msgspec.structs.replace(pod, spec=spec)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(steps(), min_size=10, max_size=25),
+    st.lists(
+        st.tuples(
+            st.sampled_from(("near", "apart", "prefers", "spread")),
+            st.sampled_from(("web", "db", "other")),
+            cpus,
+            st.sampled_from((0, 5, 20)),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    st.booleans(),
+)
+def test_pods_with_rules_about_others_find_the_same_nodes_while_pods_are_nominated(
+    changes: list[tuple[str, dict[str, Any]]], kinds: list[tuple[str, str, str, int]], anti: bool
+) -> None:
+    town = Town()
+    for number, (what, wanted) in enumerate(changes):
+        town.do(what, wanted)
+        if anti and what == "nominate":  # a rule of the nominated pod about others
+            apart = PodInfo(with_terms(town.pod(wanted), "apart", "web"))
+            town.waiting[apart.key] = apart
+            town.house.nominated.add(apart.pod, NominatingInfo.override(f"n{wanted['node'] % 2}"))
+        kind, app, cpu, priority = kinds[number % len(kinds)]
+        for round_ in range(2):
+            pod = a_pod(f"asks{number}-{round_}", cpu=cpu, priority=priority, labels={"app": app})
+            town.check(PodInfo(with_terms(pod, kind, "web" if round_ else app)))
 
 
 def test_the_fast_way_is_taken_where_it_applies() -> None:

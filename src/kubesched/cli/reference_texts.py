@@ -177,6 +177,7 @@ GATES: Final[dict[str, str]] = {
     "NominatedNodeNameForExpectation": "the chosen node is published before work on the binding begins",
     "SchedulerAsyncPreemption": "victims are evicted alongside further scheduling cycles",
     "StorageCapacityScoring": "`shape` of VolumeBindingArgs may be given",
+    "VolumeLimitScaling": "NodeVolumeLimits rejects nodes without a CSI driver that asks for that (preventPodSchedulingIfMissing)",
     "TaintTolerationComparisonOperators": "tolerations may compare numbers with `Lt` and `Gt`",
     "WatchListClient": "lists come as the beginning of a watch, in pages only when the server cannot do that",
 }

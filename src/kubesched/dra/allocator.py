@@ -25,6 +25,7 @@ from .remembered import Outcome, Remembered, Rows, Scores, Verdicts
 from .results import allocation_result
 from .search import Search, SearchProblemError, SearchTimeoutError
 from .selectors import SelectorCache
+from .survey import Survey, devices_of_class, survey
 from .view import NodeUse, NodeView
 from .wanted import Problem, Wanted, content_key
 
@@ -122,6 +123,26 @@ class Allocator:
             allocation_result(claim, want, picks, view, wanted, self._share_id)
             for claim, want, picks in zip(plan.claims, wanted.claims, outcome, strict=True)
         )
+
+    def survey(self, plan: Plan, node: Node) -> list[Survey]:
+        """What a node has for each request of the plan; see :mod:`.survey`."""
+        self._refresh()
+        view = self._view(node)
+        return survey(plan.remembered.wanted, view, NodeUse(view, self.allocated))
+
+    def devices_of_class(self, name: str, node: Node) -> tuple[int, int] | None:
+        """How many devices of a class a node has, and how many of these are in use; None when that cannot be said."""
+        found = self._classes(name)
+        if found is None:
+            return None
+        self._refresh()
+        try:
+            view = self._view(node)
+        except AllocationError:
+            return None
+        expressions = [item.cel.expression if item.cel is not None else "" for item in found.spec.selectors]
+        selectors = [self._selectors.selector(expression) for expression in expressions]
+        return devices_of_class(selectors, view, NodeUse(view, self.allocated))
 
     def _share_id(self) -> str:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))

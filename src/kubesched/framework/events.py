@@ -7,9 +7,9 @@ Source: spec "Scheduling queue" sections 9 and 10, spec "Scheduler cache" sectio
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final
 
 from kubesched.api.quantity import QuantityError, parse_quantity
 from kubesched.api.requests import has_actual_resources, pod_request_amounts
@@ -36,8 +36,8 @@ __all__ = [
     "ClusterEventWithHint",
     "EventResource",
     "HintFn",
+    "KeyedHint",
     "QueueingHint",
-    "TargetedHint",
     "node_events",
     "pod_events",
 ]
@@ -168,23 +168,30 @@ class QueueingHint(enum.Enum):
 HintFn = Callable[["PodInfo", Any, Any], QueueingHint]
 
 
-@runtime_checkable
-class TargetedHint(Protocol):
-    """A hint function that knows which pods an event can help, so that it is not called for all that its plugin rejected."""
-
-    def __call__(self, pod: PodInfo, old: Any, new: Any) -> QueueingHint: ...
-
-    def targets(self, old: Any, new: Any) -> Collection[str] | None:
-        """The ``namespace/name`` of the pods for which the hint may be QUEUE, and perhaps others; None: any pod."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
     """A registration: an event, and the function that judges it (None: always worth a retry)."""
 
     event: ClusterEvent
     hint: HintFn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedHint:
+    """A hint function for events about objects that pods name, so that pods which do not name one are not evaluated.
+
+    Attributes:
+        hint: the hint function. It must answer Skip for pods without the key of the event.
+        of_pod: the keys of the objects that a waiting pod names; evaluated when the pod begins to wait or changes.
+        of_event: the key of the object that an event is about; None when the event may help any pod.
+    """
+
+    hint: HintFn
+    of_pod: Callable[[Pod], Iterable[str]]
+    of_event: Callable[[Any, Any], str | None]
+
+    def __call__(self, pod: PodInfo, old: Any, new: Any, /) -> QueueingHint:
+        return self.hint(pod, old, new)
 
 
 def _scaled_down(old: Pod, new: Pod) -> bool:

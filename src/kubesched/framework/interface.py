@@ -46,6 +46,7 @@ __all__ = [
     "MAX_NODE_SCORE",
     "NOT_SCORED",
     "Contract",
+    "Explanation",
     "Handle",
     "IntArray",
     "NodeToStatus",
@@ -100,6 +101,14 @@ class PostFilterResult:
 
     nominating: NominatingInfo | None = None
     preemption: Preemption | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why nodes do not fit a pod, in plain words, and as data for programs."""
+
+    text: str
+    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +408,10 @@ class Contract:
         """
         raise AssertionError("documentation only")
 
+    def unaffected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+        """Optional for filters with AddPod: that ``other``, on whatever node, changes no answer about ``pod``; after PreFilter."""
+        raise AssertionError("documentation only")
+
     def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
         """Column style: what a non-zero verdict means. Called only when it is read."""
         raise AssertionError("documentation only")
@@ -410,6 +423,10 @@ class Contract:
 
         May be ``async``; no other pod is scheduled until it has returned.
         """
+        raise AssertionError("documentation only")
+
+    def explain(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> Sequence[Explanation]:
+        """Optional, for reports: what the nodes in ``rows``, all of which this plugin's Filter rejected, lack for the pod."""
         raise AssertionError("documentation only")
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:

@@ -203,6 +203,21 @@ class InterPodAffinity(Plugin):
         self._shift(state.read(self.name), pod, removed, node.labels, -1)
         return None
 
+    def unaffected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+        terms = other.affinity_terms.required_anti
+        if terms:
+            of_namespace = self._index().namespaces.get(pod.namespace, {})
+            if any(term.matches(pod.pod, of_namespace) for term in terms):
+                return False
+        kept: _FilterState = state.read(self.name)
+        rules = kept.rules
+        if rules is None:
+            return True
+        sets = [rule.pod_set for rule in rules.anti]
+        if rules.affinity_set is not None:
+            sets.append(rules.affinity_set)
+        return not any(each.matches(other.namespace, other.labels, False) for each in sets)
+
     def _shift(self, kept: _FilterState, pod: PodInfo, other: PodInfo, labels: Labels, delta: int) -> None:
         """What if ``other`` came to (1) or left (-1) a node with these labels?"""
         if other.affinity_terms.required_anti:

@@ -92,6 +92,10 @@ class _FilterState:
         twin.allowed, twin.added = list(self.allowed), dict(self.added)
         return twin
 
+    def counts_pod(self, pod: PodInfo) -> bool:
+        """Whether some constraint would count a pod of the same namespace."""
+        return any(constraint.selector.matches(pod.labels) for constraint in self._compiled.constraints)
+
     def shift(self, pod: PodInfo, row: int, delta: int) -> None:
         """One pod more or less on a node. Upstream quirk B-Q3, kept: pods being deleted count here."""
         compiled = self._compiled
@@ -263,6 +267,9 @@ class PodTopologySpread(Plugin):
         if removed.namespace == pod.namespace:
             state.read(self.name).shift(removed, node.row, -1)
         return None
+
+    def unaffected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+        return other.namespace != pod.namespace or not state.read(self.name).counts_pod(other)
 
     def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
         kept: _FilterState = state.read(self.name)

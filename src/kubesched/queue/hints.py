@@ -9,19 +9,19 @@ from __future__ import annotations
 import enum
 import logging
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kubesched.api.times import Clock
 from kubesched.api.types import Pod
-from kubesched.framework.events import ClusterEvent, HintFn, QueueingHint, TargetedHint
+from kubesched.framework.events import ClusterEvent, HintFn, KeyedHint, QueueingHint
 from kubesched.framework.metrics import PLUGIN_METRICS_SAMPLE, SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
 
 from .unschedulable import RejectorKey
 
-__all__ = ["EventPlan", "Hints", "Registrations", "Strategy"]
+__all__ = ["EventPlan", "Hints", "Registrations", "Strategy", "pod_keys"]
 
 _log = logging.getLogger("kubesched.queue")
 
@@ -52,7 +52,7 @@ class EventPlan:
         rejectors: under what waiting pods that the event may help are filed.
     """
 
-    __slots__ = ("_targeted", "hints", "interesting", "label", "plugins", "rejectors", "wildcard")
+    __slots__ = ("_keyed", "hints", "interesting", "label", "plugins", "rejectors", "wildcard")
 
     def __init__(self, event: ClusterEvent, registrations: Registrations) -> None:
         self.label = event.label
@@ -70,28 +70,33 @@ class EventPlan:
         self.rejectors: tuple[RejectorKey, ...] = tuple(
             dict.fromkeys((scheduler, plugin) for scheduler, pairs in self.hints.items() for plugin, _ in pairs)
         )
-        hints = [hint for pairs in self.hints.values() for _, hint in pairs]
-        targeted = [hint for hint in hints if isinstance(hint, TargetedHint)]
-        #: The hints, if all of them know which pods they concern.
-        self._targeted = targeted if len(targeted) == len(hints) and not self.wildcard else None
+        functions: dict[RejectorKey, list[HintFn | None]] = {}
+        for scheduler, pairs in self.hints.items():
+            for plugin, hint in pairs:
+                functions.setdefault((scheduler, plugin), []).append(hint)
+        self._keyed = {
+            rejector: found[0]
+            for rejector, found in functions.items()
+            if len(found) == 1 and isinstance(found[0], KeyedHint)
+        }
 
-    def targets(self, old: Any, new: Any) -> set[str] | None:
-        """The pods (``namespace/name``) that the event can help, None when it may help any that is waiting for it."""
-        if self._targeted is None:
-            return None
-        found: set[str] = set()
-        for hint in self._targeted:
-            try:
-                targets = hint.targets(old, new)
-            except (Exception, SystemExit):
-                _log.exception(
-                    "the targets of a queueing hint for event %s cannot be found; all pods count", self.label
-                )
-                return None
-            if targets is None:
-                return None
-            found.update(targets)
-        return found
+    def keys(self, old: Any, new: Any) -> dict[RejectorKey, str]:
+        """By rejector: the key of the pods that this event may help, where it does not help all that were rejected."""
+        if not self._keyed:
+            return {}
+        found = ((rejector, hint.of_event(old, new)) for rejector, hint in self._keyed.items())
+        return {rejector: key for rejector, key in found if key is not None}
+
+
+def pod_keys(registrations: Registrations) -> dict[RejectorKey, Callable[[Pod], Iterable[str]]]:
+    """By rejector: the keys under which its waiting pods are found; for plugins with a :class:`KeyedHint`."""
+    return {
+        (scheduler, plugin): hint.of_pod
+        for scheduler, by_event in registrations.items()
+        for pairs in by_event.values()
+        for plugin, hint in pairs
+        if isinstance(hint, KeyedHint)
+    }
 
 
 class Hints:

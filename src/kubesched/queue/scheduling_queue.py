@@ -38,7 +38,7 @@ from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.queued import QueuedPodInfo
 
 from .flushing import FlushLoops
-from .hints import EventPlan, Hints, Registrations, Strategy
+from .hints import EventPlan, Hints, Registrations, Strategy, pod_keys
 from .in_flight import InFlight
 from .moves import POD_ADD, POD_UPDATE, SCHEDULE_ATTEMPT_FAILURE, Moves
 from .nominator import Nominator
@@ -113,6 +113,7 @@ class SchedulingQueue:
             metrics=metrics,
             is_apart=is_apart,
             holders=holders,
+            pod_keys=pod_keys(queueing_hints),
         )
         self._in_flight = InFlight(metrics.inflight_events)
         self._hints = Hints(queueing_hints, clock, metrics, random)
@@ -211,7 +212,7 @@ class SchedulingQueue:
                 node = old.spec.node_name
                 pairs = waiting.candidates_after_deletion(plan.rejectors, node, self.nominator.nominated_keys(node))
             else:
-                pairs = waiting.candidates(plan.rejectors, plan.targets(old, new))
+                pairs = waiting.candidates(plan.rejectors, plan.keys(old, new))
             if pairs:
                 self._move(pairs, plan, old, new, pre_check)
         if len(self._in_flight):

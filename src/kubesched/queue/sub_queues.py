@@ -16,7 +16,7 @@ from kubesched.framework.queued import QueuedPodInfo
 from .backoff import BackoffQueue
 from .order import Order
 from .split_heap import IsApart, SplitHeap
-from .unschedulable import UnschedulablePods
+from .unschedulable import PodKeys, RejectorKey, UnschedulablePods
 
 __all__ = ["SubQueues"]
 
@@ -39,10 +39,12 @@ class SubQueues:
         metrics: SchedulerMetrics,
         is_apart: IsApart | None = None,
         holders: Mapping[str, Holder] | None = None,
+        pod_keys: Mapping[RejectorKey, PodKeys] | None = None,
     ) -> None:
         """``known_schedulers`` are the profiles with queueing hints; backoff times are seconds.
 
-        ``is_apart`` names the pods that are popped apart from the others; ``holders`` as for the queue.
+        ``is_apart`` names the pods that are popped apart from the others; ``holders`` as for the queue; ``pod_keys``
+        says under which keys a rejector's pods are found.
         """
         pending = metrics.pending_pods
         self._active_gauge = pending.labels("active")
@@ -50,7 +52,7 @@ class SubQueues:
         self.active = SplitHeap(order, self._active_gauge, is_apart)
         self.backoff = BackoffQueue(initial_backoff, max_backoff, order, self._backoff_gauge, is_apart)
         self.unschedulable = UnschedulablePods(
-            known_schedulers, pending.labels("gated"), pending.labels("unschedulable"), holders
+            known_schedulers, pending.labels("gated"), pending.labels("unschedulable"), holders, pod_keys
         )
 
     def get(self, key: str) -> QueuedPodInfo | None:

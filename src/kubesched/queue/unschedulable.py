@@ -7,9 +7,11 @@ for memory, an event about volumes costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from operator import attrgetter
+from typing import Final
 
+from kubesched.api.types import Pod
 from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import GaugeValue
 from kubesched.framework.queued import QueuedPodInfo
@@ -20,12 +22,15 @@ __all__ = ["RejectorKey", "UnschedulablePods"]
 
 #: (scheduler name, plugin name).
 RejectorKey = tuple[str, str]
+#: The keys of what a pod names, see :class:`~kubesched.framework.events.KeyedHint`.
+PodKeys = Callable[[Pod], Iterable[str]]
+_NO_KEYS: Final[Mapping[RejectorKey, str]] = {}
 
 
 class _Parked:
     """One waiting pod, and how it is filed at the moment."""
 
-    __slots__ = ("filed", "gated", "held", "key", "record", "sequence")
+    __slots__ = ("filed", "gated", "held", "key", "names", "record", "sequence")
 
     def __init__(self, key: str, record: QueuedPodInfo, sequence: int) -> None:
         self.key = key
@@ -33,6 +38,8 @@ class _Parked:
         self.sequence = sequence
         self.gated = False
         self.filed: tuple[RejectorKey, ...] | None = None
+        #: With the rejectors that find their pods by keys: those of this one.
+        self.names: tuple[tuple[RejectorKey, str], ...] = ()
         #: What it has in common with others that only some deletions may help; None when any may.
         self.held: tuple[str, Hashable] | None = None
 
@@ -54,7 +61,8 @@ class UnschedulablePods:
     """
 
     __slots__ = (
-        "_always", "_by_rejector", "_entries", "_gated", "_held", "_holders", "_known", "_sequence", "_timeouts", "_waiting",
+        "_always", "_by_name", "_by_rejector", "_entries", "_gated", "_held", "_holders", "_known", "_pod_keys", "_sequence", "_timeouts",
+        "_waiting",
     )  # fmt: skip
 
     def __init__(
@@ -63,8 +71,14 @@ class UnschedulablePods:
         gated: GaugeValue,
         waiting: GaugeValue,
         holders: Mapping[str, Holder] | None = None,
+        pod_keys: Mapping[RejectorKey, PodKeys] | None = None,
     ) -> None:
-        """``holders``: by scheduler name, the plugin that knows which deletions cannot help a pod."""
+        """``holders``: by scheduler name, the plugin that knows which deletions cannot help a pod.
+
+        ``pod_keys``: the rejectors whose pods are also found by the keys of what they name.
+        """
+        self._pod_keys = pod_keys or {}
+        self._by_name: dict[tuple[RejectorKey, str], dict[str, _Parked]] = {}
         self._known = frozenset(known_schedulers)
         self._holders = holders or {}
         #: The held pods, by scheduler name and what they have in common.
@@ -121,20 +135,14 @@ class UnschedulablePods:
         return None if parked is None else parked.record
 
     def candidates(
-        self, rejectors: Iterable[RejectorKey], targets: Collection[str] | None = None
+        self, rejectors: Iterable[RejectorKey], keys: Mapping[RejectorKey, str] = _NO_KEYS
     ) -> list[tuple[str, QueuedPodInfo]]:
         """The pods that one of the plugins rejected, and those any event helps, in the order they came.
 
-        ``targets``: of the first, only these (``namespace/name``).
+        Of a rejector in ``keys`` only the pods with that key.
         """
         wanted = set(rejectors)
-        if targets is not None:
-            named = {key: self._entries[key] for key in targets if key in self._entries}
-            rejected = {
-                key: parked for key, parked in named.items() if not wanted.isdisjoint(self._rejectors(parked.record))
-            }
-            return _in_order({**self._always, **rejected})
-        found = self._candidates(wanted)
+        found = self._candidates(wanted, keys)
         for held in self._held.values():
             found.update(
                 (key, parked) for key, parked in held.items() if not wanted.isdisjoint(self._rejectors(parked.record))
@@ -164,10 +172,13 @@ class UnschedulablePods:
                 found.update(held)
         return _in_order(found)
 
-    def _candidates(self, rejectors: Iterable[RejectorKey]) -> dict[str, _Parked]:
+    def _candidates(
+        self, rejectors: Iterable[RejectorKey], keys: Mapping[RejectorKey, str] = _NO_KEYS
+    ) -> dict[str, _Parked]:
         found: dict[str, _Parked] = dict(self._always)
         for rejector in rejectors:
-            bucket = self._by_rejector.get(rejector)
+            key = keys.get(rejector)
+            bucket = self._by_rejector.get(rejector) if key is None else self._by_name.get((rejector, key))
             if bucket:
                 found.update(bucket)
         return found
@@ -214,10 +225,11 @@ class UnschedulablePods:
 
     def _file(self, parked: _Parked) -> None:
         filed, held = self._rejectors(parked.record), self._hold(parked.record)
-        if filed == parked.filed and held == parked.held:
+        names = self._names(filed, parked.record) if self._pod_keys and held is None else ()
+        if filed == parked.filed and held == parked.held and names == parked.names:
             return
         self._unfile(parked)
-        parked.filed, parked.held = filed, held
+        parked.filed, parked.held, parked.names = filed, held, names
         key = parked.key
         if held is not None:
             self._held.setdefault(held, {})[key] = parked
@@ -229,6 +241,16 @@ class UnschedulablePods:
             if bucket is None:
                 bucket = self._by_rejector[rejector] = {}
             bucket[key] = parked
+        for name in names:
+            self._by_name.setdefault(name, {})[key] = parked
+
+    def _names(self, filed: tuple[RejectorKey, ...], record: QueuedPodInfo) -> tuple[tuple[RejectorKey, str], ...]:
+        return tuple(
+            (rejector, key)
+            for rejector in filed
+            if (keys := self._pod_keys.get(rejector)) is not None
+            for key in dict.fromkeys(keys(record.pod_info.pod))
+        )
 
     def _unfile(self, parked: _Parked) -> None:
         filed = parked.filed
@@ -248,10 +270,16 @@ class UnschedulablePods:
             del bucket[key]
             if not bucket:
                 del self._by_rejector[rejector]
+        for name in parked.names:
+            bucket = self._by_name[name]
+            del bucket[key]
+            if not bucket:
+                del self._by_name[name]
 
     def check(self) -> list[str]:
         problems = self._timeouts.check("unschedulable timeouts")
         filed: dict[RejectorKey, set[str]] = {}
+        named: dict[tuple[RejectorKey, str], set[str]] = {}
         always, held = set(), set()
         gated = 0
         for key, parked in self._entries.items():
@@ -262,12 +290,16 @@ class UnschedulablePods:
             else:
                 for rejector in rejectors:
                     filed.setdefault(rejector, set()).add(key)
+                for name in self._names(rejectors, parked.record):
+                    named.setdefault(name, set()).add(key)
             if not rejectors and parked.held is None:
                 always.add(key)
             if (key in self._timeouts) is parked.record.gated:
                 problems.append(f"unschedulable: {key} has a wrong timeout entry")
         if filed != {rejector: set(bucket) for rejector, bucket in self._by_rejector.items()}:
             problems.append("unschedulable: the index by rejector plugin is wrong")
+        if named != {name: set(bucket) for name, bucket in self._by_name.items()}:
+            problems.append("unschedulable: the index by what pods name is wrong")
         if held != {key for bucket in self._held.values() for key in bucket} or not all(self._held.values()):
             problems.append("unschedulable: the index of held pods is wrong")
         if always != set(self._always):

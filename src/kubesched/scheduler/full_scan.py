@@ -252,7 +252,8 @@ class FullScan:
         left: Iterable[int] = request.nominated.pods
         if remembered is not None:
             codes = remembered.codes[rows]
-            bad = codes != 0
+            # An earlier filter that rejects the node as it is rejects it with nominated pods, too.
+            bad = (codes != 0) & ((owners == PASSES) | (owners >= remembered.places(codes)))
             owners[bad] = NOMINATED
             verdicts[bad] = codes[bad]
             # What is remembered counts the pod's own nomination.

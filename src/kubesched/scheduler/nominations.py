@@ -14,6 +14,7 @@ from collections.abc import Hashable
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from kubesched.cache import NodeTable, Snapshot
 from kubesched.cache.columns import IntpArray, RowArray
@@ -108,6 +109,12 @@ class NominationFilter:
     def status(self, verdict: int) -> Status:
         """What a code means."""
         return self._statuses[verdict - 1]
+
+    def places(self, codes: VerdictArray) -> npt.NDArray[np.int64]:
+        """The owner number (1 + index) of the filter that each code names, 0 for no obstacle."""
+        index = {entry.name: entry.index + 1 for entry in self._framework.filters}
+        known = [0, *(index.get(status.plugin, 0) for status in self._statuses)]
+        return np.array(known, np.int64)[codes.astype(np.intp)]
 
     # -- as a filter of a layer --------------------------------------------------------------------------
 

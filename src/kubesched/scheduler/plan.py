@@ -5,11 +5,12 @@ One plan per pattern of signatures, made once. Used by :mod:`.search`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any, Final
 
 from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.changed_rows import ChangedRows
+from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import called
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
@@ -96,6 +97,22 @@ class Plan:
             called(_PRE_FILTER, plugin.name, hash, key)
             found.append(key)
         return tuple(found)
+
+    def unaffected(self, state: CycleState, pod: PodInfo, others: Iterable[PodInfo]) -> bool:
+        """Whether pods that come to a node change no answer of the unsigned filters about it; after PreFilter.
+
+        Raises:
+            PluginFailedError: when one of them fails.
+        """
+        for entry in self.unsigned.filters:
+            if entry.name in state.skip_filter:
+                continue
+            unaffected_by = getattr(entry.plugin, "unaffected_by", None)
+            if unaffected_by is None:
+                return False
+            if not all(called("running AddPod on", entry.name, unaffected_by, state, pod, other) for other in others):
+                return False
+        return True
 
     def all_skip(self, pod: PodInfo) -> bool:
         """Whether every unsigned plugin has nothing to do for the pod.

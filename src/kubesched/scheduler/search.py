@@ -185,7 +185,9 @@ class Search:
             outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), only)
 
         def remembered() -> NominationFilter | None:
-            if layer is None or not skips or self._percentage:
+            if layer is None or outcome.status is not None or self._percentage:
+                return None
+            if not skips and not plan.unaffected(state, pod, nominated.kinds.values()):
                 return None
             above = self._layer((signature, pod.priority), plan, layer, pod, nominated)
             if above is None or not isinstance(above.share, NominationShare):

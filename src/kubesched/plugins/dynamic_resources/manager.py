@@ -32,12 +32,12 @@ from kubesched.dra.allocator import Allocator, Plan
 from kubesched.dra.check import check_allocations, compare_allocated
 from kubesched.dra.features import Features
 from kubesched.dra.inventory import Inventory
+from kubesched.dra.survey import Survey
 from kubesched.framework.interface import Handle, RowArray
 from kubesched.framework.nodeinfo import NodeInfo
 
 from .assume_cache import AssumeCache
 from .class_mapping import class_mapping
-from .hints import ClaimUsers
 from .in_flight import InFlight
 from .slices import SliceTracker
 
@@ -91,8 +91,6 @@ class DeviceManager:
         self._awaited: dict[str, list[asyncio.Future[None]]] = {}
         #: UID of a pod to the end of the last write that gives back its reservations.
         self._releases: dict[str, asyncio.Future[None]] = {}
-        #: Which pods wait for which claims.
-        self.users = ClaimUsers()
         self.claims.add_handler(_ClaimReader(self._claim_changed))
         self.slices.add_handler(_SliceReader(self._inventory))
         handle.watch(CLAIMS, self.claims, relays=True)
@@ -202,8 +200,6 @@ class DeviceManager:
                     self._special[owner] = new
                 else:
                     self._special.pop(owner, None)
-        if new is None and old is not None:
-            self.users.drop(old.key)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._allocations.pop(old.metadata.uid, None)
             self._recount(old.metadata.uid)
@@ -227,7 +223,7 @@ class DeviceManager:
 
 
 def _in_flight_key(uid: str) -> str:
-    """Under what an allocation in flight is counted, apart from one that is written."""
+    """Under what an allocation in flight is counted, in addition to one that is written."""
     return f"{uid} in flight"
 
 
@@ -261,6 +257,16 @@ class NodeAllocator:
         """
         assert node.node is not None
         return self._allocator.allocate(plan, node.node)
+
+    def survey(self, plan: Plan, node: NodeInfo) -> list[Survey]:
+        """What a node has for each request; see :mod:`kubesched.dra.survey`."""
+        assert node.node is not None
+        return self._allocator.survey(plan, node.node)
+
+    def devices_of_class(self, name: str, node: NodeInfo) -> tuple[int, int] | None:
+        """How many devices of a class a node has, and how many of these are in use; None when that cannot be said."""
+        assert node.node is not None
+        return self._allocator.devices_of_class(name, node.node)
 
     def _catch_up(self, nodes: NodeTable) -> None:
         """Inform the allocator of nodes that came, changed or went."""
