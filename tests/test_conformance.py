@@ -27,6 +27,7 @@ COUNTS = {
     "config": 300,
     "config2": 63,
     "declaredfeatures": 100,
+    "dra": 325,
     "fit": 250,
     "hints": 1000,
     "imagelocality": 250,

@@ -98,6 +98,25 @@ def test_a_predicate_is_a_plugin(name: str) -> None:
     assert found["score"] == {}
 
 
+@pytest.mark.parametrize(
+    ("predicate", "plugin"),
+    [
+        ("MaxEBSVolumeCount", "EBSLimits"),
+        ("MaxGCEPDVolumeCount", "GCEPDLimits"),
+        ("MaxAzureDiskVolumeCount", "AzureDiskLimits"),
+        ("MaxCinderVolumeCount", "CinderLimits"),
+    ],
+)
+def test_a_volume_limit_that_a_policy_names_stays_when_it_is_to_be_run(predicate: str, plugin: str) -> None:
+    loaded = load(LoadOptions(keep_limits=True), predicates=[{"name": predicate}], priorities=[])
+    assert set(effective(loaded)["filter"]) == MANDATORY | {plugin}
+    assert loaded.retired == {plugin}
+
+
+def test_default_predicates_have_no_volume_limits_per_cloud() -> None:
+    assert effective(load(LoadOptions(keep_limits=True))) == effective(load())
+
+
 def test_general_predicates_are_four_plugins() -> None:
     found = effective(load(predicates=[{"name": "GeneralPredicates"}], priorities=[]))
     assert set(found["filter"]) == MANDATORY | {"NodeResourcesFit", "NodeName", "NodePorts", "NodeAffinity"}

@@ -273,6 +273,40 @@ def test_volume_limits_per_cloud_become_node_volume_limits(version: str, limit: 
     assert said(loaded, "pluginConfig[0]", "ignored")
 
 
+KEPT = LoadOptions(keep_limits=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("limit", LIMITS)
+def test_volume_limits_per_cloud_that_a_file_names_stay_when_it_is_to_be_run(version: str, limit: str) -> None:
+    plugins = {"filter": {"disabled": [{"name": "*"}], "enabled": [{"name": limit}, {"name": "NodeName"}]}}
+    loaded = load(version, KEPT, **profile_document(version, plugins, [{"name": limit}]))
+    assert names(loaded, "filter") == [limit, "NodeName"]
+    assert loaded.retired & set(LIMITS) == {limit}
+    assert said(loaded, limit, "run for this file only")
+    assert said(loaded, "pluginConfig[0]", "ignored")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_volume_limits_that_only_the_defaults_of_a_version_had_are_counted_by_node_volume_limits(version: str) -> None:
+    assert load(version, KEPT) == load(version)
+    assert not load(version, KEPT).retired & set(LIMITS)
+
+
+def test_v1beta3_keeps_a_limit_for_all_points() -> None:
+    plugins = {"multiPoint": {"enabled": [{"name": "EBSLimits"}]}}
+    loaded = load("v1beta3", KEPT, profiles=[{"plugins": plugins}])
+    found = names(loaded, "filter")
+    assert {"EBSLimits", "NodeVolumeLimits"} <= set(found)
+    assert loaded.retired == {"EBSLimits"}
+
+
+def test_v1_refuses_the_limits_whoever_reads_it() -> None:
+    plugins = {"filter": {"enabled": [{"name": "EBSLimits"}]}}
+    with pytest.raises(ConfigError, match="EBSLimits"):
+        load("v1", KEPT, profiles=[{"plugins": plugins}])
+
+
 def test_v1beta3_names_a_limit_for_all_points() -> None:
     for off in ([], [{"name": "*"}]):
         plugins = {"multiPoint": {"disabled": off, "enabled": [{"name": "EBSLimits"}]}}

@@ -62,9 +62,11 @@ def _slice(node: str, *taints: Data, generation: int = 1) -> Data:
     return {"metadata": {"name": f"{node}-gpus"}, "spec": spec}
 
 
-def _allocate(world: World, claim: str, *pods: str, tolerations: list[Data] | None = None) -> None:
-    """What a scheduler writes: finalizer, allocation of the device of node n0, reservations."""
-    result: Data = {"request": "gpu", "driver": DRIVER, "pool": "n0", "device": "gpu-0"}
+def _allocate(
+    world: World, claim: str, *pods: str, tolerations: list[Data] | None = None, device: str = "gpu-0"
+) -> None:
+    """What a scheduler writes: finalizer, allocation of a device of node n0, reservations."""
+    result: Data = {"request": "gpu", "driver": DRIVER, "pool": "n0", "device": device}
     if tolerations:
         result["tolerations"] = tolerations
     world.patch(RESOURCE_CLAIMS, claim, {"metadata": {"finalizers": [CLAIM_FINALIZER]}})
@@ -212,7 +214,7 @@ def test_a_pod_that_no_scheduler_placed_gets_its_reservation() -> None:
         world.create(PODS, _placed("p", _by_name("c")))
         world.create(PODS, _placed("q", _by_name("later")))
         await world.settle()
-        _allocate(world, "later")
+        _allocate(world, "later", device="gpu-1")
         await world.settle()
         for claim, pod in (("c", "p"), ("later", "q")):
             users = world.get(RESOURCE_CLAIMS, claim)["status"]["reservedFor"]
@@ -351,7 +353,7 @@ def test_preparing_takes_the_time_that_a_stage_rule_says() -> None:
         for name, node in (("here", "n0"), ("there", "n1")):  # zone a has the rule, zone b has not
             world.create(RESOURCE_CLAIMS, {"metadata": {"name": name}, "spec": CLAIM_SPEC})
             world.create(PODS, _placed(name, _by_name(name), node=node))
-            _allocate(world, name, name)
+            _allocate(world, name, name, device=f"gpu-{node}")
         await asyncio.sleep(15)
         assert (_phase(world, "here"), _phase(world, "there")) == ("Pending", "Running")
         await asyncio.sleep(10)

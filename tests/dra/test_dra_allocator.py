@@ -96,7 +96,7 @@ def test_a_search_without_result_does_not_try_every_combination() -> None:
     plan = world.allocator.plan([a_claim(a_request(count=31))])
     world.allocator.allocate(plan, world.nodes[0])
     view = world.allocator._view(world.nodes[0])
-    search = Search(plan.shared.wanted, view, NodeUse(view, world.allocated), lambda: False)
+    search = Search(plan.remembered.wanted, view, NodeUse(view, world.allocated), lambda: False)
     assert search.run() is None
     assert search.steps < 10
 
@@ -199,7 +199,7 @@ def test_lists_that_would_exceed_the_limit_are_narrowed_quickly() -> None:
     assert {text.partition("=")[0] for text in chosen} == {"a/small", "b/small"}
     plan = world.allocator.plan([claim])
     view = world.allocator._view(world.nodes[0])
-    search = Search(plan.shared.wanted, view, NodeUse(view, world.allocated), lambda: False)
+    search = Search(plan.remembered.wanted, view, NodeUse(view, world.allocated), lambda: False)
     search.run()
     assert search.steps <= 80
 

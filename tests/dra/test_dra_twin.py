@@ -162,7 +162,7 @@ def test_what_is_remembered_is_what_a_new_allocator_computes(seed: int, small: b
     """Also when tables and journals are so ``small`` that they begin again all the time."""
     with pytest.MonkeyPatch.context() as patch:
         if small:
-            for module in ("allocator", "profiles", "selectors", "wanted"):
+            for module in ("profiles", "remembered", "selectors", "wanted"):
                 patch.setattr(f"kubesched.dra.{module}.MOST_REMEMBERED", 2)
             patch.setattr("kubesched.dra.allocator._JOURNAL", 1)
             patch.setattr("kubesched.dra.allocator._MOST_PLANS", 2)

@@ -86,8 +86,8 @@ def test_pods_queued_or_in_flight_are_given_in_full_and_others_as_stubs() -> Non
     bench.queue.nominator.add(a_pod("elsewhere", nominated="n1", priority=7))
     found = {info.name: info for info in bench.queue.nominator.nominated_pods_for_node("n1")}
     assert set(found) == {*pods, "elsewhere"}
-    for name in pods:
-        assert found[name].pod is pods[name]
+    for name, waiting in pods.items():
+        assert found[name].pod is waiting
     stub = found["elsewhere"]
     assert (stub.priority, stub.uid, stub.spec.node_name) == (0, "elsewhere-uid", "")
     # What was handed out does not change when the queue's pod does.

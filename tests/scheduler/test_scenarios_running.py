@@ -12,10 +12,13 @@ import pytest
 from harness import NODES, PODS, World, a_config, a_node, a_pod, play, world
 from recording import Answers, holder
 
+from kubesched.api.storage import PersistentVolume
+from kubesched.api.types import ObjectMeta
 from kubesched.client.port import ApiPort
 from kubesched.cluster.store import InProcessClient
 from kubesched.framework.status import Status
 from kubesched.plugins import in_tree_registry
+from kubesched.plugins.volumes.volume_state import VolumeState
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
@@ -182,6 +185,22 @@ def test_the_debugger_compares_and_dumps(caplog: pytest.LogCaptureFixture) -> No
         assert "Cache mismatch: missedNodes=['n2'] redundantNodes=[]" in caplog.text or found.node_of("p") == "n2"
         cache.add_pod(pod)
         cache.set_node(found.store.get(NODES, "", "n2").typed)
+
+    play(scenario)
+
+
+def test_the_debugger_checks_what_plugins_keep() -> None:
+    async def scenario(found: World) -> None:
+        found.nodes(1)
+        await found.settle()
+        assert found.scheduler.debugger.compare() == []
+        binding: Any = next(iter(found.scheduler.frameworks.values())).plugins["VolumeBinding"]
+        state = VolumeState.of(binding.handle)
+        stale = PersistentVolume(metadata=ObjectMeta(name="v", resource_version="1"))
+        state.cache.volumes.on_add(stale, False)
+        assert found.scheduler.debugger.compare() == ["persistentvolumes v: in the assume cache, but gone"]
+        state.cache.volumes.on_delete(stale)
+        assert found.scheduler.debugger.compare() == []
 
     play(scenario)
 

@@ -8,9 +8,9 @@ import os
 from typing import Any
 
 import pytest
-from volume_days import CLAIMS, DRIVER, PODS, VOLUMES, Day, claims_of, play, zone_of
+from volume_days import DRIVER, Day, claims_of, play, zone_of
 
-from kubesched.api.kinds import Kind
+from kubesched.api.kinds import CLAIMS, PODS, VOLUMES, Kind
 from kubesched.api.storage import SELECTED_NODE
 from kubesched.api.types import Pod
 from kubesched.cluster.store.faults import connection_lost, server_error
@@ -355,7 +355,10 @@ async def bad_day(day: Day, steps: int) -> None:
             day.delete(PODS, pod.name)
     await day.settle(7200)
     day.resize_pool("a=1000Gi,b=1000Gi,c=1000Gi")
-    forgotten = lambda: [pod.name for pod in day.all(PODS) if not pod.spec.node_name and must_be_bound(day, pod)]  # noqa: E731
+
+    def forgotten() -> list[str]:
+        return [pod.name for pod in day.all(PODS) if not pod.spec.node_name and must_be_bound(day, pod)]
+
     await day.until(lambda: not forgotten(), "all pods that can be bound are bound", 7200, 1.0)
     await day.settle(7200)
 

@@ -71,6 +71,9 @@ class Connection(InProcessClient):
         if not self.alive:
             raise ConnectionResetError("this process is gone")
 
+    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
+        return self.alive and super().bind_now(namespace, name, uid, node_name)
+
     async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Any) -> Item:
         if self.alive:
             self.before_patch(kind, name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from . import library, network, standard, timelib  # noqa: F401 - they fill the table of functions
+from . import containers, library, network, standard, strings, timelib  # noqa: F401 - they fill the table of functions
 from .cost import LIST_COST, MAP_COST, SELECT_COST, call_cost
 from .functions import call
 from .syntax import Call, Checked, Comprehension, Constant, Expr, Ident, ListExpr, MapExpr, Select

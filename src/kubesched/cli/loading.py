@@ -63,7 +63,7 @@ def load_configuration(
     """
     if path is None:
         return with_plugins(own), []
-    loaded = load_any_file(path, LoadOptions(unavailable=IN_TREE.keys() - registry.keys()))
+    loaded = load_any_file(path, LoadOptions(unavailable=IN_TREE.keys() - registry.keys(), keep_limits=True))
     config = loaded.config
     retired.register(registry, loaded.retired)
     expand(config, registry, path)

@@ -6,7 +6,7 @@ are checked in ``validate_args``. Texts: spec "Configuration file and command li
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from ..api.requests import is_extended_resource
@@ -33,22 +33,26 @@ _REMOVED_TEXT: Final = f'was invalid in version "v1" (KubeSchedulerConfiguration
 _PLACEMENT: Final = ("placementGenerate", "placementScore")
 
 
-def validate(config: KubeSchedulerConfiguration, gates: FeatureGates = DEFAULT_GATES) -> None:
-    """Check a completed configuration.
+def validate(
+    config: KubeSchedulerConfiguration, gates: FeatureGates = DEFAULT_GATES, retired: Collection[str] = ()
+) -> None:
+    """Check a completed configuration. ``retired``: removed plugins that it may name, as an older version could.
 
     Raises:
         ConfigError: stage ``validate``, with every error found.
     """
-    if errors := validation_errors(config, gates):
+    if errors := validation_errors(config, gates, retired):
         raise ConfigError("validate", errors)
 
 
-def validation_errors(config: KubeSchedulerConfiguration, gates: FeatureGates = DEFAULT_GATES) -> list[str]:
-    """Every error of a completed configuration, in order, equal ones once."""
-    return list(dict.fromkeys(_errors(config, gates)))
+def validation_errors(
+    config: KubeSchedulerConfiguration, gates: FeatureGates = DEFAULT_GATES, retired: Collection[str] = ()
+) -> list[str]:
+    """Every error of a completed configuration, in order, equal ones once; ``retired`` as for :func:`validate`."""
+    return list(dict.fromkeys(_errors(config, gates, REMOVED_PLUGINS.difference(retired))))
 
 
-def _errors(config: KubeSchedulerConfiguration, gates: FeatureGates) -> Iterator[str]:
+def _errors(config: KubeSchedulerConfiguration, gates: FeatureGates, removed: frozenset[str]) -> Iterator[str]:
     if config.client_connection.burst < 0:
         yield invalid("clientConnection.burst", config.client_connection.burst, "must be non-negative")
     yield from _leader_election(config.leader_election)
@@ -58,7 +62,7 @@ def _errors(config: KubeSchedulerConfiguration, gates: FeatureGates) -> Iterator
         yield required("profiles")
     seen: set[str] = set()
     for index, profile in enumerate(config.profiles):
-        yield from _profile(profile, f"profiles[{index}]", gates)
+        yield from _profile(profile, f"profiles[{index}]", gates, removed)
         if profile.scheduler_name in seen:
             yield duplicate(f"profiles[{index}].schedulerName", "{}")  # upstream prints braces, not the name
         seen.add(profile.scheduler_name)
@@ -103,19 +107,19 @@ def _percentage(path: str, value: int | None) -> Iterator[str]:
         yield invalid(path, value, "not in valid range [0-100]")
 
 
-def _profile(profile: Profile, path: str, gates: FeatureGates) -> Iterator[str]:
+def _profile(profile: Profile, path: str, gates: FeatureGates, removed: frozenset[str]) -> Iterator[str]:
     if not profile.scheduler_name:
         yield required(f"{path}.schedulerName")
     yield from _percentage(f"{path}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score)
     for point in POINTS:
         if point not in _PLACEMENT:  # upstream does not look there, nor in multiPoint
             for index, plugin in enumerate(profile.plugins.at(point).enabled):
-                if plugin.name in REMOVED_PLUGINS:
+                if plugin.name in removed:
                     yield invalid(f"{path}.plugins.{point}.enabled[{index}]", plugin.name, _REMOVED_TEXT)
     seen: set[str] = set()
     for index, entry in enumerate(profile.plugin_config):
         entry_path = f"{path}.pluginConfig[{index}]"
-        if entry.name in REMOVED_PLUGINS:
+        if entry.name in removed:
             yield invalid(entry_path, entry.name, _REMOVED_TEXT)
         if entry.name in seen:
             yield duplicate(entry_path, quote(entry.name))

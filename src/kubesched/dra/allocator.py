@@ -10,11 +10,8 @@ from __future__ import annotations
 import random
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
-from itertools import count
-from typing import Any, Final
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from kubesched.api.resource import AllocationResult, ResourceClaim
 from kubesched.api.types import Node
@@ -23,19 +20,16 @@ from .allocated import AllocatedDevices, PoolID
 from .failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
 from .interface import ClassLookup, Verdict
 from .inventory import ALL_NODES, Inventory
-from .pools import InUse, Pool, PoolState
-from .profiles import MOST_REMEMBERED
+from .pools import PoolState
+from .remembered import Outcome, Remembered, Rows, Scores, Verdicts
 from .results import allocation_result
-from .search import Search, SearchProblemError, SearchTimeoutError, Solution
+from .search import Search, SearchProblemError, SearchTimeoutError
 from .selectors import SelectorCache
+from .survey import Survey, devices_of_class, survey
 from .view import NodeUse, NodeView
 from .wanted import Problem, Wanted, content_key
 
 __all__ = ["Allocator", "Plan"]
-
-Rows = np.ndarray[Any, np.dtype[np.intp]]
-Verdicts = np.ndarray[Any, np.dtype[np.uint8]]
-Scores = np.ndarray[Any, np.dtype[np.int64]]
 
 #: Contents of claims whose verdicts are kept.
 _MOST_PLANS: Final = 256
@@ -43,48 +37,12 @@ _MOST_PLANS: Final = 256
 _JOURNAL: Final = 1 << 16
 
 
-class _Shared:
-    """What claims of one content have in common: the results of searches, and a verdict per row."""
-
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
-        #: The result of the search by the state of a node: the states of its pools, in order.
-        self.by_state: dict[Hashable, Solution | Problem | Verdict] = {}
-        self._states: dict[Hashable, int] = {}
-        self._numbers = count()
-        self._by_pool: dict[Pool, tuple[InUse, int]] = {}
-        self.verdicts: Verdicts = np.zeros(0, np.uint8)
-        self.preferences: Scores = np.zeros(0, np.int64)
-        #: Whether the verdict of a row is right, as far as the journal was read.
-        self.fresh: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(0, np.bool_)
-        self.position = 0
-
-    def state_of(self, pool: Pool, in_use: InUse) -> int:
-        """A number for the state of a pool: how its devices serve the claims, and which are in use."""
-        known = self._by_pool.get(pool)
-        if known is not None and known[0] is in_use:
-            return known[1]
-        service = self.wanted.service
-        content = (pool.state, tuple([service(entry.profile).number for entry in pool.devices]), in_use.key)
-        number = self._states.get(content)
-        if number is None:
-            number = self._states[content] = next(self._numbers)
-        self._by_pool[pool] = in_use, number
-        return number
-
-    def forget_states(self) -> None:
-        """Begin again with tables that have become large."""
-        for table in (self.by_state, self._states, self._by_pool):
-            if len(table) > MOST_REMEMBERED:
-                table.clear()
-
-
 class Plan:
     """What unallocated claims ask for, prepared once per scheduling attempt."""
 
-    def __init__(self, claims: Sequence[ResourceClaim], shared: _Shared) -> None:
+    def __init__(self, claims: Sequence[ResourceClaim], remembered: Remembered) -> None:
         self.claims = tuple(claims)
-        self.shared = shared
+        self.remembered = remembered
 
 
 class Allocator:
@@ -114,11 +72,14 @@ class Allocator:
         self._rng = rng
         self._strict_counters = strict_counters
         self._selectors = SelectorCache(list_type_attributes=self._features.list_type_attributes)
-        self._plans: OrderedDict[bytes, _Shared] = OrderedDict()
+        self._plans: OrderedDict[bytes, Remembered] = OrderedDict()
         self._views: dict[str, NodeView] = {}
         self._rows: dict[str, int] = {}
         self._nodes: list[Node | None] = []
+        #: Nodes by the pools that they alone see in this way; and the pools that many nodes see alike.
         self._nodes_of: dict[PoolID, set[str]] = {}
+        self._common_pools: set[PoolID] = set()
+        self._common_changes = 0
         self._changed_nodes = inventory.follow()
         self._changed_pools = allocated.follow()
         self._journal: list[int] = []
@@ -131,14 +92,14 @@ class Allocator:
     def plan(self, claims: Sequence[ResourceClaim]) -> Plan:
         """Prepare claims (unallocated, in order). Never fails: what is wrong with them is reported per node, as upstream."""
         key = content_key(claims)
-        shared = self._plans.get(key)
-        if shared is None or not shared.wanted.is_current:
-            shared = _Shared(Wanted(claims, self._features, self._classes, self._selectors))
-            self._plans[key] = shared
+        remembered = self._plans.get(key)
+        if remembered is None or not remembered.wanted.is_current:
+            remembered = Remembered(Wanted(claims, self._features, self._classes, self._selectors))
+            self._plans[key] = remembered
             if len(self._plans) > _MOST_PLANS:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)
-        return Plan(claims, shared)
+        return Plan(claims, remembered)
 
     # -- one node ----------------------------------------------------------------------------------------------
 
@@ -157,11 +118,31 @@ class Allocator:
             raise InvalidPoolsError
         if isinstance(outcome, Verdict):
             return None
-        wanted = plan.shared.wanted
+        wanted = plan.remembered.wanted
         return tuple(
             allocation_result(claim, want, picks, view, wanted, self._share_id)
             for claim, want, picks in zip(plan.claims, wanted.claims, outcome, strict=True)
         )
+
+    def survey(self, plan: Plan, node: Node) -> list[Survey]:
+        """What a node has for each request of the plan; see :mod:`.survey`."""
+        self._refresh()
+        view = self._view(node)
+        return survey(plan.remembered.wanted, view, NodeUse(view, self.allocated))
+
+    def devices_of_class(self, name: str, node: Node) -> tuple[int, int] | None:
+        """How many devices of a class a node has, and how many of these are in use; None when that cannot be said."""
+        found = self._classes(name)
+        if found is None:
+            return None
+        self._refresh()
+        try:
+            view = self._view(node)
+        except AllocationError:
+            return None
+        expressions = [item.cel.expression if item.cel is not None else "" for item in found.spec.selectors]
+        selectors = [self._selectors.selector(expression) for expression in expressions]
+        return devices_of_class(selectors, view, NodeUse(view, self.allocated))
 
     def _share_id(self) -> str:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
@@ -172,7 +153,10 @@ class Allocator:
             self._drop_view(node.name)
             view = self._views[node.name] = NodeView(node, self.inventory)
             for pool in view.pools:
-                self._nodes_of.setdefault(pool.id, set()).add(node.name)
+                if pool.is_common:
+                    self._common_pools.add(pool.id)
+                else:
+                    self._nodes_of.setdefault(pool.id, set()).add(node.name)
         return view
 
     def _drop_view(self, name: str) -> None:
@@ -180,26 +164,23 @@ class Allocator:
         if view is None:
             return
         for pool in view.pools:
-            names = self._nodes_of[pool.id]
-            names.discard(name)
-            if not names:
-                del self._nodes_of[pool.id]
+            names = self._nodes_of.get(pool.id)
+            if names is not None:
+                names.discard(name)
+                if not names:
+                    del self._nodes_of[pool.id]
 
-    def _outcome(self, plan: Plan, view: NodeView) -> Solution | Problem | Verdict:
+    def _outcome(self, plan: Plan, view: NodeView) -> Outcome:
         """The result of the search on a node, shared between nodes in the same state."""
-        shared = plan.shared
-        shared.forget_states()
-        state: Hashable = tuple([shared.state_of(pool, pool.in_use(self.allocated)) for pool in view.pools])
-        if view.is_odd:
-            state = state, view.node.name
-        outcome = shared.by_state.get(state)
+        remembered = plan.remembered
+        state = remembered.state_of(view, self.allocated)
+        outcome = remembered.outcomes.get(state)
         if outcome is None or isinstance(outcome, Problem):
             # The text of a problem may name a device or pool of the node.
-            outcome = self._search(shared.wanted, view)
-            shared.by_state[state] = outcome
+            outcome = remembered.outcomes[state] = self._search(remembered.wanted, view)
         return outcome
 
-    def _search(self, wanted: Wanted, view: NodeView) -> Solution | Problem | Verdict:
+    def _search(self, wanted: Wanted, view: NodeView) -> Outcome:
         self.searches += 1
         end = self._now() + self._timeout
         search = Search(
@@ -245,13 +226,22 @@ class Allocator:
             AllocationTimeoutError: a search took too long; the attempt of the pod ends.
         """
         self._refresh()
-        shared = plan.shared
-        self._age(shared)
-        stale = rows[~shared.fresh[rows]]
-        for row in stale.tolist():
-            shared.verdicts[row], shared.preferences[row] = self._verdict(plan, self._nodes[row])
-            shared.fresh[row] = True
-        return shared.verdicts[rows]
+        remembered = plan.remembered
+        remembered.resize(len(self._nodes))
+        if remembered.position < self._journal_start:
+            remembered.rows_changed(None)
+        elif remembered.position < self._journal_start + len(self._journal):
+            remembered.rows_changed(self._journal[remembered.position - self._journal_start :])
+        remembered.position = self._journal_start + len(self._journal)
+        if remembered.common_changes != self._common_changes:
+            remembered.common_pools_changed()
+            remembered.common_changes = self._common_changes
+        remembered.bring_up_to_date(rows, self._view_of_row, lambda row: self._verdict(plan, row), self.allocated)
+        return remembered.verdicts[rows]
+
+    def _view_of_row(self, row: int) -> NodeView | None:
+        node = self._nodes[row]
+        return None if node is None else self._views.get(node.name)
 
     def preferences(self, plan: Plan, rows: Rows) -> Scores:
         """How high in their lists the requests are served that say ``firstAvailable``: 8 less the place, summed up.
@@ -262,24 +252,11 @@ class Allocator:
             AllocationTimeoutError: as :meth:`verdicts`.
         """
         self.verdicts(plan, rows)
-        return plan.shared.preferences[rows]
+        return plan.remembered.scores[rows]
 
-    def _age(self, shared: _Shared) -> None:
-        """Mark the rows that changed since the verdicts were computed."""
-        size = len(self._nodes)
-        if len(shared.fresh) < size:
-            more = max(size, 2 * len(shared.fresh)) - len(shared.fresh)
-            shared.fresh = np.concatenate((shared.fresh, np.zeros(more, np.bool_)))
-            shared.verdicts = np.concatenate((shared.verdicts, np.zeros(more, np.uint8)))
-            shared.preferences = np.concatenate((shared.preferences, np.zeros(more, np.int64)))
-        if shared.position < self._journal_start:
-            shared.fresh[:] = False
-        elif shared.position < self._journal_start + len(self._journal):
-            shared.fresh[self._journal[shared.position - self._journal_start :]] = False
-        shared.position = self._journal_start + len(self._journal)
-
-    def _verdict(self, plan: Plan, node: Node | None) -> tuple[Verdict, int]:
-        """The verdict and the preference for a node."""
+    def _verdict(self, plan: Plan, row: int) -> tuple[Verdict, int]:
+        """The verdict and the score of a row."""
+        node = self._nodes[row]
         if node is None:
             return Verdict.CANNOT_ALLOCATE, 0
         try:
@@ -293,27 +270,34 @@ class Allocator:
             return Verdict.ERROR, 0
         if isinstance(outcome, Verdict):
             return outcome, 0
-        return Verdict.FITS, plan.shared.wanted.preference(pick.want for picks in outcome for pick in picks)
+        return Verdict.FITS, plan.remembered.wanted.preference(pick.want for picks in outcome for pick in picks)
 
     def _refresh(self) -> None:
         """Take note of changed slices and allocations."""
         self.inventory.settle()
-        if self._changed_nodes:
-            names = list(self._views) if ALL_NODES in self._changed_nodes else list(self._changed_nodes)
-            self._changed_nodes.clear()
-            for name in names:
+        if ALL_NODES in self._changed_nodes:
+            self._views.clear()
+            self._nodes_of.clear()
+            self._common_pools.clear()
+            self._journal.extend(self._rows.values())
+        else:
+            for name in self._changed_nodes:
                 self._drop_view(name)
-                row = self._rows.get(name)
-                if row is not None:
-                    self._journal.append(row)
-        if self._changed_pools:
-            for pool in self._changed_pools:
-                for name in self._nodes_of.get(pool, ()):
-                    row = self._rows.get(name)
-                    if row is not None:
-                        self._journal.append(row)
-            self._changed_pools.clear()
+                self._note(name)
+        self._changed_nodes.clear()
+        for pool in self._changed_pools:
+            if pool in self._common_pools:
+                self._common_changes += 1
+            for name in self._nodes_of.get(pool, ()):
+                self._note(name)
+        self._changed_pools.clear()
         if len(self._journal) > 2 * _JOURNAL:
             surplus = len(self._journal) - _JOURNAL
             del self._journal[:surplus]
             self._journal_start += surplus
+
+    def _note(self, name: str) -> None:
+        """The node of this name sees something else."""
+        row = self._rows.get(name)
+        if row is not None:
+            self._journal.append(row)

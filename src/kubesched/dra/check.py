@@ -113,7 +113,9 @@ def _overdrawn_counters(
     problems = []
     for (counter_set, counter), total in sorted(totals.items()):
         there = sets.get(counter_set, {}).get(counter)
-        limit = parse_quantity(there.value).nanos if there is not None else 0
+        if there is None:
+            continue  # the pool is being updated
+        limit = parse_quantity(there.value).nanos
         if total > limit:
             text = f"counter {counter_set}/{counter} of pool {pool} is overdrawn"
             problems.append(f"{text}: {_amount(total)} of {_amount(limit)}")

@@ -110,7 +110,9 @@ class Inventory:
         seen = self._seen.setdefault(pool_id, {})
         key = tuple(entry.name for entry in entries)
         if key not in seen:
-            seen[key] = build_pool(pool_id, entries, everything, node, self.features)
+            pool = seen[key] = build_pool(pool_id, entries, everything, node, self.features)
+            if pool is not None:
+                pool.is_common = True
         return seen[key]
 
     def settle(self) -> None:
@@ -122,6 +124,7 @@ class Inventory:
             )
             before = self._bad.pop(pool_id, None)
             if pool is not None and pool.state is not PoolState.COMPLETE:
+                pool.is_common = True
                 self._bad[pool_id] = pool
             else:
                 pool = None

@@ -144,6 +144,8 @@ class Pool:
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
     #: Position by name; -1 for devices of other nodes.
     by_name: dict[str, int] = field(default_factory=dict)
+    #: Whether this one object is the pool for every node that sees it.
+    is_common: bool = False
     _in_use: InUse | None = None
 
     @cached_property

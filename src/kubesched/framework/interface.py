@@ -46,6 +46,7 @@ __all__ = [
     "MAX_NODE_SCORE",
     "NOT_SCORED",
     "Contract",
+    "Explanation",
     "Handle",
     "IntArray",
     "NodeToStatus",
@@ -100,6 +101,14 @@ class PostFilterResult:
 
     nominating: NominatingInfo | None = None
     preemption: Preemption | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why nodes do not fit a pod, in plain words, and as data for programs."""
+
+    text: str
+    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +423,10 @@ class Contract:
 
         May be ``async``; no other pod is scheduled until it has returned.
         """
+        raise AssertionError("documentation only")
+
+    def explain(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> Sequence[Explanation]:
+        """Optional, for reports: what the nodes in ``rows``, all of which this plugin's Filter rejected, lack for the pod."""
         raise AssertionError("documentation only")
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:

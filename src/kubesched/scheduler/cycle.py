@@ -1,7 +1,7 @@
 """The scheduling cycle on one screen: one popped pod, from the choice of a profile to the start of its binding.
 
 :meth:`Cycle.schedule_one` is synchronous: nothing else runs until the pod is assumed on a node or rejected, so
-queue and cache need no locks. Next: :mod:`.search` (the decision), :mod:`.binding` (one task per pod),
+queue and cache need no locks. Next: :mod:`.search` (the decision), :mod:`.binding` (a task when it has to wait),
 :mod:`.failure` (back to the queue). Pods that an extender takes part in come by :mod:`.extender_lane`, which uses the
 same beginning and end.
 

@@ -70,6 +70,7 @@ class Informers(Mapping[str, Informer]):
     def __init__(self, port: Port) -> None:
         self._port = port
         self._informers: dict[str, Informer] = {}
+        self._views: dict[str, _InformerView] = {}
         #: Those of kinds that plugins look up by namespace.
         self._indexed: dict[str, Informer] = {}
         #: Handlers of plugins that pass on the events of a kind, by plural.
@@ -112,8 +113,13 @@ class Informers(Mapping[str, Informer]):
 
     def objects(self, plural: str) -> Mapping[str, Any]:
         """The objects of a watched kind by key; empty for one that is not watched."""
-        informer = self._informers.get(plural)
-        return {} if informer is None else _InformerView(informer)
+        view = self._views.get(plural)
+        if view is None:
+            informer = self._informers.get(plural)
+            if informer is None:
+                return {}
+            view = self._views[plural] = _InformerView(informer)
+        return view
 
     def objects_in(self, plural: str, namespace: str) -> Sequence[Any]:
         """The objects of a namespace; empty for a kind without that index."""

@@ -23,6 +23,8 @@ from kubesched.api.storage import (
 from kubesched.api.types import LabelSelector, NodeSelector, Pod
 from kubesched.cluster.store import Store
 
+from .device_notes import device_notes
+
 __all__ = ["claim_notes"]
 
 #: Segments and classes that one note lists.
@@ -30,7 +32,7 @@ _MOST: int = 5
 
 
 def claim_notes(store: Store, pod: Pod) -> list[str]:
-    """A sentence for each claim that a pod waits for, or whose volume limits the nodes it can have; then the storage."""
+    """A sentence for each claim that a pod waits for, or that limits the nodes it can have; then the storage there is."""
     notes: list[str] = []
     for name, is_ephemeral in _names(pod):
         item = _typed(store, CLAIMS, pod.namespace, name)
@@ -39,7 +41,7 @@ def claim_notes(store: Store, pod: Pod) -> list[str]:
             notes.append(f"claim {name} does not exist{made}")
         else:
             notes += _claim(store, item)
-    return list(dict.fromkeys(notes))
+    return list(dict.fromkeys((*notes, *device_notes(store, pod))))
 
 
 def _names(pod: Pod) -> Iterator[tuple[str, bool]]:

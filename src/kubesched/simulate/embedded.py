@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kubesched.api.kinds import NODES, PODS
+from kubesched.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
 from kubesched.api.types import Node, Pod
@@ -21,6 +21,7 @@ from kubesched.cluster.controllers import ALL, Controller, ControllerManager, Co
 from kubesched.cluster.kubelets import HollowKubelets, Stage
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from kubesched.dra.check import check_allocations
 from kubesched.framework.extenders import Extender
 from kubesched.framework.preemption import Preemption
 from kubesched.framework.registry import Registry
@@ -192,7 +193,10 @@ class Embedded:
             if pod.status.phase not in ("Succeeded", "Failed")
             and (pod.spec.node_name or pod.spec.scheduler_name in scheduler.frameworks)
         ]
-        problems = check_cache(scheduler.cache) + scheduler.queue.views.check() + scheduler.debugger.part_problems()
+        problems = check_cache(scheduler.cache) + scheduler.queue.views.check()
+        problems += scheduler.debugger.part_problems()
+        claims, slices = (self.store.list(kind).items for kind in (RESOURCE_CLAIMS, RESOURCE_SLICES))
+        problems += check_allocations((item.typed for item in claims), (item.typed for item in slices))
         return problems + compare_with_server(scheduler.cache, self.nodes(), visible, queued)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from kubesched.api.kinds import kind_of
 from kubesched.api.types import Pod
@@ -20,13 +21,14 @@ from kubesched.cluster.store import Store
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Code, Status
 from kubesched.scheduler.diagnosis import Rejection
 
 from .claim_notes import claim_notes
 from .embedded import Embedded
 from .hints import hints_for
-from .result import Pending, PendingReason, Reason
+from .result import ExplanationReport, Pending, PendingReason, Reason
 
 __all__ = ["Workloads", "explain_pending"]
 
@@ -75,6 +77,7 @@ class _Finding:
     reasons: list[Reason] = field(default_factory=list)
     gates: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
+    explanations: list[ExplanationReport] = field(default_factory=list)
 
 
 def explain_pending(
@@ -93,7 +96,7 @@ def explain_pending(
             finding = findings[alike] = _look(embedded, pod)
         key = (pod.namespace, workload or pod.name, pod.spec.scheduler_name, finding.reason, finding.message)
         groups.setdefault(key, (finding, pod, []))[2].append(pod.key)
-        if pod.spec.volumes:
+        if pod.spec.volumes or pod.spec.resource_claims:
             waits.setdefault(key, {}).update(dict.fromkeys(claim_notes(embedded.store, pod)))
         on_progress(done)
     groups_found = [
@@ -108,6 +111,7 @@ def explain_pending(
             scheduler_name=pod.spec.scheduler_name,
             hints=finding.hints,
             waits_for=list(waits.get(key, ()))[:WAITS],
+            explanations=finding.explanations,
         )
         for key, (finding, pod, keys) in groups.items()
     ]
@@ -146,11 +150,31 @@ def _look(embedded: Embedded, pod: Pod) -> _Finding:
         if not evaluation.all_nodes:
             return _Finding("NoNodes", text, hints=["add nodes: Node manifests, or hollow ones with --nodes"])
         hints = hints_for(search, _all_nodes(embedded), info)
-        return _Finding("Unschedulable", text, reasons_of(evaluation), hints=hints)
+        finding = _Finding("Unschedulable", text, reasons_of(evaluation), hints=hints)
+        finding.explanations = _explanations(embedded, framework, info, evaluation)
+        return finding
     last = next((item for item in pod.status.conditions if item.type == "PodScheduled" and item.message), None)
     fits = len(evaluation.feasible)
     text = last.message if last is not None else "its turn had not come when the simulation ended"
     return _Finding("Waiting", f"{text} (nodes that fit now: {fits})")
+
+
+def _explanations(
+    embedded: Embedded, framework: Framework, pod: PodInfo, rejection: Rejection
+) -> list[ExplanationReport]:
+    """What the plugins that rejected nodes have to say about them."""
+    table = embedded.scheduler.cache.table
+    by_plugin: dict[str, list[int]] = {}
+    for status, names in rejection.diagnosis.statuses.groups():
+        numbers = (table.row_of(name) for name in names)
+        by_plugin.setdefault(status.plugin, []).extend(row for row in numbers if row is not None)
+    found: list[ExplanationReport] = []
+    for name, rows in by_plugin.items():
+        plugin = framework.plugins.get(name)
+        if plugin is not None and hasattr(plugin, "explain"):
+            said = plugin.explain(rejection.state, pod, table, np.array(sorted(rows), np.intp))
+            found += [ExplanationReport(plugin=name, text=each.text, data=dict(each.data)) for each in said]
+    return found
 
 
 def _all_nodes(embedded: Embedded) -> NodeList:

@@ -291,6 +291,7 @@ def _pending_group(group: Pending) -> list[Line]:
     lines.append(Line(f"  {group.message}"))
     lines += [Line(f"    {_reason(reason)}") for reason in group.reasons]
     lines += [Line(f"  {text}") for text in group.waits_for]
+    lines += [Line(f"  {explanation.text}") for explanation in group.explanations]
     lines += [Line(f"  what would help: {hint}", "good") for hint in group.hints]
     return lines
 

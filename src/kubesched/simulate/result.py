@@ -10,11 +10,12 @@ Written by :mod:`.simulation`, rendered by :mod:`.report`.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 __all__ = [
+    "ExplanationReport",
     "NodeUse",
     "Pending",
     "PendingReason",
@@ -138,6 +139,14 @@ class Reason(_Struct, frozen=True, kw_only=True):
     preemptable: bool
 
 
+class ExplanationReport(_Struct, frozen=True, kw_only=True):
+    """What a plugin says of the nodes that it rejected. ``data`` is the plugin's own."""
+
+    plugin: str
+    text: str
+    data: dict[str, Any]
+
+
 class Pending(_Struct, frozen=True, kw_only=True):
     """Pods without a node for the same reasons; the largest group first.
 
@@ -155,6 +164,7 @@ class Pending(_Struct, frozen=True, kw_only=True):
     gates: list[str] = []
     scheduler_name: str = ""
     hints: list[str] = []
+    explanations: list[ExplanationReport] = []
     #: The state of what the pods need besides a node, such as their claims.
     waits_for: list[str] = []
 

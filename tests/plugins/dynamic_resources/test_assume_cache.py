@@ -51,9 +51,10 @@ def test_what_was_written_counts_until_the_informer_shows_something_newer() -> N
     cache, recorder = cache_with(first)
     cache.assume(written)
     cache.on_update(first, claim(version=6))
-    cache.on_update(first, claim(version=7))
     assert cache.get("default/c") is written
     assert cache.get_api("default/c") is first
+    cache.on_update(first, claim(version=7))
+    assert cache.get_api("default/c") is cache.get("default/c") is written
     cache.on_update(written, newer)
     assert cache.get("default/c") is newer
     assert recorder.events == [("update", first, written), ("update", written, newer)]
@@ -198,6 +199,8 @@ class Deliveries(RuleBasedStateMachine):
         known = self.latest.get(name)
         if known is None or int(shown.metadata.resource_version) > int(known.metadata.resource_version):
             self.latest[name] = self.api[name] = shown
+        elif shown.metadata.resource_version == known.metadata.resource_version:
+            self.api[name] = known
 
     @rule(name=names)
     def restore(self, name: str) -> None:

@@ -28,6 +28,7 @@ from builders import a_node
 from kubesched.api.types import Node, Pod
 from kubesched.config import FeatureGates
 from kubesched.framework.podinfo import PodInfo
+from kubesched.plugins.volumes.attached_volumes import AttachedVolumes
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
@@ -245,6 +246,8 @@ class _Both:
                 assert feasible == _feasible(outcome, len(self.nodes)), (name, text)
         for cluster in self.clusters:
             cluster.check()
+        for cluster in (self.cluster, self.single["NodeVolumeLimits"]):
+            assert list(AttachedVolumes.of(cluster.plugin("NodeVolumeLimits").handle).problems()) == []
 
 
 def _feasible(outcome: Any, nodes: int) -> int:

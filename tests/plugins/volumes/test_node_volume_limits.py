@@ -22,8 +22,11 @@ from limits_kit import (
 )
 
 from builders import a_node
+from kubesched.api.decode import DecodeError, from_builtins
+from kubesched.api.storage import CSINode
 from kubesched.config import FeatureGates
 from kubesched.framework.podinfo import PodInfo
+from kubesched.plugins.volumes.attached_volumes import AttachedVolumes
 from kubesched.scheduler.search import Path
 
 FULL = (2, ("node(s) exceed max volume count",))
@@ -326,3 +329,20 @@ def test_what_if_counts_the_pods_that_would_be_there() -> None:
             assert outcomes() == {"n0": FULL, "n1": None, "n2": None}
     assert outcomes() == {"n0": FULL, "n1": None, "n2": None}
     cluster.check()
+
+
+def test_the_check_finds_a_column_that_is_wrong() -> None:
+    cluster = limited(*csi("a"), limit=3)
+    cluster.cache.add_pod(PodInfo(using("one", "a", on="n1")))
+    attached = AttachedVolumes.of(cluster.plugin("NodeVolumeLimits").handle)
+    assert list(attached.problems()) == []
+    row = cluster.cache.snapshot().get("n1").row
+    attached.count("d")[row] = 2
+    assert list(attached.problems()) == ["node n1: d has (volumes, limit) (2, 3) in the columns, (1, 3) recounted"]
+
+
+@pytest.mark.parametrize("count", [1 << 40, "3", 1.5])
+def test_a_limit_that_is_no_number_of_volumes_is_refused_with_its_path(count: Any) -> None:
+    """An informer logs such an object and goes on as if it were not there: the node has no limits."""
+    with pytest.raises(DecodeError, match=r"\$\.spec\.drivers\[0\]\.allocatable\.count"):
+        from_builtins(a_csi_node("n", d=count), CSINode)

@@ -168,13 +168,14 @@ async def options_of(flags: Flags, get_config_map: GetConfigMap, unavailable: Co
     if source is None:
         config = default_config(gates=gates)
     else:
-        options = LoadOptions(flags["config"], gates, retired_gates, unavailable)
+        keep_limits = not flags["write-config-to"]
+        options = LoadOptions(flags["config"], gates, retired_gates, unavailable, keep_limits)
         loaded = await load_any_with_api(source, get_config_map, options)
         config, retired = loaded.config, loaded.retired
         warnings += loaded.warnings
     if flags["config"]:
         config = _with_election(config, flags)
-        validate(config, gates)
+        validate(config, gates, retired)
     else:
         config = _with_election(_with_deprecated(config, flags), flags)
         _raise_all(_late_errors(config), logged=True)

@@ -308,6 +308,19 @@ def _check_storage_class(data: Data, causes: Causes, admission: Admission) -> No
         causes.unsupported("volumeBindingMode", mode, ("Immediate", "WaitForFirstConsumer"))
 
 
+def _check_csi_node(data: Data, causes: Causes, admission: Admission) -> None:
+    drivers = _mapping(data, "spec", "spec").get("drivers")
+    for index, driver in enumerate(drivers if isinstance(drivers, list) else ()):
+        path = f"spec.drivers[{index}]"
+        for name in ("name", "nodeID"):
+            if isinstance(driver, dict) and not driver.get(name):
+                causes.required(f"{path}.{name}")
+        limits = _mapping(driver, "allocatable", f"{path}.allocatable") if isinstance(driver, dict) else {}
+        count = limits.get("count")
+        if isinstance(count, int) and count < 0:
+            causes.invalid(f"{path}.allocatable.count", count, "must be greater than or equal to 0")
+
+
 _CHECKS: Final[dict[str, Callable[[Data, Causes, Admission], None]]] = {
     "nodes": _check_node,
     "priorityclasses.scheduling.k8s.io": _check_priority_class,
@@ -321,6 +334,7 @@ _CHECKS: Final[dict[str, Callable[[Data, Causes, Admission], None]]] = {
     "leases.coordination.k8s.io": _check_lease,
     "persistentvolumeclaims": _check_claim,
     "storageclasses.storage.k8s.io": _check_storage_class,
+    "csinodes.storage.k8s.io": _check_csi_node,
 }
 
 

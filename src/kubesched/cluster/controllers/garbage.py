@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...api.kinds import JOBS, PODS, REPLICA_SETS, REVISIONS, Kind, kind_of
+from ...api.kinds import JOBS, PODS, REPLICA_SETS, RESOURCE_CLAIMS, REVISIONS, Kind, kind_of
 from ...api.wire import ApiError, Item
 from .base import Controller
 from .context import Context
 
 __all__ = ["GarbageCollector"]
 
-_LOOKED_AT: Final = (PODS, REPLICA_SETS, JOBS, REVISIONS)
+_LOOKED_AT: Final = (PODS, REPLICA_SETS, JOBS, REVISIONS, RESOURCE_CLAIMS)
 
 
 class GarbageCollector(Controller):

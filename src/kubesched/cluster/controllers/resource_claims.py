@@ -82,6 +82,8 @@ class ResourceClaims(Controller):
         if new is None or _has_ended(pod):
             for name in claims_of(pod):
                 self.queue.add(f"{_CLAIM}{item.namespace}/{name}")
+            for claim in self._claims.indexed(BY_OWNER, item.uid):  # also one that was made too late to be recorded
+                self.queue.add(f"{_CLAIM}{claim.key}")
         elif pod.metadata.deletion_timestamp is None and (old is None or self._needs_work(item, old.typed)):
             self.queue.add(f"{_POD}{item.key}")
 
@@ -103,7 +105,7 @@ class ResourceClaims(Controller):
                 self._may_be_stale(new, consumer) for consumer in claim.status.reserved_for
             ):
                 self.queue.add(f"{_CLAIM}{new.key}")
-            if old is not None and claim.status.allocation is not None and old.typed.status.allocation is None:
+            if claim.status.allocation is not None:
                 self._wake_users(new)
         elif old is not None:
             self._wake_users(old)
@@ -113,9 +115,10 @@ class ResourceClaims(Controller):
         return pod is None or pod.uid != consumer.uid or _has_ended(pod.typed)
 
     def _wake_users(self, item: Item) -> None:
-        """Reconcile the pods that use a claim, but for those that the scheduler has yet to place."""
+        """Reconcile the pods that use a claim which is gone, or that were placed and have no reservation (any more)."""
+        gone = self._claims.get(item.key) is None
         for pod in self.context.pods.indexed(_BY_CLAIM, item.key):
-            if pod.typed.spec.node_name or item.typed.status.allocation is None:
+            if gone or (pod.typed.spec.node_name and not _is_reserved(item, pod.typed)):
                 self.queue.add(f"{_POD}{pod.key}")
 
     def _template_changed(self, old: Item | None, new: Item | None) -> None:
@@ -256,12 +259,12 @@ class ResourceClaims(Controller):
             return None
 
     async def _delete_unused(self, item: Item) -> None:
-        """Delete a generated claim whose pod has ended. One whose pod is gone is collected with it."""
+        """Delete a generated claim whose pod has ended or is gone."""
         owner = controller_of(item.typed.metadata)
         if owner is None or owner.kind != PODS.kind:
             return
-        pod = self.context.pods.get(f"{item.namespace}/{owner.name}")
-        if pod is not None and pod.uid == owner.uid and _has_ended(pod.typed):
+        pod = await self._pod(f"{item.namespace}/{owner.name}")
+        if pod is None or pod.uid != owner.uid or _has_ended(pod.typed):
             await self.context.delete(item)
 
 

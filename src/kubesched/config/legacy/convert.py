@@ -211,7 +211,8 @@ def convert(
         profiles=profiles,
         extenders=extenders,
     )
-    known = frozenset({"SelectorSpread"}) if version in ("v1beta2", "v1beta3") else frozenset(RETIRED_PLUGINS)
+    newer = version in ("v1beta2", "v1beta3")
+    known = frozenset({"SelectorSpread"}) | VOLUME_LIMITS if newer else frozenset(RETIRED_PLUGINS)
     given_fields = {
         "enableContentionProfiling": old.data.get("enableContentionProfiling"),
         "profiles": [{"schedulerName": name} for name in names],
@@ -232,11 +233,11 @@ def convert_policy(policy: Policy, gates: FeatureGates, notes: Notes, *, spread_
 
 
 def _retired_in(config: KubeSchedulerConfiguration, known: frozenset[str], notes: Notes) -> frozenset[str]:
-    """The retired plugins in use, which a v1 file can name only if they are loaded."""
+    """The retired plugins in use, which a v1 file can name only if they are loaded, and volume limits not at all."""
     used = {name for profile in config.profiles for name in profile.plugins.enabled_names()} & known
-    if used:
+    if loadable := used - VOLUME_LIMITS:
         notes.warn(
-            f"retired plugins in use: {', '.join(sorted(used))}; kubesched runs them for this file, while a v1 file "
+            f"retired plugins in use: {', '.join(sorted(loadable))}; kubesched runs them for this file, while a v1 file "
             "needs --plugin-module kubesched.plugins.retired, and kube-scheduler does not have them"
         )
     if notes.left_out:
@@ -334,7 +335,7 @@ def _profile(
     own = {attribute: getattr(profile.plugins, attribute) for attribute in profile.plugins.__struct_fields__}
     _note_limits(own, path, notes)
     if isinstance(config, V1Beta3Configuration):
-        plugins = multi_point_plugins(Plugins(**own), selector_spread=not spread)
+        plugins = multi_point_plugins(Plugins(**own), notes, selector_spread=not spread)
     else:
         plugins = _lists(own, version, config, gates, notes, spread=spread)
     return Profile(scheduler_name=profile.scheduler_name, plugins=plugins, plugin_config=entries)
@@ -381,7 +382,12 @@ def _renamed(plugin_set: PluginSet, notes: Notes) -> PluginSet:
 
 def _note_limits(own: dict[str, PluginSet], path: str, notes: Notes) -> None:
     named = {plugin.name for plugin_set in own.values() for plugin in plugin_set.enabled} & VOLUME_LIMITS
-    if named:
+    if named and notes.keep_limits:
+        notes.warn(
+            f"{path}plugins: {', '.join(sorted(named))} count volumes on nodes where those are not migrated to CSI, and run for "
+            "this file only; in v1 (kubesched config convert) NodeVolumeLimits counts them"
+        )
+    elif named:
         notes.warn(
             f"{path}plugins: {', '.join(sorted(named))} did nothing once the volumes were migrated to CSI, as they are in "
             "every current cluster; NodeVolumeLimits counts them"

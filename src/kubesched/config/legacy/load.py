@@ -73,12 +73,15 @@ class LoadOptions:
         retired_gates: settings of removed feature gates (see ``config.retired_flags``).
         unavailable: in-tree plugins that cannot be built; the default sets of older versions go without them,
             with a warning. (v1 does the same when its profiles are built.)
+        keep_limits: the configuration is going to be run, not written: the volume limits per cloud (EBSLimits, …) that
+            an older file names stay, which v1 would refuse. Else NodeVolumeLimits takes their place.
     """
 
     source: str = ""
     gates: FeatureGates = DEFAULT_GATES
     retired_gates: Mapping[str, bool] | None = None
     unavailable: Collection[str] = ()
+    keep_limits: bool = False
 
     @property
     def spread_gate(self) -> bool | None:
@@ -183,7 +186,7 @@ def _guarded_read(source: str | bytes | dict[str, Any], options: LoadOptions) ->
 
 def _read(source: str | bytes | dict[str, Any], options: LoadOptions) -> _Started:
     text, document = ("", Document(source)) if isinstance(source, dict) else parse_document(source)
-    notes = Notes(unavailable=options.unavailable)
+    notes = Notes(unavailable=options.unavailable, keep_limits=options.keep_limits)
     started = _Started(notes, document.data)
     spelled = (
         {str(key).lower(): value for key, value in document.data.items()} if isinstance(document.data, dict) else {}
@@ -253,7 +256,7 @@ def _finish(started: _Started, policy: Policy | None, options: LoadOptions) -> L
     else:
         assert started.policy is not None
         made = convert_policy(started.policy, gates, started.notes, spread_gate=options.spread_gate)
-    config = _checked(_completed(made, gates), gates, started.old)
+    config = _checked(_completed(made, gates), gates, started.old, made.retired)
     at = f"{options.source}: " if options.source else ""
     return Loaded(config, tuple(f"{at}{text}" for text in started.notes.warnings), made.retired)
 
@@ -263,10 +266,13 @@ def _completed(made: Converted, gates: FeatureGates) -> KubeSchedulerConfigurati
 
 
 def _checked(
-    config: KubeSchedulerConfiguration, gates: FeatureGates, old: OldDocument | None = None
+    config: KubeSchedulerConfiguration,
+    gates: FeatureGates,
+    old: OldDocument | None = None,
+    retired: frozenset[str] = frozenset(),
 ) -> KubeSchedulerConfiguration:
     """Raises ConfigError for a configuration that is not valid, with the paths that its file has."""
-    errors = validation_errors(config, gates)
+    errors = validation_errors(config, gates, retired)
     if old is not None and old.version == "v1alpha1":  # its one profile is the document itself
         errors = [error.removeprefix("profiles[0].") for error in errors]
     if errors:

@@ -20,6 +20,7 @@ from ..errors import ConfigError
 from ..fielderrors import invalid
 from ..shapes import Decoder, WrongTypeError, fold_names
 from ..types import Plugin, PluginConfig
+from .default_plugins import VOLUME_LIMITS
 from .profiles import Notes
 from .retired_args import (
     NodeLabelArgs,
@@ -384,7 +385,8 @@ def policy_plugins(policy: Policy, notes: Notes, *, spread: bool) -> ChosenPlugi
     for name, plugins in _PREDICATES.items():
         if name in chooser.predicates:
             for plugin, points in plugins:
-                if not by_default or notes.has(plugin):
+                dropped = notes.keep_limits and plugin in VOLUME_LIMITS  # those that are named stay
+                if not by_default or (notes.has(plugin) and not dropped):
                     _enable(lists, plugin, points)
     for name, weight in sorted(chooser.weights.items()):
         plugin, points = _PRIORITIES[name]

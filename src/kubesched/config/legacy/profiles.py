@@ -6,7 +6,8 @@ point and disables the default multiPoint set, with three additions that a curre
 * points that a plugin has gained since (``_GAINED``): its later points read what they compute;
 * plugins for what pods could not ask for then (``_SINCE``), through multiPoint, so that a point at which the
   file disables ``*`` stays as the file says;
-* NodeVolumeLimits in the place of the volume limits per cloud.
+* NodeVolumeLimits in the place of the volume limits per cloud, which v1 cannot name; to be run, those that the file itself
+  names stay.
 
 Source: spec "Configuration file and command line", section 9, and section 3 for the v1 form.
 """
@@ -42,9 +43,13 @@ _ALL: Final = Plugin(name="*")
 
 @dataclass(slots=True)
 class Notes:
-    """The warnings of a conversion. ``left_out`` collects default plugins that are not available."""
+    """The warnings of a conversion. ``left_out`` collects default plugins that are not available.
+
+    ``keep_limits``: the volume limits per cloud that a file names stay.
+    """
 
     unavailable: Collection[str] = ()
+    keep_limits: bool = False
     warnings: list[str] = field(default_factory=list)
     left_out: set[str] = field(default_factory=set)
 
@@ -71,10 +76,12 @@ def merged_lists(
     merged: dict[str, list[Plugin]] = {}
     for point in {**defaults, **custom}:
         own = custom.get(point, PluginSet())
+        named = {item.name for item in own.enabled}
         available = tuple(
             plugin
             for plugin in defaults.get(point, ())
-            if plugin.name in {item.name for item in own.enabled} or notes.has(plugin.name)
+            if plugin.name in named
+            or (notes.has(plugin.name) and not (notes.keep_limits and plugin.name in VOLUME_LIMITS))
         )
         if in_place:
             merged[point] = list(merge_plugin_set(PluginSet(enabled=available), own).enabled)
@@ -115,6 +122,8 @@ def explicit_plugins(
 
 def _fold_limits(plugins: list[Plugin], notes: Notes) -> list[Plugin]:
     """NodeVolumeLimits once, at the first place where it or a limit per cloud is listed."""
+    if notes.keep_limits:
+        return plugins
     folded: list[Plugin] = []
     for plugin in plugins:
         if plugin.name not in VOLUME_LIMITS:
@@ -124,10 +133,10 @@ def _fold_limits(plugins: list[Plugin], notes: Notes) -> list[Plugin]:
     return folded
 
 
-def multi_point_plugins(plugins: Plugins, *, selector_spread: bool) -> Plugins:
-    """A v1beta3 profile's plugins, whose form is already that of v1, without the volume limits per cloud.
+def multi_point_plugins(plugins: Plugins, notes: Notes, *, selector_spread: bool) -> Plugins:
+    """A v1beta3 profile's plugins, whose form is already that of v1.
 
-    A limit that is enabled becomes NodeVolumeLimits unless that one runs anyway.
+    A volume limit per cloud becomes NodeVolumeLimits unless that one runs anyway, or limits are kept.
     """
     multi = plugins.multi_point
     off = {plugin.name for plugin in multi.disabled}
@@ -139,7 +148,7 @@ def multi_point_plugins(plugins: Plugins, *, selector_spread: bool) -> Plugins:
         runs = by_default and (attribute == "multi_point" or not {"*", _LIMITS} & here)
         kept: list[Plugin] = []
         for plugin in plugin_set.enabled:
-            if plugin.name not in VOLUME_LIMITS:
+            if plugin.name not in VOLUME_LIMITS or notes.keep_limits:
                 kept.append(plugin)
             elif not runs and not any(item.name == _LIMITS for item in (*kept, *plugin_set.enabled)):
                 kept.append(Plugin(name=_LIMITS))

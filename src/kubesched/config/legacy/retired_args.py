@@ -68,7 +68,7 @@ class RequestedToCapacityRatioArgs(Part, frozen=True):
     resources: tuple[ResourceSpec, ...] = ()
 
 
-#: Retired plugin to the type of its arguments; NodePreferAvoidPods and SelectorSpread take none.
+#: Retired plugin to the type of its arguments; the volume limits, NodePreferAvoidPods and SelectorSpread take none.
 RETIRED_ARGS: Final[dict[str, type[Part]]] = {
     "NodeLabel": NodeLabelArgs,
     "NodeResourcesLeastAllocated": NodeResourcesLeastAllocatedArgs,
@@ -76,8 +76,12 @@ RETIRED_ARGS: Final[dict[str, type[Part]]] = {
     "RequestedToCapacityRatio": RequestedToCapacityRatioArgs,
     "ServiceAffinity": ServiceAffinityArgs,
 }
-#: Retired plugin to the points it extends. (The volume limits per cloud are counted by NodeVolumeLimits today.)
+#: Retired plugin to the points it extends.
 RETIRED_PLUGINS: Final[dict[str, frozenset[str]]] = {
+    "AzureDiskLimits": frozenset({"filter"}),
+    "CinderLimits": frozenset({"filter"}),
+    "EBSLimits": frozenset({"filter"}),
+    "GCEPDLimits": frozenset({"filter"}),
     "NodeLabel": frozenset({"filter", "score"}),
     "NodePreferAvoidPods": frozenset({"score"}),
     "NodeResourcesLeastAllocated": frozenset({"score"}),

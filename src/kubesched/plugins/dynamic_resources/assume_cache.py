@@ -161,6 +161,8 @@ class AssumeCache:
             entry.latest = entry.api = obj
             entry.version = version
             self._deliver("on_update", old, obj)
+        elif version == entry.version:
+            entry.api = entry.latest  # what was assumed has been shown: nothing older is restored any more
 
     # -- subscribers -----------------------------------------------------------------------------------
 

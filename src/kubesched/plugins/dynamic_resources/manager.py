@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -29,8 +29,10 @@ from kubesched.api.types import Pod
 from kubesched.cache.journal import NODE_CHANGED
 from kubesched.dra.allocated import AllocatedDevices
 from kubesched.dra.allocator import Allocator, Plan
+from kubesched.dra.check import check_allocations, compare_allocated
 from kubesched.dra.features import Features
 from kubesched.dra.inventory import Inventory
+from kubesched.dra.survey import Survey
 from kubesched.framework.interface import Handle, RowArray
 from kubesched.framework.nodeinfo import NodeInfo
 
@@ -101,6 +103,26 @@ class DeviceManager:
         """The manager of a scheduler."""
         manager: DeviceManager = handle.shared("devices", lambda: cls(handle))
         return manager
+
+    def problems(self) -> Iterator[str]:
+        """Claims that differ from the API server's, allocations lost, leaked or given out twice; for the comparer."""
+        informed = self._handle.informed(CLAIMS)
+        known = {claim.key: claim for claim in self.claims.values()}
+        for key in informed.keys() - known.keys():
+            yield f"{CLAIMS} {key}: missing from the assume cache"
+        for key in known.keys() - informed.keys():
+            yield f"{CLAIMS} {key}: in the assume cache, but gone"
+        for key in informed.keys() & known.keys():
+            version, shown = known[key].metadata.resource_version, informed[key].metadata.resource_version
+            if version != shown:
+                yield f"{CLAIMS} {key}: assumed at version {version}, the informer has {shown}"
+        pending = [_in_flight_key(claim.metadata.uid) for claim in self.in_flight.claims()]
+        yield from compare_allocated(self.allocated, pending, known.values())
+        yield from check_allocations([*known.values(), *self._unwritten()], self.slices.slices())
+
+    def _unwritten(self) -> Iterator[ResourceClaim]:
+        """The claims in flight whose allocation is not in the assume cache yet."""
+        return (claim for claim in self.in_flight.claims() if claim.metadata.uid not in self._allocations)
 
     def special_claim_of(self, pod: Pod) -> ResourceClaim | None:
         """The claim in the API server that an earlier attempt made for the pod's extended resources, or None."""
@@ -197,7 +219,12 @@ class DeviceManager:
         if written is not None and pending is not None and written.devices.results == pending.devices.results:
             pending = None
         self.allocated.set_claim(uid, written)
-        self.allocated.set_claim(f"{uid} in flight", pending)
+        self.allocated.set_claim(_in_flight_key(uid), pending)
+
+
+def _in_flight_key(uid: str) -> str:
+    """Under what an allocation in flight is counted, in addition to one that is written."""
+    return f"{uid} in flight"
 
 
 class NodeAllocator:
@@ -230,6 +257,16 @@ class NodeAllocator:
         """
         assert node.node is not None
         return self._allocator.allocate(plan, node.node)
+
+    def survey(self, plan: Plan, node: NodeInfo) -> list[Survey]:
+        """What a node has for each request; see :mod:`kubesched.dra.survey`."""
+        assert node.node is not None
+        return self._allocator.survey(plan, node.node)
+
+    def devices_of_class(self, name: str, node: NodeInfo) -> tuple[int, int] | None:
+        """How many devices of a class a node has, and how many of these are in use; None when that cannot be said."""
+        assert node.node is not None
+        return self._allocator.devices_of_class(name, node.node)
 
     def _catch_up(self, nodes: NodeTable) -> None:
         """Inform the allocator of nodes that came, changed or went."""

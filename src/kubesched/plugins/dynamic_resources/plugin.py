@@ -34,6 +34,7 @@ from kubesched.dra.interface import Verdict
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
 from kubesched.framework.interface import (
+    Explanation,
     Handle,
     IntArray,
     NodeToStatus,
@@ -53,6 +54,7 @@ from .attempt import Attempt, PodClaim
 from .binding import Binding
 from .claims import can_be_released_by, resolve_claims, with_status
 from .conditions import BindingFailedError, is_ready, is_timed_out
+from .explain import explain_plan
 from .extended_resources import is_in_memory, made_up_claim
 from .hints import ClaimHints
 from .manager import DeviceManager
@@ -385,6 +387,21 @@ class DynamicResources(Plugin):
         return await self._binding.bind(attempt, pod.pod, node_name)
 
     # -- for conformance and reports -------------------------------------------------------------------
+
+    def explain(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> Sequence[Explanation]:
+        attempt: Attempt | None = state.get(self.name)
+        if attempt is None or not attempt.filtered:
+            return []
+        found: list[Explanation] = []
+        for positions, served in self._kinds(attempt, nodes, rows):
+            plan = attempt.plan_for(served, self._allocator).plan
+            if plan is not None:
+                found += explain_plan(plan, self._allocator, [nodes.info(row) for row in rows[positions].tolist()])
+        for place in sorted(attempt.unavailable):
+            claim = attempt.claims[place].claim
+            text = f"claim {claim.key} is allocated already, and its devices are not available on these nodes"
+            found.append(Explanation(text, {"claim": claim.key}))
+        return found
 
     def list_devices(
         self, state: CycleState, nodes: NodeTable, row: int

@@ -189,7 +189,7 @@ class ClaimWriter:
         pod = attempt.pod
         if not attempt.mappings:
             raise WriteError(f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus")
-        status = {"resourceClaimName": claim.metadata.name, "requestMappings": to_builtins(attempt.mappings)}
+        status = {"resourceClaimName": claim.metadata.name, "requestMappings": list(to_builtins(attempt.mappings))}
         patch = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
         try:
             await self._client.patch_object(PODS, pod.namespace, pod.name, patch, subresource="status")

@@ -13,6 +13,7 @@ from typing import Final
 
 from kubesched.framework.registry import Registry
 
+from .cloud_volume_limits import AzureDiskLimits, CinderLimits, EBSLimits, GCEPDLimits
 from .node_label import NodeLabel
 from .node_prefer_avoid_pods import NodePreferAvoidPods
 from .resource_allocation import NodeResourcesLeastAllocated, NodeResourcesMostAllocated, RequestedToCapacityRatio
@@ -21,6 +22,10 @@ from .service_affinity import ServiceAffinity
 
 __all__ = [
     "RETIRED",
+    "AzureDiskLimits",
+    "CinderLimits",
+    "EBSLimits",
+    "GCEPDLimits",
     "NodeLabel",
     "NodePreferAvoidPods",
     "NodeResourcesLeastAllocated",
@@ -34,6 +39,10 @@ __all__ = [
 RETIRED: Final[dict[str, type]] = {
     plugin.name: plugin
     for plugin in (
+        AzureDiskLimits,
+        CinderLimits,
+        EBSLimits,
+        GCEPDLimits,
         NodeLabel,
         NodePreferAvoidPods,
         NodeResourcesLeastAllocated,

@@ -11,7 +11,8 @@ Shared by all profiles (:meth:`AttachedVolumes.of`). Source: spec "Volume plugin
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -321,6 +322,32 @@ class AttachedVolumes:
                 column[row] = NO_LIMIT
         self.has_node[row] = self.has_limits[row] = False
         del self._rows[row]
+
+    # -- checking --------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[str]:
+        """Differences between the columns and counting everything again; for the cache comparer."""
+        self.refresh()
+        informed = self._storage.objects(VOLUME_ATTACHMENTS).values()
+        for info in self._table.all_infos():
+            if info.node is None:
+                continue
+            node: CSINode | None = self._storage.find(CSI_NODES, info.name)
+            limits, volumes = limits_of(node), set[Countable]()
+            for pod in info.pods.values() if limits else ():
+                with suppress(CountingError):  # such a pod is in ``errors``
+                    volumes.update(self.volumes.of_existing(pod, migrated=True))
+            for attachment in informed if limits else ():
+                name = attachment.spec.source.persistent_volume_name
+                if attachment.spec.node_name == info.name and attachment.spec.attacher and name:
+                    held = self.volumes.attached(name, attachment.spec.attacher)
+                    volumes.update(() if held is None else (held,))
+            counts = Counter(volume[0] for volume in volumes)
+            for driver in {*counts, *limits, *self._counts, *self._limits}:
+                found = int(self.count(driver)[info.row]), int(self.limit(driver)[info.row])
+                expected = counts[driver], limits.get(driver, NO_LIMIT)
+                if found != expected:
+                    yield f"node {info.name}: {driver} has (volumes, limit) {found} in the columns, {expected} recounted"
 
 
 def _grown(column: BoolArray, capacity: int) -> BoolArray:

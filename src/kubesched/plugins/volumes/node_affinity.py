@@ -20,6 +20,9 @@ __all__ = ["Affinities", "NodeReach", "Reach", "reaches", "reaches_rows"]
 
 #: How many compiled affinities that no known volume has are kept: those of translated volumes.
 _MOST_IDLE: Final = 4096
+#: With more distinct affinities than this, one that no more volumes have than that is not worth remembering.
+_MANY_AFFINITIES: Final = 64
+_FEW_VOLUMES: Final = 32
 
 
 class NodeReach:
@@ -86,6 +89,16 @@ class Affinities:
             found = self._known[required] = NodeReach(required)
             self._idle += 1
         return found
+
+    def is_shared(self, reach: Reach) -> bool:
+        """Whether so many volumes have an affinity that what it leads to is worth remembering for every node.
+
+        It is not for local disks: where each node has an affinity of its own, remembered results would displace others.
+        """
+        if reach is None:
+            return True
+        several = _FEW_VOLUMES if len(self._known) - self._idle > _MANY_AFFINITIES else 1
+        return reach.volumes > several
 
     def count(self, required: NodeSelector | None, change: int) -> None:
         """Another volume has this affinity (1), or one fewer (-1)."""

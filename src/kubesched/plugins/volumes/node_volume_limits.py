@@ -60,6 +60,9 @@ class _Wanted:
     error: CountingError | None = None
 
 
+_NOTHING: Final = _Wanted()
+
+
 @dataclass(frozen=True, slots=True)
 class _Question:
     """What a pod adds to nodes with a CSINode, where in-tree volumes are migrated, and to others."""
@@ -69,15 +72,17 @@ class _Question:
 
     @property
     def signature(self) -> Hashable | None:
-        """Equal for pods that add the same to every node; None for one whose answers depend on its own volumes."""
-        sides = (self.with_csi, self.without)
-        if any(side.lacking or side.error is not None or side.volumes for side in sides):
+        """Equal for pods that add the same to every node; None for one that is rejected for what it lacks."""
+        if any(side.lacking or side.error is not None for side in (self.with_csi, self.without)):
             return None
         return (self.with_csi.counts, self.with_csi.installed, self.without.installed)
 
 
 class NodeVolumeLimits(Plugin):
-    """Pods that add the same numbers of new volumes share a signature; pods with volumes in use have none."""
+    """Pods that add the same numbers of new volumes share a signature.
+
+    A pod with volumes in use adds fewer on the nodes where they are. It has a signature while that changes no verdict.
+    """
 
     name = names.NODE_VOLUME_LIMITS
     reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
@@ -96,7 +101,23 @@ class NodeVolumeLimits(Plugin):
         return any(map(is_countable, pod.storage))
 
     def sign(self, pod: PodInfo) -> Hashable | None:
-        return self._question(pod).signature
+        question = self._question(pod)
+        return question.signature if self._is_like_new(question.with_csi) else None
+
+    def _is_like_new(self, wanted: _Wanted) -> bool:
+        """Whether a pod gets the verdicts of one whose volumes are in use nowhere: its own nodes are far from their limits."""
+        if not wanted.volumes:
+            return True
+        if any(True for _ in self.handle.nominations.nominated_nodes()):
+            return False
+        attached = self._attached
+        for driver, number in wanted.counts:
+            count, limit = attached.count(driver), attached.limit(driver)
+            for volume, its_driver in wanted.volumes:
+                for row in attached.rows_of.get(volume, ()) if its_driver == driver else ():
+                    if int(count[row]) + number > int(limit[row]):
+                        return False
+        return True
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
         if not self.concerns(pod):
@@ -109,7 +130,8 @@ class NodeVolumeLimits(Plugin):
     def _question(self, pod: PodInfo) -> _Question:
         self._attached.refresh()
         with_csi = self._wanted(pod, migrated=True)
-        # Without a CSINode there are no limits: only the drivers that must be there count, and what is an error anywhere.
+        if with_csi.error is None and not with_csi.lacking and not self._drivers_required:
+            return _Question(with_csi, _NOTHING)  # without a CSINode there are no limits
         return _Question(with_csi, self._wanted(pod, migrated=False))
 
     def _wanted(self, pod: PodInfo, *, migrated: bool) -> _Wanted:
@@ -120,7 +142,7 @@ class NodeVolumeLimits(Plugin):
         except CountingError as error:
             return _Wanted(error=error)
         if not volumes:
-            return _Wanted()
+            return _NOTHING
         counts = Counter(volumes.values())
         drivers = tuple(sorted(counts))
         in_use, nominations = self._attached.rows_of, self.handle.nominations
@@ -152,7 +174,7 @@ class NodeVolumeLimits(Plugin):
         verdicts = np.zeros(len(rows), np.uint64)
         has_node = attached.has_node[rows]
         for side, (wanted, here) in enumerate(((question.with_csi, has_node), (question.without, ~has_node))):
-            if wanted == _Wanted() or not here.any():
+            if wanted == _NOTHING or not here.any():
                 continue
             if wanted.error is not None:
                 raise wanted.error

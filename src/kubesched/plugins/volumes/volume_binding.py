@@ -78,7 +78,7 @@ class VolumeBinding(Plugin):
         cache = self._state.cache
         parts: list[Hashable] = []
         for facts in demand.bound:
-            if facts is not None and not facts.is_shared:
+            if facts is not None and not cache.affinities.is_shared(facts.reach):
                 return None
             parts.append(None if facts is None else (facts.reach, facts.plugin, facts.migrated_reach, facts.problem))
         for claim in demand.delayed:

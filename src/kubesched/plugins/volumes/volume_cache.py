@@ -84,11 +84,6 @@ class VolumeFacts(NamedTuple):
     migrated_reach: Reach
     problem: str
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether other volumes decide in the same way, so that it is worth remembering how."""
-        return self.reach is None or self.reach.volumes > 1
-
 
 class VolumeCache:
     """Attributes:

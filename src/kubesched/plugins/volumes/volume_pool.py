@@ -9,7 +9,6 @@ section 2.6.
 from __future__ import annotations
 
 from bisect import bisect_left
-from operator import itemgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,11 +16,11 @@ import numpy as np
 
 from kubesched.api.quantity import Quantity
 from kubesched.api.selectors import Selector, SelectorError, compile_label_selector, label_selector_problem
-from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim, class_of
+from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, class_of
 from kubesched.cache import NodeTable
 from kubesched.cache.columns import ABSENT, BoolArray, IntpArray, RowArray
 
-from .node_affinity import Affinities, NodeReach
+from .node_affinity import Affinities, NodeReach, Reach
 from .volume_cache import VolumeCache, required_affinity, volume_capacity
 
 __all__ = ["NO_VOLUME", "Pools", "VolumePool", "volume_mode"]
@@ -129,6 +128,15 @@ class _ByLabel:
         return found
 
 
+class _Free(NamedTuple):
+    """A free volume: its size in nano-units, number, reach, and what these were read from."""
+
+    size: int
+    number: int
+    reach: Reach
+    spec: PersistentVolumeSpec
+
+
 class VolumePool:
     """The free volumes that suit claims with the same :class:`Criteria`.
 
@@ -141,7 +149,9 @@ class VolumePool:
         self._numbers = numbers
         self._affinities: Affinities = cache.affinities
         self._volumes = {
-            name: volume for name, volume in cache.free.get(criteria.storage_class, {}).items() if self._suits(volume)
+            name: self._free(volume)
+            for name, volume in cache.free.get(criteria.storage_class, {}).items()
+            if self._suits(volume)
         }
         self._stale = True
         self._place_of: dict[str, int] = {}
@@ -171,6 +181,10 @@ class VolumePool:
             and self._labels.matches(volume.metadata.labels)
         )
 
+    def _free(self, volume: PersistentVolume) -> _Free:
+        reach = self._affinities.of(required_affinity(volume))
+        return _Free(volume_capacity(volume).nanos, self._numbers.of(volume.name), reach, volume.spec)
+
     def note(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         """A volume changed."""
         volume = new if new is not None else old
@@ -178,8 +192,8 @@ class VolumePool:
         name = volume.name
         if new is not None and self._suits(new):
             known = self._volumes.get(name)
-            self._volumes[name] = new
             if known is None or known.spec != new.spec:
+                self._volumes[name] = self._free(new)
                 self._stale = True
         elif self._volumes.pop(name, None) is not None:
             place = self._place_of.pop(name, None)
@@ -212,23 +226,21 @@ class VolumePool:
 
     def _rebuild(self) -> None:
         """Sort and group the volumes; equal sizes stay in the order in which they became known."""
-        volumes = self._volumes.values()
-        sized = sorted([(volume_capacity(volume).nanos, volume) for volume in volumes], key=itemgetter(0))
-        self._sizes = [size for size, _ in sized]
-        self._place_of = {volume.name: place for place, (_, volume) in enumerate(sized)}
-        self._alive = np.ones(len(sized), np.bool_)
-        numbers = [self._numbers.of(volume.name) for _, volume in sized]
-        self._number_of = np.array([*numbers, NO_VOLUME], np.intp)
+        ordered = sorted(self._volumes.items(), key=_size_of)
+        self._sizes = [volume.size for _, volume in ordered]
+        self._place_of = {name: place for place, (name, _) in enumerate(ordered)}
+        self._alive = np.ones(len(ordered), np.bool_)
+        self._number_of = np.array([*(volume.number for _, volume in ordered), NO_VOLUME], np.intp)
         anywhere: list[int] = []
         by_label: dict[str, list[tuple[int, str]]] = {}
         others: dict[NodeReach, list[int]] = {}
-        for place, (_, volume) in enumerate(sized):
-            reach = self._affinities.of(required_affinity(volume))
+        for place, (_, volume) in enumerate(ordered):
+            reach = volume.reach
             if reach is None:
                 anywhere.append(place)
             elif reach.single is not None:
                 key, values = reach.single
-                by_label.setdefault(key, []).extend((place, value) for value in sorted(values))
+                by_label.setdefault(key, []).extend([(place, value) for value in values])
             else:
                 others.setdefault(reach, []).append(place)
         self._anywhere = np.array(anywhere, np.intp)
@@ -239,6 +251,10 @@ class VolumePool:
             self._by_label.append(group)
         self._others = [(reach, np.array(places, np.intp)) for reach, places in others.items()]
         self._stale = False
+
+
+def _size_of(item: tuple[str, _Free]) -> int:
+    return item[1].size
 
 
 class Pools:

@@ -1,0 +1,141 @@
+"""What is remembered for claims of one content: results of searches by state, and a verdict per row.
+
+A pool has a *state*: how its devices serve the claims, and which of them are in use. The states of the pools that a node
+sees, in order, decide the result of the search. Pools that many nodes see are one object, so when one of them changes, the
+rows are grouped by the rest of their state, and one row of each group is evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from .allocated import AllocatedDevices
+from .interface import Verdict
+from .pools import InUse, Pool
+from .profiles import MOST_REMEMBERED
+from .search import Solution
+from .view import NodeView
+from .wanted import Problem, Wanted
+
+__all__ = ["Outcome", "Remembered", "Rows", "Scores", "Verdicts"]
+
+Rows = np.ndarray[Any, np.dtype[np.intp]]
+Verdicts = np.ndarray[Any, np.dtype[np.uint8]]
+Scores = np.ndarray[Any, np.dtype[np.int64]]
+
+#: The result of a search: a solution, an error, or why there is no solution.
+Outcome = Solution | Problem | Verdict
+
+#: A row that belongs to no kind yet.
+_NO_KIND = -1
+
+
+class Remembered:
+    """The tables for claims of one content. Numbers in them are never used again."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.outcomes: dict[Hashable, Outcome] = {}
+        self._states: dict[Hashable, int] = {}
+        self._by_pool: dict[Pool, tuple[InUse, int]] = {}
+        self._kinds: dict[Hashable, int] = {}
+        self._numbers = count()
+        #: By row: the verdict and the score; whether they are right; which kind of row it is.
+        self.verdicts: Verdicts = np.zeros(0, np.uint8)
+        self.scores: Scores = np.zeros(0, np.int64)
+        self._fresh: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(0, np.bool_)
+        self._kind: Scores = np.zeros(0, np.int64)
+        #: How far the caller's journal of rows was read, and its count of changes of pools that many nodes see.
+        self.position = 0
+        self.common_changes = 0
+
+    # -- states ------------------------------------------------------------------------------------------------
+
+    def state_of(self, view: NodeView, allocated: AllocatedDevices) -> Hashable:
+        """The state of a node: equal for nodes on which the search has the same result, up to names."""
+        self._forget()
+        states = tuple([self._state_of(pool, pool.in_use(allocated)) for pool in view.pools])
+        return (states, view.node.name) if view.is_odd else states
+
+    def _state_of(self, pool: Pool, in_use: InUse) -> int:
+        known = self._by_pool.get(pool)
+        if known is not None and known[0] is in_use:
+            return known[1]
+        service = self.wanted.service
+        content = (pool.state, tuple([service(entry.profile).number for entry in pool.devices]), in_use.key)
+        number = self._number(self._states, content)
+        self._by_pool[pool] = in_use, number
+        return number
+
+    def _kind_of(self, view: NodeView, allocated: AllocatedDevices) -> int:
+        """A number for the state of a node apart from what is in use of common pools."""
+        parts = tuple([pool if pool.is_common else self._state_of(pool, pool.in_use(allocated)) for pool in view.pools])
+        return self._number(self._kinds, (parts, view.node.name) if view.is_odd else parts)
+
+    def _number(self, table: dict[Hashable, int], content: Hashable) -> int:
+        number = table.get(content)
+        if number is None:
+            number = table[content] = next(self._numbers)
+        return number
+
+    def _forget(self) -> None:
+        """Begin again with tables that have become large."""
+        for table in (self.outcomes, self._states, self._by_pool, self._kinds):
+            if len(table) > MOST_REMEMBERED:
+                table.clear()
+
+    # -- rows --------------------------------------------------------------------------------------------------
+
+    def resize(self, size: int) -> None:
+        """Have at least so many rows."""
+        more = max(size, 2 * len(self._fresh)) - len(self._fresh)
+        if len(self._fresh) < size:
+            self._fresh = np.concatenate((self._fresh, np.zeros(more, np.bool_)))
+            self._kind = np.concatenate((self._kind, np.full(more, _NO_KIND, np.int64)))
+            self.verdicts = np.concatenate((self.verdicts, np.zeros(more, np.uint8)))
+            self.scores = np.concatenate((self.scores, np.zeros(more, np.int64)))
+
+    def rows_changed(self, rows: Iterable[int] | None) -> None:
+        """These rows see something else now; None: all of them."""
+        changed = slice(None) if rows is None else list(rows)
+        self._fresh[changed] = False
+        self._kind[changed] = _NO_KIND
+
+    def common_pools_changed(self) -> None:
+        """What is in use of some common pool changed."""
+        self._fresh[:] = False
+
+    def bring_up_to_date(
+        self,
+        rows: Rows,
+        view_of: Callable[[int], NodeView | None],
+        evaluate: Callable[[int], tuple[Verdict, int]],
+        allocated: AllocatedDevices,
+    ) -> None:
+        """Evaluate the rows whose verdicts are not right, one of each kind where the kind is known.
+
+        ``view_of`` is None for rows whose kind cannot be said.
+        """
+        stale = rows[~self._fresh[rows]]
+        if not len(stale):
+            return
+        kinds = self._kind[stale]
+        for row in stale[kinds == _NO_KIND].tolist():
+            self.verdicts[row], self.scores[row] = evaluate(row)
+            self._fresh[row] = True
+            view = view_of(row)
+            self._kind[row] = _NO_KIND if view is None else self._kind_of(view, allocated)
+        known = stale[kinds != _NO_KIND]
+        if not len(known):
+            return
+        _, first, member = np.unique(self._kind[known], return_index=True, return_inverse=True)
+        models = known[first]
+        for row in models.tolist():
+            self.verdicts[row], self.scores[row] = evaluate(row)
+        self.verdicts[known] = self.verdicts[models][member]
+        self.scores[known] = self.scores[models][member]
+        self._fresh[known] = True

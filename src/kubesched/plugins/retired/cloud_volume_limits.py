@@ -1,0 +1,245 @@
+"""EBSLimits, GCEPDLimits, AzureDiskLimits, CinderLimits: how many in-tree disks of a cloud a node may have (Filter).
+
+Removed in Kubernetes 1.32. They do nothing on nodes where the disks are CSI volumes; there NodeVolumeLimits counts them. Pods
+without such disks cost nothing; the pods on the nodes are counted each time for one that has some. Source: spec "Volume
+plugins" section 6.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from kubesched.api.kinds import CLAIMS, CSI_NODES, STORAGE_CLASSES, VOLUMES
+from kubesched.api.storage import (
+    MIGRATED_PLUGINS,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeSpec,
+    StorageClass,
+    class_of,
+)
+from kubesched.api.types import Volume
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
+from kubesched.framework.interface import Handle, Plugin, Reads, RowArray, VerdictArray
+from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.status import Status
+
+from ..volumes.claims import NotFoundError, Storage, claim_uses
+from ..volumes.countable import ClaimNotFoundError, CountingError
+
+if TYPE_CHECKING:
+    from kubesched.cache import NodeTable
+
+__all__ = ["AzureDiskLimits", "CinderLimits", "CloudVolumeLimits", "EBSLimits", "GCEPDLimits"]
+
+_log = logging.getLogger("kubesched.plugins")
+
+#: Replaces the default limit of every plugin here.
+_VARIABLE: Final = "KUBE_MAX_PD_VOLS"
+_INSTANCE_TYPES: Final = ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type")
+_NITRO: Final = re.compile(r"^[cmr]5.*|t3|z1d")
+_NITRO_LIMIT: Final = 25
+_EXCEEDED: Final = 1
+_LACKING: Final = 2
+#: The name of a disk: its id, or the key of a claim that has no volume yet.
+_Disk = tuple[str, bool]
+
+
+def _limit_from_environment() -> int | None:
+    """The limit that an administrator set for all clouds; None without a usable one."""
+    text = os.environ.get(_VARIABLE, "")
+    if not text:
+        return None
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    _log.error("%s=%r is ignored: it has to be a number greater than 0", _VARIABLE, text)
+    return None
+
+
+class CloudVolumeLimits(Plugin):
+    """What the four have in common."""
+
+    reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
+    informs: ClassVar[tuple[str, ...]] = tuple(kind.plural for kind in (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES))
+    REASON: Final = "node(s) exceed max volume count"
+    #: The in-tree name, the resource of nodes that says how many, and the limit of nodes that do not say.
+    in_tree: ClassVar[str]
+    resource: ClassVar[str]
+    default: ClassVar[int]
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._storage = Storage(handle)
+        self._limit = _limit_from_environment()
+
+    def disk_id(self, owner: Volume | PersistentVolumeSpec) -> str | None:
+        """The id of the disk that a pod's volume or a PersistentVolume is; None when it is another kind of volume."""
+        raise AssertionError("each cloud has its own")
+
+    def default_limit(self, node: NodeInfo) -> int:
+        """The limit of a node where neither the node nor the administrator set one."""
+        return self.default
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return any(
+            volume.persistent_volume_claim is not None
+            or volume.ephemeral is not None
+            or self.disk_id(volume) is not None
+            for volume in pod.storage
+        )
+
+    def sign(self, pod: PodInfo) -> Hashable | None:
+        """Pods without such disks are alike."""
+        try:
+            return None if self._disks(pod, is_new=True) else ()
+        except (ClaimNotFoundError, CountingError):
+            return None
+
+    # -- counting --------------------------------------------------------------------------------------
+
+    def _disks(self, pod: PodInfo, *, is_new: bool) -> set[_Disk]:
+        """The disks of a pod.
+
+        Raises:
+            ClaimNotFoundError: when a claim of a pod to place is not there.
+            CountingError: when a volume names no claim.
+        """
+        found = {(name, False) for volume in pod.storage if (name := self.disk_id(volume)) is not None}
+        for use in claim_uses(pod):
+            if not use.claim:
+                raise CountingError("PersistentVolumeClaim had no name")
+            claim: PersistentVolumeClaim | None = self._storage.find(CLAIMS, use.claim, pod.namespace)
+            if claim is None:
+                if is_new:
+                    text = f"looking up PVC {pod.namespace}/{use.claim}: {NotFoundError(CLAIMS, use.claim)}"
+                    raise ClaimNotFoundError(text)
+                continue
+            disk = self._disk_of(claim)
+            if disk is not None:
+                found.add(disk)
+        return found
+
+    def _disk_of(self, claim: PersistentVolumeClaim) -> _Disk | None:
+        """The disk of a claim; one without a volume counts if its class makes such disks."""
+        volume: PersistentVolume | None = None
+        if claim.spec.volume_name:
+            volume = self._storage.find(VOLUMES, claim.spec.volume_name)
+        if volume is not None:
+            name = self.disk_id(volume.spec)
+            return None if name is None else (name, False)
+        found: StorageClass | None = self._storage.find(STORAGE_CLASSES, class_of(claim))
+        return (claim.key, True) if found is not None and found.provisioner == self.in_tree else None
+
+    def _is_migrated(self, node_name: str) -> bool:
+        node: CSINode | None = self._storage.find(CSI_NODES, node_name)
+        return node is not None and self.in_tree in node.metadata.annotations.get(MIGRATED_PLUGINS, "").split(",")
+
+    # -- filter ----------------------------------------------------------------------------------------
+
+    def _wanted(self, state: CycleState, pod: PodInfo) -> set[_Disk] | str:
+        """The disks of the pod; or why it fits no node."""
+        found: set[_Disk] | str | None = state.get(self.name)
+        if found is None:
+            try:
+                found = self._disks(pod, is_new=True)
+            except ClaimNotFoundError as error:
+                found = str(error)
+            state.write(self.name, found)
+        return found
+
+    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
+        wanted = self._wanted(state, pod)
+        if isinstance(wanted, str):
+            return np.full(len(rows), _LACKING, np.uint64)
+        verdicts = np.zeros(len(rows), np.uint64)
+        for place, row in enumerate(rows.tolist() if wanted else ()):
+            verdicts[place] = self._verdict(wanted, nodes.info(row))
+        return verdicts
+
+    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        wanted = self._wanted(state, pod)
+        return _LACKING if isinstance(wanted, str) else self._verdict(wanted, node)
+
+    def _verdict(self, wanted: set[_Disk], node: NodeInfo) -> int:
+        if not wanted or self._is_migrated(node.name):
+            return 0
+        there: set[_Disk] = set()
+        for other in node.pods.values():
+            if other.storage:
+                there |= self._disks(other, is_new=False)
+        limit = node.allocatable.scalars.get(self.resource)
+        if limit is None:
+            limit = self._limit if self._limit is not None else self.default_limit(node)
+        return _EXCEEDED if len(there | wanted) > limit else 0
+
+    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
+        if verdict == _LACKING:
+            return Status.unresolvable(str(self._wanted(state, pod)))
+        return Status.unschedulable(self.REASON)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        node = ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE
+        changed = ActionType.ADD | ActionType.UPDATE
+        return [
+            ClusterEventWithHint(ClusterEvent(EventResource.NODE, node)),
+            ClusterEventWithHint(ClusterEvent(EventResource.CSI_NODE, changed)),
+            ClusterEventWithHint(ClusterEvent(EventResource.POD, ActionType.DELETE)),
+            ClusterEventWithHint(ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD)),
+        ]
+
+
+class EBSLimits(CloudVolumeLimits):
+    name = "EBSLimits"
+    in_tree = "kubernetes.io/aws-ebs"
+    resource = "attachable-volumes-aws-ebs"
+    default = 39
+
+    def disk_id(self, owner: Volume | PersistentVolumeSpec) -> str | None:
+        source = owner.aws_elastic_block_store
+        return None if source is None else source.volume_id
+
+    def default_limit(self, node: NodeInfo) -> int:
+        nitro = any(_NITRO.search(node.labels.get(key, "")) for key in _INSTANCE_TYPES)
+        return _NITRO_LIMIT if nitro else self.default
+
+
+class GCEPDLimits(CloudVolumeLimits):
+    name = "GCEPDLimits"
+    in_tree = "kubernetes.io/gce-pd"
+    resource = "attachable-volumes-gce-pd"
+    default = 16
+
+    def disk_id(self, owner: Volume | PersistentVolumeSpec) -> str | None:
+        source = owner.gce_persistent_disk
+        return None if source is None else source.pd_name
+
+
+class AzureDiskLimits(CloudVolumeLimits):
+    name = "AzureDiskLimits"
+    in_tree = "kubernetes.io/azure-disk"
+    resource = "attachable-volumes-azure-disk"
+    default = 16
+
+    def disk_id(self, owner: Volume | PersistentVolumeSpec) -> str | None:
+        source = owner.azure_disk
+        return None if source is None else source.disk_name
+
+
+class CinderLimits(CloudVolumeLimits):
+    name = "CinderLimits"
+    in_tree = "kubernetes.io/cinder"
+    resource = "attachable-volumes-cinder"
+    default = 256
+
+    def disk_id(self, owner: Volume | PersistentVolumeSpec) -> str | None:
+        source = owner.cinder
+        return None if source is None else source.volume_id

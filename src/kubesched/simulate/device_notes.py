@@ -1,0 +1,59 @@
+"""What pods with claims of devices wait for, besides free devices: what does not exist, and where shared claims are.
+
+Read from the objects in the store. Which devices a node lacks is said by the plugin. Caller: :mod:`.claim_notes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubesched.api.kinds import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from kubesched.api.resource import ResourceClaim
+from kubesched.api.types import Pod
+from kubesched.cluster.store import Store
+
+__all__ = ["device_notes"]
+
+#: Classes that one note lists.
+_MOST: int = 5
+
+
+def device_notes(store: Store, pod: Pod) -> Iterator[str]:
+    """A sentence for each claim that cannot be used as it is, or that ties the pod to some nodes."""
+    recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    for wanted in pod.spec.resource_claims:
+        template = wanted.resource_claim_template_name
+        name = wanted.resource_claim_name or recorded.get(wanted.name)
+        item = store.table(RESOURCE_CLAIMS).objects.get((pod.namespace, name)) if name else None
+        if item is not None:
+            yield from _claim(store, item.typed)
+        elif name:
+            yield f"resource claim {name} does not exist"
+        elif template and (pod.namespace, template) not in store.table(RESOURCE_CLAIM_TEMPLATES).objects:
+            yield f"resource claim template {template} does not exist"
+
+
+def _claim(store: Store, claim: ResourceClaim) -> Iterator[str]:
+    name = claim.metadata.name
+    if claim.metadata.deletion_timestamp is not None:
+        yield f"resource claim {name} is being deleted"
+    elif claim.status.allocation is not None:
+        devices = claim.status.allocation.devices.results
+        held = ", ".join(sorted({f"{one.device} of pool {one.pool}" for one in devices}))
+        users = ", ".join(sorted(one.name for one in claim.status.reserved_for)) or "no pod"
+        yield f"resource claim {name} has {held} already, used by {users}: it can be used only where these devices are"
+    else:
+        yield from _missing_classes(store, claim)
+
+
+def _missing_classes(store: Store, claim: ResourceClaim) -> Iterator[str]:
+    classes = sorted(item.name for item in store.table(DEVICE_CLASSES).items())
+    for request in claim.spec.devices.requests:
+        parts = (request.exactly,) if request.exactly is not None else request.first_available
+        for part in parts:
+            if part.device_class_name not in classes:
+                known = f"there is {', '.join(classes[:_MOST])}" if classes else "there is none"
+                yield (
+                    f"resource claim {claim.metadata.name}, request {request.name}: "
+                    f"the device class {part.device_class_name} does not exist ({known})"
+                )

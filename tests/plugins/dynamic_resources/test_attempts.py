@@ -1,0 +1,503 @@
+"""Attempts from PreFilter to PreBind, and what becomes of them when something fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+import pytest
+from dra_kit import DRIVER, claim, device_class, on_node, pod, resource_slice, results
+from plugin_kit import House
+
+from kubesched.api.types import Pod
+from kubesched.api.wire import ApiError
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.status import Code
+from kubesched.scheduler.diagnosis import NodeStatuses, Rejection
+from kubesched.simulate.virtual_time import run_virtual
+
+GPU = "example.com/gpu"
+
+
+def scenario(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    run_virtual(main())
+
+
+def conflict() -> ApiError:
+    return ApiError(409, "Conflict", "the object has been modified")
+
+
+def message(house: House, asking: Pod) -> str:
+    found = house.find(asking)
+    assert isinstance(found, Rejection)
+    return found.message()
+
+
+async def post_filter(house: House, asking: Pod) -> tuple[str, str]:
+    """Code and text of PostFilter after a rejection."""
+    found = house.find(asking)
+    assert isinstance(found, Rejection)
+    answer = house.framework.post_filter(found.state, PodInfo(asking), found.diagnosis.statuses)
+    _, status = answer if isinstance(answer, tuple) else await answer
+    assert status is not None
+    return status.code.label, status.message()
+
+
+def test_a_claim_is_allocated_reserved_and_protected() -> None:
+    async def main() -> None:
+        house = House()
+        house.server.put(claim(count=2))
+        attempt = house.decide(pod("p", "c"))
+        assert house.devices() == []
+        assert len(house.in_use()) == 2  # in flight
+        assert await house.bind(attempt) is None
+        stored = house.server.claims["default/c"]
+        node = attempt[2]
+        assert house.devices() == [f"{node}/gpu-0", f"{node}/gpu-1"]
+        assert house.in_use() == house.devices()
+        assert len(house.manager.in_flight) == 0
+        assert stored.metadata.finalizers == ("resource.kubernetes.io/delete-protection",)
+        assert [(each.resource, each.name, each.uid) for each in stored.status.reserved_for] == [("pods", "p", "uid-p")]
+        assert stored.status.allocation is not None
+        assert stored.status.allocation.allocation_timestamp is not None
+
+    scenario(main)
+
+
+def test_pods_without_claims_are_no_concern() -> None:
+    async def main() -> None:
+        house = House()
+        plain = PodInfo(pod("p"))
+        assert not house.plugin.concerns(plain)
+        assert house.framework.concerned(plain).reserve == ()
+        assert house.plugin.concerns(PodInfo(pod("p", "c")))
+        assert house.plugin.concerns(PodInfo(pod("p", requests={GPU: "1"})))
+        assert not house.plugin.concerns(PodInfo(pod("p", requests={"cpu": "1", "hugepages-2Mi": "2Mi"})))
+
+    scenario(main)
+
+
+@pytest.mark.parametrize(
+    ("asking", "text"),
+    [
+        (pod("p", "missing"), 'could not find ResourceClaim "default/missing"'),
+        (pod("p", "leaving"), 'resourceclaim "leaving" is being deleted'),
+        (
+            pod("p", resourceClaims=[{"name": "r", "resourceClaimTemplateName": "t"}]),
+            'pod "default/p": ResourceClaim not created yet',
+        ),
+        (
+            pod("p", resourceClaims=[{"name": "r"}]),
+            'pod "default/p", spec.resourceClaim "r": none of the supported fields are set',
+        ),
+        (
+            pod(
+                "p",
+                resourceClaims=[{"name": "r", "resourceClaimTemplateName": "t"}],
+                status={"resourceClaimStatuses": [{"name": "r", "resourceClaimName": "c"}]},
+            ),
+            "ResourceClaim default/c was not created for Pod default/p (Pod is not owner)",
+        ),
+    ],
+)
+def test_a_pod_waits_for_claims_that_it_can_use(asking: Pod, text: str) -> None:
+    async def main() -> None:
+        house = House()
+        house.server.put(claim())
+        house.server.put(claim("leaving", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
+        status = house.plugin.pre_enqueue(PodInfo(asking))
+        assert status is not None
+        assert (status.code, status.message()) == (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, text)
+        assert message(house, asking) == f"0/2 nodes are available: {text}."
+
+    scenario(main)
+
+
+def test_a_claim_that_is_absent_on_purpose_is_no_claim() -> None:
+    async def main() -> None:
+        house = House()
+        reference = [{"name": "r", "resourceClaimTemplateName": "t"}]
+        asking = pod("p", resourceClaims=reference, status={"resourceClaimStatuses": [{"name": "r"}]})
+        assert house.plugin.pre_enqueue(PodInfo(asking)) is None
+        state, info, node = house.decide(asking)
+        assert await house.framework.binding.pre_bind(state, info, node) is None
+        assert house.server.patches == []
+
+    scenario(main)
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (
+            {"exactly": {"deviceClassName": "none", "allocationMode": "ExactCount", "count": 1}},
+            "class none does not exist",
+        ),
+        (
+            {"firstAvailable": [{"name": "s", "deviceClassName": "none"}]},
+            "request gpu/s: device class none does not exist",
+        ),
+        ({}, "resource claim default/c, request gpu: unknown request type"),
+    ],
+)
+def test_requests_that_cannot_be_served_anywhere_reject_the_pod(request_: dict[str, Any], text: str) -> None:
+    async def main() -> None:
+        house = House()
+        house.server.put(claim(requests=[{"name": "gpu", **request_}]))
+        assert text in message(house, pod("p", "c"))
+
+    scenario(main)
+
+
+def test_a_claim_that_another_pod_is_about_to_get_is_waited_for() -> None:
+    async def main() -> None:
+        house = House()
+        house.server.put(claim())
+        attempt = house.decide(pod("first", "c"))
+        text = "resource claim default/c is in the process of being allocated"
+        assert message(house, pod("second", "c")) == f"0/2 nodes are available: {text}."
+        assert await house.bind(attempt) is None
+        second = house.decide(pod("second", "c"))
+        assert second[2] == attempt[2]  # where the devices are
+        assert await house.bind(second) is None
+        assert [each.name for each in house.server.claims["default/c"].status.reserved_for] == ["first", "second"]
+
+    scenario(main)
+
+
+def test_devices_in_flight_are_not_given_to_another_claim() -> None:
+    async def main() -> None:
+        house = House(nodes=1, devices=2)
+        for name in ("a", "b", "c"):
+            house.server.put(claim(name))
+        first, second = house.decide(pod("p1", "a")), house.decide(pod("p2", "b"))
+        assert message(house, pod("p3", "c")) == "0/1 nodes are available: 1 cannot allocate all claims."
+        house.framework.unreserve(*first)
+        third = house.decide(pod("p3", "c"))
+        for attempt in (second, third):
+            assert await house.bind(attempt) is None
+        assert sorted((*house.devices("b"), *house.devices("c"))) == ["n1/gpu-0", "n1/gpu-1"]
+
+    scenario(main)
+
+
+@pytest.mark.parametrize("failures", [1, 4])
+def test_a_conflict_is_tried_again_with_the_latest_version(failures: int) -> None:
+    async def main() -> None:
+        house = House()
+        house.server.put(claim(metadata={"finalizers": ["resource.kubernetes.io/delete-protection"]}))
+        attempt = house.decide(pod("p", "c"))
+        house.server.failures.extend([("patch", conflict())] * failures)
+        assert await house.bind(attempt) is None
+        assert len(house.devices()) == 1
+
+    scenario(main)
+
+
+def test_after_five_conflicts_the_attempt_fails_and_nothing_is_held() -> None:
+    async def main() -> None:
+        house = House()
+        house.server.put(claim(metadata={"finalizers": ["resource.kubernetes.io/delete-protection"]}))
+        attempt = house.decide(pod("p", "c"))
+        house.server.failures.extend([("patch", conflict())] * 5)
+        status = await house.bind(attempt)
+        assert status is not None
+        assert status.code is Code.ERROR
+        assert "the object has been modified" in status.message()
+        assert (house.in_use(), house.devices(), len(house.manager.in_flight)) == ([], [], 0)
+
+    scenario(main)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"allocation": results("gpu-1", pool="n2")}, "claim default/c got allocated elsewhere in the meantime"),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "claim default/c got deleted in the meantime"),
+        ({"uid": "another"}, "claim default/c got deleted in the meantime"),
+    ],
+)
+def test_a_claim_that_changed_since_the_decision_is_not_overwritten(change: dict[str, Any], text: str) -> None:
+    async def main() -> None:
+        house = House()
+        house.server.put(claim())
+        attempt = house.decide(pod("p", "c"))
+        house.server.late = True
+        house.server.put(claim(**change))
+        status = await house.bind(attempt)
+        assert status is not None
+        assert text in status.message()
+        await house.settle()
+        assert len(house.manager.in_flight) == 0
+
+    scenario(main)
+
+
+def test_a_refused_write_says_what_was_to_be_written() -> None:
+    async def main() -> None:
+        house = House()
+        house.server.put(claim())
+        for operation, text in (("patch metadata", "add finalizer to"), ("patch", "add allocation and reservation to")):
+            attempt = house.decide(pod("p", "c"))
+            house.server.failures.append((operation, ApiError(403, "Forbidden", "not allowed")))
+            status = await house.bind(attempt)
+            assert status is not None
+            assert f"{text} claim default/c: not allowed" in status.message()
+            assert house.in_use() == []
+
+    scenario(main)
+
+
+def test_a_reservation_is_given_back_when_a_later_claim_fails() -> None:
+    async def main() -> None:
+        house = House()
+        house.server.put(claim("a"))
+        house.server.put(claim("b"))
+        asking = pod("p", "a", "b")
+        attempt = house.decide(asking)
+        house.server.failures.append(("patch", conflict()))  # of a, which is tried again
+        house.server.put(claim("b", allocation=results("gpu-1", pool="n2")))
+        assert await house.bind(attempt) is not None
+        await house.settle()
+        stored = house.server.claims["default/a"]
+        assert stored.status.allocation is not None  # kept, for the next attempt
+        assert stored.status.reserved_for == ()
+        assert house.manager.claims.get("default/a").status.reserved_for == ()
+
+    scenario(main)
+
+
+def test_the_next_attempt_waits_until_reservations_are_given_back() -> None:
+    async def main() -> None:
+        house = House(nodes=1)
+        house.server.put(claim(allocation=on_node(results("gpu-0"), "n1"), reserved=("uid-p",)))
+        first = house.decide(pod("p", "c"))
+        assert await house.framework.binding.pre_bind(*first) is None
+        house.framework.unreserve(*first)
+        second = house.decide(pod("p", "c"))
+        assert await house.bind(second) is None
+        await house.settle()
+        assert [each.uid for each in house.server.claims["default/c"].status.reserved_for] == ["uid-p"]
+
+    scenario(main)
+
+
+# -- deallocation ------------------------------------------------------------------------------------------
+
+
+def test_a_claim_that_is_allocated_where_the_pod_cannot_run_is_deallocated() -> None:
+    async def main() -> None:
+        house = House(nodes=1)
+        house.server.put(claim(allocation=on_node(results("gpu-0", pool="gone"), "gone"), reserved=("uid-p",)))
+        asking = pod("p", "c")
+        assert message(house, asking) == "0/1 nodes are available: 1 resourceclaim not available on the node."
+        assert await post_filter(house, asking) == ("Unschedulable", "deallocation of ResourceClaim completed")
+        stored = house.server.claims["default/c"].status
+        assert (stored.allocation, stored.reserved_for, stored.devices) == (None, (), ())
+        assert house.decide(asking)[2] == "n1"
+
+    scenario(main)
+
+
+def test_a_claim_that_others_use_is_not_deallocated() -> None:
+    async def main() -> None:
+        house = House(nodes=1)
+        house.server.put(claim(allocation=on_node(results("gpu-0"), "gone"), reserved=("uid-other",)))
+        assert await post_filter(house, pod("p", "c")) == ("Unschedulable", "still not schedulable")
+        assert await post_filter(house, pod("p", "none")) == ("Unschedulable", "no new claims to deallocate")
+
+    scenario(main)
+
+
+def test_post_filter_fails_when_an_earlier_plugin_ended_pre_filter() -> None:
+    async def main() -> None:
+        house = House(nodes=1)
+        state = CycleState()
+        asking = PodInfo(pod("p"))
+        statuses = NodeStatuses(house.cache.table)
+        _, status = house.framework.post_filter(state, asking, statuses)  # type: ignore[misc]
+        assert status is not None
+        assert status.message() == "no new claims to deallocate"
+
+    scenario(main)
+
+
+# -- binding conditions ------------------------------------------------------------------------------------
+
+CONDITIONS = [{"name": "gpu-0", "bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}]
+
+
+def condition(kind: str) -> list[dict[str, Any]]:
+    listed = [{"type": kind, "status": "True", "reason": "Why", "message": "so"}]
+    return [{"driver": DRIVER, "pool": "n1", "device": "gpu-0", "conditions": listed}]
+
+
+async def waiting(house: House, seconds: float, kind: str | None) -> tuple[str | None, float]:
+    """Bind a pod whose device gets a condition after some time: the error, and how long it took."""
+    house.objects.put("resourceslices", f"n1-{DRIVER}", resource_slice("n1", CONDITIONS))
+    house.server.put(claim())
+    start = house.clock.now()
+    binding = asyncio.create_task(house.bind(house.decide(pod("p", "c"))))
+    await asyncio.sleep(seconds)
+    if kind is not None:
+        stored = house.server.claims["default/c"]
+        changed = claim(devices=condition(kind))
+        status = msgspec.structs.replace(stored.status, devices=changed.status.devices)
+        house.server.put(msgspec.structs.replace(stored, status=status))
+    outcome = await binding
+    return None if outcome is None else outcome.message(), house.clock.now() - start
+
+
+@pytest.mark.parametrize(
+    ("seconds", "kind", "error", "least", "most", "label"),
+    [
+        (42.0, "ready", None, 42.0, 42.1, "success"),
+        (7.0, "failed", 'device binding failed: claim=c, reason=Why, message="so"', 7.0, 7.1, "failure"),
+        (1.0, None, "device binding timeout: ", 600.0, 606.0, "timeout"),
+    ],
+)
+def test_pre_bind_waits_for_devices(
+    seconds: float, kind: str | None, error: str | None, least: float, most: float, label: str
+) -> None:
+    async def main() -> None:
+        house = House(nodes=1)
+        text, took = await waiting(house, seconds, kind)
+        assert (text is None) if error is None else (text is not None and error in text)
+        assert least <= took <= most
+        assert house.events == [("BindingConditionsPending", "waiting for binding conditions for device on node n1")]
+        counts = house.metrics.dra_bindingconditions_allocations_total
+        assert counts.labels("default-scheduler", DRIVER, label).value == 1
+
+    scenario(main)
+
+
+def test_a_claim_whose_devices_failed_is_deallocated_by_the_next_attempt() -> None:
+    async def main() -> None:
+        house = House(nodes=1)
+        await waiting(house, 7.0, "failed")
+        await house.settle()
+        asking = pod("p", "c")
+        assert message(house, asking) == "0/1 nodes are available: 1 resourceclaim not available on the node."
+        assert await post_filter(house, asking) == ("Unschedulable", "deallocation of ResourceClaim completed")
+
+    scenario(main)
+
+
+# -- extended resources ------------------------------------------------------------------------------------
+
+
+def test_a_claim_is_made_for_extended_resources() -> None:
+    async def main() -> None:
+        house = House(nodes=1, resource=GPU)
+        attempt = house.decide(pod("p", requests={GPU: "2"}))
+        assert house.in_use() == ["n1/gpu-0", "n1/gpu-1"]
+        assert await house.bind(attempt) is None
+        (stored,) = house.server.claims.values()
+        assert stored.metadata.annotations == {"resource.kubernetes.io/extended-resource-claim": "true"}
+        assert house.devices(stored.metadata.name) == ["n1/gpu-0", "n1/gpu-1"]
+        mapping = {"containerName": "main", "resourceName": GPU, "requestName": "container-0-request-0"}
+        written = {"resourceClaimName": stored.metadata.name, "requestMappings": [mapping]}
+        assert house.server.patches[-1]["status"] == {"extendedResourceClaimStatus": written}
+        assert house.metrics.resourceclaim_creates_total.labels("success").value == 1
+        assert (house.in_use(), len(house.manager.in_flight)) == (["n1/gpu-0", "n1/gpu-1"], 0)
+
+    scenario(main)
+
+
+@pytest.mark.parametrize("operation", ["create", "patch", "patch pod"])
+def test_a_claim_for_extended_resources_is_deleted_when_the_attempt_fails(operation: str) -> None:
+    async def main() -> None:
+        house = House(nodes=1, resource=GPU)
+        attempt = house.decide(pod("p", requests={GPU: "1"}))
+        house.server.failures.append((operation, ApiError(403, "Forbidden", "not allowed")))
+        status = await house.bind(attempt)
+        assert status is not None
+        await house.settle()
+        assert (house.server.claims, house.in_use(), len(house.manager.in_flight)) == ({}, [], 0)
+
+    scenario(main)
+
+
+def test_a_claim_that_was_left_behind_is_deleted() -> None:
+    async def main() -> None:
+        house = House(nodes=1, resource=GPU)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
+        metadata = {
+            "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+            "ownerReferences": [owner],
+            "finalizers": ["resource.kubernetes.io/delete-protection"],
+        }
+        house.server.put(claim("left", allocation=results("gpu-0"), metadata=metadata))
+        asking = pod("p", requests={GPU: "1"})
+        assert message(house, asking) == "0/1 nodes are available: 1 cannot schedule extended resource claim."
+        assert await post_filter(house, asking) == ("Unschedulable", "deletion of ResourceClaim completed")
+        assert house.server.claims == {}
+        assert house.decide(asking)[2] == "n1"
+
+    scenario(main)
+
+
+def test_the_informer_may_show_a_made_claim_late() -> None:
+    async def main() -> None:
+        house = House(nodes=1, resource=GPU)
+        house.server.late = True
+        binding = asyncio.create_task(house.bind(house.decide(pod("p", requests={GPU: "1"}))))
+        await asyncio.sleep(30)
+        assert not binding.done()
+        assert house.in_use() == ["n1/gpu-0"]
+        house.server.show(house.server.history[0])
+        assert await binding is None
+        assert (house.in_use(), len(house.manager.in_flight)) == (["n1/gpu-0"], 0)
+
+    scenario(main)
+
+
+def test_a_class_that_comes_or_goes_is_seen_by_the_next_attempt() -> None:
+    async def main() -> None:
+        house = House(nodes=1)
+        asking = pod("p", requests={GPU: "1"})
+        house.decide(asking)  # NodeResourcesFit would say no; this plugin has nothing to do
+        assert house.in_use() == []
+        house.objects.put("deviceclasses", "gpu", device_class("gpu", GPU))
+        house.decide(asking)
+        assert house.in_use() == ["n1/gpu-0"]
+
+    scenario(main)
+
+
+# -- explanations ------------------------------------------------------------------------------------------
+
+
+def explained(house: House, asking: Pod) -> list[str]:
+    found = house.find(asking)
+    assert isinstance(found, Rejection)
+    table = house.cache.table
+    return [each.text for each in house.plugin.explain(found.state, PodInfo(asking), table, table.order())]
+
+
+def test_what_is_missing_is_said_in_plain_words() -> None:
+    async def main() -> None:
+        house = House(nodes=2, devices=2)
+        small = [{"name": f"gpu-{number}", "capacity": {"memory": {"value": "24Gi"}}} for number in range(2)]
+        house.objects.put("resourceslices", f"n2-{DRIVER}", resource_slice("n2", small))
+        expression = f'"memory" in device.capacity["{DRIVER}"] && device.capacity["{DRIVER}"].memory.compareTo(quantity("40Gi")) >= 0'
+        exactly = {
+            "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2,
+            "selectors": [{"cel": {"expression": expression}}],
+        }  # fmt: skip
+        house.server.put(claim(requests=[{"name": "gpu", "exactly": exactly}]))
+        house.objects.remove("resourceslices", f"n1-{DRIVER}")
+        assert explained(house, pod("p", "c")) == [
+            "no node has 2 free devices of class gpu with 40Gi; n2 has 2 with 24Gi"
+        ]
+        house.server.put(claim("many", count=3))
+        assert explained(house, pod("p", "many")) == ["no node has 3 free devices of class gpu; n2 has 2"]
+        house.server.put(claim("taken", allocation=results("gpu-0", "gpu-1", pool="n2")))
+        house.server.put(claim("one"))
+        text = "no node has 1 free device of class gpu; n2 has 2, none of them free"
+        assert explained(house, pod("p", "one")) == [text]
+
+    scenario(main)
