@@ -184,6 +184,7 @@ class Allocator:
             view.pools,
             remembered.supply,
             lambda: self._timeout > 0 and self._now() > end,
+            first=remembered.first_places(view),
             strict_counters=self._strict_counters,
         )
         try:
@@ -281,8 +282,7 @@ class Allocator:
                 self._note(name)
         self._changed_nodes.clear()
         for common in self.inventory.common_pools():
-            if not common.ids.isdisjoint(self._changed_pools):
-                common.stamp += 1
+            if common.touched(self._changed_pools):
                 self._common_changes += 1
         for pool in self._changed_pools:
             for name in self._nodes_of.get(pool, ()):
