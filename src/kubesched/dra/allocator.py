@@ -32,7 +32,7 @@ from .wanted import Problem, Wanted, content_key
 __all__ = ["Allocator", "Plan"]
 
 #: Contents of claims whose verdicts are kept.
-_MOST_PLANS: Final = 256
+_MOST_PLANS: Final = 64
 #: Entries of the journal that are kept; a reader that is further behind starts again.
 _JOURNAL: Final = 1 << 16
 
