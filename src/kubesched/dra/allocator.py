@@ -236,6 +236,14 @@ class Allocator:
         remembered.bring_up_to_date(rows, self._view_of_row, lambda row: self._verdict(plan, row))
         return remembered.verdicts[rows]
 
+    def changes(self, since: tuple[int, int] | None) -> tuple[Sequence[int] | None, tuple[int, int]]:
+        """The rows whose devices may have changed since an earlier answer (None: all of them), and where that is now."""
+        self._refresh()
+        now = self._journal_start + len(self._journal), self._common_changes
+        if since is None or since[1] != now[1] or since[0] < self._journal_start:
+            return None, now
+        return self._journal[since[0] - self._journal_start :], now
+
     def _view_of_row(self, row: int) -> NodeView | None:
         node = self._nodes[row]
         return None if node is None else self._views.get(node.name)
