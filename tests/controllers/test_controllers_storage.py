@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from controllers_world import (
 from test_controllers_volumes import claim, storage_class, volume
 
 from kubesched.api.kinds import CORE_EVENTS, NODES, PODS
+from kubesched.cluster.files.snapshot_file import import_dump, save
 
 DRIVER = "hollow.example"
 SELECTED = "volume.kubernetes.io/selected-node"
@@ -392,3 +395,63 @@ def test_a_driver_that_needs_no_attaching_has_no_attachments() -> None:
         assert world.names(ATTACHMENTS) == []
 
     play(scenario)
+
+
+# -- saved and imported clusters ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["restored", "imported"])
+def test_a_cluster_taken_along_keeps_its_storage(how: str, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.jsonl"
+    kinds = (NODES, STORAGE_CLASSES, CSI_DRIVERS, CSI_NODES, CAPACITIES, CLAIMS, VOLUMES, ATTACHMENTS, PODS)
+    before: dict[str, Any] = {}
+
+    def state(world: World) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for one in (CLAIMS, VOLUMES, CSI_NODES, CAPACITIES, ATTACHMENTS):
+            for item in world.store.list(one).items:
+                data = item.data()
+                found[f"{one.plural} {item.key}"] = (
+                    item.uid,
+                    data.get("spec"),
+                    data.get("status"),
+                    data.get("capacity"),
+                )
+        return found
+
+    async def first(world: World) -> None:
+        world.create(CSI_DRIVERS, driver(capacity="20Gi", volumes_per_node="3"))
+        world.create(STORAGE_CLASSES, storage_class("fast", "WaitForFirstConsumer", DRIVER))
+        for name in ("c", "d"):
+            world.create(CLAIMS, claim(name, "4Gi", "fast"))
+            world.create(PODS, user(f"p{name}", name))
+        await world.settle()
+        before.update(state(world))
+        if how == "restored":
+            save(world.store, path)
+        else:
+            items = [
+                {"apiVersion": one.api_version, "kind": one.kind, **item.data()}
+                for one in kinds
+                for item in world.store.list(one).items
+            ]
+            path.with_suffix(".json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+
+    async def again(world: World) -> None:
+        if how == "imported":
+            assert import_dump([path.with_suffix(".json")]).store_in(world.store) == []
+        await world.settle()
+        assert state(world) == before
+        world.create(CLAIMS, claim("e", "16Gi", "fast"))
+        world.create(PODS, user("pe", "e"))
+        await world.settle()
+        taken = world.get(NODES, world.get(PODS, "pc")["spec"]["nodeName"])["metadata"]["labels"][ZONE]
+        other = world.get(PODS, "pe")["spec"].get("nodeName")
+        assert other is None or world.get(NODES, other)["metadata"]["labels"][ZONE] != taken
+        world.store.delete(PODS, "default", "pc")
+        world.store.delete(CLAIMS, "default", "c")
+        await world.settle()
+        assert world.names(CLAIMS) == ["d", "e"]
+
+    play(first)
+    play(again, nodes=0, restore_from=path if how == "restored" else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,11 @@ from allocator_kit import (
 
 from kubesched.api.decode import to_builtins
 from kubesched.api.resource import MAX_RESULTS, ResourceClaim
+from kubesched.dra.allocator import Allocator
 from kubesched.dra.failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
 from kubesched.dra.features import DEFAULT_FEATURES, Features
 from kubesched.dra.interface import Verdict
 from kubesched.dra.search import Search
-from kubesched.dra.view import NodeUse
 
 EVEN = 'device.attributes["gpu.example.com"].index % 2 == 0'
 SMALL = 'device.attributes["gpu.example.com"].size == "small"'
@@ -96,7 +97,7 @@ def test_a_search_without_result_does_not_try_every_combination() -> None:
     plan = world.allocator.plan([a_claim(a_request(count=31))])
     world.allocator.allocate(plan, world.nodes[0])
     view = world.allocator._view(world.nodes[0])
-    search = Search(plan.remembered.wanted, view, NodeUse(view, world.allocated), lambda: False)
+    search = Search(plan.remembered.wanted, view.pools, plan.remembered.supply, lambda: False)
     assert search.run() is None
     assert search.steps < 10
 
@@ -199,7 +200,7 @@ def test_lists_that_would_exceed_the_limit_are_narrowed_quickly() -> None:
     assert {text.partition("=")[0] for text in chosen} == {"a/small", "b/small"}
     plan = world.allocator.plan([claim])
     view = world.allocator._view(world.nodes[0])
-    search = Search(plan.remembered.wanted, view, NodeUse(view, world.allocated), lambda: False)
+    search = Search(plan.remembered.wanted, view.pools, plan.remembered.supply, lambda: False)
     search.run()
     assert search.steps <= 80
 
@@ -701,3 +702,57 @@ def test_a_changed_class_is_evaluated_again() -> None:
     assert world.chosen(a_claim(a_request())) == ["req=small-0"]
     world.classes["gpu"] = a_class("gpu", LARGE)
     assert world.chosen(a_claim(a_request())) == ["req=large-0"]
+
+
+def test_a_pool_that_nodes_have_in_common_is_searched_once_for_each_kind_of_node() -> None:
+    nodes = [a_node(f"n{index}") for index in range(20)]
+    fabric = a_slice("fabric", gpus(8), pool="fabric", allNodes=True)
+    local = [a_slice(f"s{index}", ["x"], node=f"n{index}", driver="other.example.com") for index in range(10)]
+    world = World([fabric, *local], [a_class("gpu", f'device.driver == "{DRIVER}"'), a_class("any")], nodes)
+    claim = a_claim(a_request(count=2))
+    assert world.verdicts(claim) == [Verdict.FITS] * 20
+    assert world.allocator.searches == 2
+    for number in range(3):
+        world.take(a_claim(a_request(count=2), name=f"c{number}"), on=number)
+        assert world.verdicts(claim) == [Verdict.FITS] * 20
+    assert world.allocator.searches == 8
+    world.take(a_claim(a_request(count=2), name="last"), on=19)
+    assert world.verdicts(claim) == [Verdict.CANNOT_ALLOCATE] * 20
+    # a claim that the pool does not serve is not searched again
+    other = a_claim(a_request(cls="any", select='device.driver == "other.example.com"'))
+    before = world.verdicts(other)
+    assert before == [Verdict.FITS] * 10 + [Verdict.CANNOT_ALLOCATE] * 10
+    searches = world.allocator.searches
+    world.allocated.set_claim("uid-last", None)
+    assert world.verdicts(other) == before
+    assert world.allocator.searches == searches
+
+
+def test_a_pool_may_have_slices_for_one_node_and_for_all() -> None:
+    slices = [
+        a_slice("all", ["a"], pool="p", count=2, allNodes=True),
+        a_slice("one", ["b"], pool="p", count=2, node="n1"),
+        a_slice("fabric", ["c"], pool="q", allNodes=True),
+    ]
+    world = World(slices, nodes=[a_node("n1"), a_node("n2")])
+    everything = a_claim(a_request(count="All"))
+    assert world.chosen(everything) == ["req=a", "req=b", "req=c"]
+    assert world.chosen(everything, on=1) == ["req=a", "req=c"]
+    world.take(a_claim(a_request(), name="user"), on=1)
+    assert world.verdicts(a_claim(a_request(count=2))) == [Verdict.FITS, Verdict.CANNOT_ALLOCATE]
+
+
+def test_two_allocators_may_share_what_they_read() -> None:
+    world = World([a_slice("fabric", gpus(2), pool="fabric", allNodes=True)], nodes=[a_node("n1"), a_node("n2")])
+    other = Allocator(world.inventory, world.allocated, world.classes.get, now=lambda: 0.0, rng=random.Random(2))
+    for row, node in enumerate(world.nodes):
+        other.set_node(row, node)
+    claim = a_claim(a_request(count=2))
+    allocation = world.take(a_claim(a_request(), name="user"))
+    for step in range(6):
+        fits = step % 2 == 0
+        world.allocated.set_claim("uid-user", None if fits else allocation)
+        want = [Verdict.FITS if fits else Verdict.CANNOT_ALLOCATE] * 2
+        assert world.verdicts(claim) == want
+        if step % 3 == 0:  # the other one sees several changes at once
+            assert other.verdicts(other.plan([claim]), np.arange(2)).tolist() == want

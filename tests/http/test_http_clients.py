@@ -74,6 +74,22 @@ def _stateful_set() -> dict[str, Any]:
     return {**manifest, "kind": "StatefulSet", "spec": {**manifest["spec"], "volumeClaimTemplates": claims}}
 
 
+DRIVER = """
+apiVersion: storage.k8s.io/v1
+kind: CSIDriver
+metadata:
+  name: disk.example
+  annotations: {kubesched.io/topology: kubernetes.io/hostname, kubesched.io/capacity: 10Gi}
+spec: {storageCapacity: true}
+"""
+STORAGE_CLASS = """
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: disk, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}
+provisioner: disk.example
+volumeBindingMode: WaitForFirstConsumer
+"""
+
 #: API class, its list method, and how many of it there are in the end (None: some).
 MODELLED: list[tuple[str, str, int | None]] = [
     ("CoreV1Api", "list_node", 3),
@@ -90,6 +106,12 @@ MODELLED: list[tuple[str, str, int | None]] = [
     ("BatchV1Api", "list_job_for_all_namespaces", 1),
     ("PolicyV1Api", "list_pod_disruption_budget_for_all_namespaces", 1),
     ("SchedulingV1Api", "list_priority_class", 2),
+    ("CoreV1Api", "list_persistent_volume", None),
+    ("StorageV1Api", "list_storage_class", 1),
+    ("StorageV1Api", "list_csi_driver", 1),
+    ("StorageV1Api", "list_csi_node", 3),
+    ("StorageV1Api", "list_csi_storage_capacity_for_all_namespaces", 3),
+    ("StorageV1Api", "list_volume_attachment", None),
     ("CoordinationV1Api", "list_lease_for_all_namespaces", 3),
 ]
 
@@ -116,6 +138,9 @@ def test_the_models_of_the_official_client_take_all_that_a_living_cluster_holds(
             kubernetes.client.PolicyV1Api(client).create_namespaced_pod_disruption_budget(
                 "default", yaml.safe_load(BUDGET)
             )
+            storage = kubernetes.client.StorageV1Api(client)
+            storage.create_csi_driver(yaml.safe_load(DRIVER))
+            storage.create_storage_class(yaml.safe_load(STORAGE_CLASS))
             apps.create_namespaced_deployment("default", yaml.safe_load(DEPLOYMENT))
             apps.create_namespaced_daemon_set("default", yaml.safe_load(AGENT))
             apps.create_namespaced_stateful_set("default", _stateful_set())

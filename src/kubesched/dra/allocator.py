@@ -26,7 +26,7 @@ from .results import allocation_result
 from .search import Search, SearchProblemError, SearchTimeoutError
 from .selectors import SelectorCache
 from .survey import Survey, devices_of_class, survey
-from .view import NodeUse, NodeView
+from .view import NodeView
 from .wanted import Problem, Wanted, content_key
 
 __all__ = ["Allocator", "Plan"]
@@ -76,9 +76,8 @@ class Allocator:
         self._views: dict[str, NodeView] = {}
         self._rows: dict[str, int] = {}
         self._nodes: list[Node | None] = []
-        #: Nodes by the pools that they alone see in this way; and the pools that many nodes see alike.
+        #: Nodes by their own pools.
         self._nodes_of: dict[PoolID, set[str]] = {}
-        self._common_pools: set[PoolID] = set()
         self._common_changes = 0
         self._changed_nodes = inventory.follow()
         self._changed_pools = allocated.follow()
@@ -94,7 +93,7 @@ class Allocator:
         key = content_key(claims)
         remembered = self._plans.get(key)
         if remembered is None or not remembered.wanted.is_current:
-            remembered = Remembered(Wanted(claims, self._features, self._classes, self._selectors))
+            remembered = Remembered(Wanted(claims, self._features, self._classes, self._selectors), self.allocated)
             self._plans[key] = remembered
             if len(self._plans) > _MOST_PLANS:
                 self._plans.popitem(last=False)
@@ -128,7 +127,8 @@ class Allocator:
         """What a node has for each request of the plan; see :mod:`.survey`."""
         self._refresh()
         view = self._view(node)
-        return survey(plan.remembered.wanted, view, NodeUse(view, self.allocated))
+        remembered = plan.remembered
+        return survey(remembered.wanted, [remembered.supply(pool) for pool in view.pools])
 
     def devices_of_class(self, name: str, node: Node) -> tuple[int, int] | None:
         """How many devices of a class a node has, and how many of these are in use; None when that cannot be said."""
@@ -142,7 +142,7 @@ class Allocator:
             return None
         expressions = [item.cel.expression if item.cel is not None else "" for item in found.spec.selectors]
         selectors = [self._selectors.selector(expression) for expression in expressions]
-        return devices_of_class(selectors, view, NodeUse(view, self.allocated))
+        return devices_of_class(selectors, [(pool, pool.in_use(self.allocated)) for pool in view.pools])
 
     def _share_id(self) -> str:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
@@ -152,41 +152,37 @@ class Allocator:
         if view is None or (view.node is not node and view.node.labels != node.labels):
             self._drop_view(node.name)
             view = self._views[node.name] = NodeView(node, self.inventory)
-            for pool in view.pools:
-                if pool.is_common:
-                    self._common_pools.add(pool.id)
-                else:
-                    self._nodes_of.setdefault(pool.id, set()).add(node.name)
+            for _, pool in view.own:
+                self._nodes_of.setdefault(pool.id, set()).add(node.name)
         return view
 
     def _drop_view(self, name: str) -> None:
         view = self._views.pop(name, None)
         if view is None:
             return
-        for pool in view.pools:
-            names = self._nodes_of.get(pool.id)
-            if names is not None:
-                names.discard(name)
-                if not names:
-                    del self._nodes_of[pool.id]
+        for _, pool in view.own:
+            names = self._nodes_of[pool.id]
+            names.discard(name)
+            if not names:
+                del self._nodes_of[pool.id]
 
     def _outcome(self, plan: Plan, view: NodeView) -> Outcome:
         """The result of the search on a node, shared between nodes in the same state."""
         remembered = plan.remembered
-        state = remembered.state_of(view, self.allocated)
+        state = remembered.state_of(view)
         outcome = remembered.outcomes.get(state)
         if outcome is None or isinstance(outcome, Problem):
             # The text of a problem may name a device or pool of the node.
-            outcome = remembered.outcomes[state] = self._search(remembered.wanted, view)
+            outcome = remembered.outcomes[state] = self._search(remembered, view)
         return outcome
 
-    def _search(self, wanted: Wanted, view: NodeView) -> Outcome:
+    def _search(self, remembered: Remembered, view: NodeView) -> Outcome:
         self.searches += 1
         end = self._now() + self._timeout
         search = Search(
-            wanted,
-            view,
-            NodeUse(view, self.allocated),
+            remembered.wanted,
+            view.pools,
+            remembered.supply,
             lambda: self._timeout > 0 and self._now() > end,
             strict_counters=self._strict_counters,
         )
@@ -236,8 +232,16 @@ class Allocator:
         if remembered.common_changes != self._common_changes:
             remembered.common_pools_changed()
             remembered.common_changes = self._common_changes
-        remembered.bring_up_to_date(rows, self._view_of_row, lambda row: self._verdict(plan, row), self.allocated)
+        remembered.bring_up_to_date(rows, self._view_of_row, lambda row: self._verdict(plan, row))
         return remembered.verdicts[rows]
+
+    def changes(self, since: tuple[int, int] | None) -> tuple[Sequence[int] | None, tuple[int, int]]:
+        """The rows whose devices may have changed since an earlier answer (None: all of them), and where that is now."""
+        self._refresh()
+        now = self._journal_start + len(self._journal), self._common_changes
+        if since is None or since[1] != now[1] or since[0] < self._journal_start:
+            return None, now
+        return self._journal[since[0] - self._journal_start :], now
 
     def _view_of_row(self, row: int) -> NodeView | None:
         node = self._nodes[row]
@@ -278,16 +282,17 @@ class Allocator:
         if ALL_NODES in self._changed_nodes:
             self._views.clear()
             self._nodes_of.clear()
-            self._common_pools.clear()
             self._journal.extend(self._rows.values())
         else:
             for name in self._changed_nodes:
                 self._drop_view(name)
                 self._note(name)
         self._changed_nodes.clear()
-        for pool in self._changed_pools:
-            if pool in self._common_pools:
+        for common in self.inventory.common_pools():
+            if not common.ids.isdisjoint(self._changed_pools):
+                common.stamp += 1
                 self._common_changes += 1
+        for pool in self._changed_pools:
             for name in self._nodes_of.get(pool, ()):
                 self._note(name)
         self._changed_pools.clear()

@@ -2,11 +2,13 @@
 
 A node sees the slices that name it, those that are open to several nodes, and every slice with counters. Pools that only
 have counters for a node offer it nothing; they matter while they are incomplete or invalid, and are evaluated once for
-all nodes.
+all nodes. Open slices with the same selection are seen by the same nodes: their pools are built once for all of those.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cached_property
 from typing import Final
 
 from kubesched.api.resource import ResourceSlice
@@ -14,13 +16,29 @@ from kubesched.api.types import Node
 
 from .allocated import PoolID
 from .features import Features
-from .pools import Pool, PoolState, SliceEntry, build_pool, is_relevant, order_pools
+from .pools import Pool, PoolState, SliceEntry, build_pool, is_relevant
 from .profiles import Profiles
 
-__all__ = ["ALL_NODES", "Inventory"]
+__all__ = ["ALL_NODES", "CommonPools", "Inventory"]
 
 #: In a set of changed nodes: any node may see something else now.
 ALL_NODES: Final = ""
+
+
+class CommonPools:
+    """Pools that several nodes see alike, in the order in which they are tried.
+
+    ``stamp`` grows whenever something of them is allocated or released; every allocator sees to that.
+    """
+
+    def __init__(self, pools: Iterable[Pool]) -> None:
+        self.pools = tuple(sorted(pools, key=Pool.order))
+        self.ids = frozenset(pool.id for pool in self.pools)
+        self.stamp = 0
+
+    @cached_property
+    def has_odd_selectors(self) -> bool:
+        return any(pool.has_odd_selectors for pool in self.pools)
 
 
 class Inventory:
@@ -32,14 +50,16 @@ class Inventory:
         self._slices: dict[str, SliceEntry] = {}
         self._by_pool: dict[PoolID, dict[str, SliceEntry]] = {}
         self._local: dict[str, dict[str, SliceEntry]] = {}
-        self._open: dict[str, SliceEntry] = {}
+        #: Open slices by what they select; and those whose devices select nodes themselves.
+        self._open: dict[bytes, dict[str, SliceEntry]] = {}
+        self._by_device: dict[str, SliceEntry] = {}
         #: Slices with counters, by pool.
         self._counters: dict[PoolID, dict[str, SliceEntry]] = {}
         self._stale: set[PoolID] = set()
         #: Pools with counters that are incomplete or invalid for nodes without their devices.
         self._bad: dict[PoolID, Pool] = {}
-        #: Pools of open slices as nodes see them, by pool and by the slices that are relevant.
-        self._seen: dict[PoolID, dict[tuple[str, ...], Pool | None]] = {}
+        #: By the groups of open slices that matter.
+        self._common: dict[tuple[bytes, ...], CommonPools] = {}
         self._readers: list[set[str]] = []
 
     def put(self, resource_slice: ResourceSlice) -> None:
@@ -60,9 +80,12 @@ class Inventory:
         del self._slices[name]
         del self._by_pool[entry.pool][name]
         del self._home_of(entry)[name]
-        for index in (self._by_pool, self._counters):
-            if not index.get(entry.pool, True):
-                del index[entry.pool]
+        if not self._by_pool[entry.pool]:
+            del self._by_pool[entry.pool]
+        if not self._counters.get(entry.pool, True):
+            del self._counters[entry.pool]
+        if not self._open.get(entry.group, True):
+            del self._open[entry.group]
         node = entry.resource_slice.spec.node_name or ""
         if not self._local.get(node, True):
             del self._local[node]
@@ -77,43 +100,62 @@ class Inventory:
         self._readers.append(changed)
         return changed
 
-    def pools_of(self, node: Node) -> list[Pool]:
-        """The pools that a node sees, in the order in which they are tried.
+    # -- what nodes see ----------------------------------------------------------------------------------------
+
+    def pools_of(self, node: Node) -> tuple[list[Pool], CommonPools | None]:
+        """The pools of a node's own in no order, and those that it has in common with other nodes.
 
         Raises:
             AllocationError: a node selector of a slice cannot be parsed.
         """
         relevant: dict[PoolID, list[SliceEntry]] = {}
-        for entry in self._local.get(node.name, {}).values():
+        for entry in (*self._local.get(node.name, {}).values(), *self._by_device.values()):
             if is_relevant(entry, node, self.features):
                 relevant.setdefault(entry.pool, []).append(entry)
-        for entry in self._open.values():
-            if is_relevant(entry, node, self.features):
-                relevant.setdefault(entry.pool, []).append(entry)
+        groups = tuple(
+            group
+            for group, entries in self._open.items()
+            if is_relevant(next(iter(entries.values())), node, self.features)
+        )
+        common = self._common_pools(groups, node)
+        if common is not None and not common.ids.isdisjoint(relevant):
+            # A pool that is partly the node's own is put together for it alone, and the others with it.
+            for group in groups:
+                for entry in self._open[group].values():
+                    relevant.setdefault(entry.pool, []).append(entry)
+            common = None
+        pools = self._build(relevant, node)
+        if self.features.partitionable_devices:
+            self.settle()
+            seen = common.ids if common is not None else ()
+            pools += [pool for pool_id, pool in self._bad.items() if pool_id not in relevant and pool_id not in seen]
+        return pools, common
+
+    def common_pools(self) -> Iterable[CommonPools]:
+        """The common pools of all nodes seen so far."""
+        return self._common.values()
+
+    def _common_pools(self, groups: tuple[bytes, ...], node: Node) -> CommonPools | None:
+        if not groups:
+            return None
+        common = self._common.get(groups)
+        if common is None:
+            relevant: dict[PoolID, list[SliceEntry]] = {}
+            for group in groups:
+                for entry in self._open[group].values():
+                    relevant.setdefault(entry.pool, []).append(entry)
+            common = self._common[groups] = CommonPools(self._build(relevant, node))
+        return common
+
+    def _build(self, relevant: dict[PoolID, list[SliceEntry]], node: Node) -> list[Pool]:
         pools: list[Pool] = []
         for pool_id, entries in relevant.items():
             if self.features.partitionable_devices:
-                entries.extend(self._counters.get(pool_id, {}).values())
-            pool = self._pool(pool_id, entries, node)
+                entries = [*entries, *self._counters.get(pool_id, {}).values()]  # noqa: PLW2901
+            pool = build_pool(pool_id, entries, self._by_pool[pool_id].values(), node, self.features)
             if pool is not None:
                 pools.append(pool)
-        if self.features.partitionable_devices:
-            self.settle()
-            pools.extend(pool for pool_id, pool in self._bad.items() if pool_id not in relevant)
-        return order_pools(pools)
-
-    def _pool(self, pool_id: PoolID, entries: list[SliceEntry], node: Node) -> Pool | None:
-        """A pool from the slices that matter for a node; the same object for nodes that see the same of an open pool."""
-        everything = self._by_pool[pool_id].values()
-        if not all(entry.is_same_for_all for entry in entries):
-            return build_pool(pool_id, entries, everything, node, self.features)
-        seen = self._seen.setdefault(pool_id, {})
-        key = tuple(entry.name for entry in entries)
-        if key not in seen:
-            pool = seen[key] = build_pool(pool_id, entries, everything, node, self.features)
-            if pool is not None:
-                pool.is_common = True
-        return seen[key]
+        return pools
 
     def settle(self) -> None:
         """Find out which pools are incomplete or invalid for nodes that see only their counters; notifies the followers."""
@@ -124,7 +166,6 @@ class Inventory:
             )
             before = self._bad.pop(pool_id, None)
             if pool is not None and pool.state is not PoolState.COMPLETE:
-                pool.is_common = True
                 self._bad[pool_id] = pool
             else:
                 pool = None
@@ -133,19 +174,24 @@ class Inventory:
                     changed.add(ALL_NODES)
         self._stale.clear()
 
+    # -- indexes -----------------------------------------------------------------------------------------------
+
     def _home_of(self, entry: SliceEntry) -> dict[str, SliceEntry]:
         """The index that an entry belongs to."""
         if entry.has_counters:
             return self._counters.setdefault(entry.pool, {})
         if entry.is_local:
             return self._local.setdefault(entry.resource_slice.spec.node_name or "", {})
-        return self._open
+        if entry.resource_slice.spec.per_device_node_selection:
+            return self._by_device
+        return self._open.setdefault(entry.group, {})
 
     def _note(self, pool: PoolID) -> None:
         """Note that a pool changes: for the nodes its slices name, and for all when a slice is open."""
-        self._seen.pop(pool, None)
         if pool in self._counters:
             self._stale.add(pool)
         nodes = {entry.resource_slice.spec.node_name or ALL_NODES for entry in self._by_pool.get(pool, {}).values()}
+        if ALL_NODES in nodes:
+            self._common.clear()
         for changed in self._readers:
             changed.update(nodes)

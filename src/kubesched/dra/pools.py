@@ -6,7 +6,8 @@ import enum
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+
+import msgspec
 
 from kubesched.api.quantity import parse_quantity
 from kubesched.api.resource import Device, ResourceSlice
@@ -18,7 +19,7 @@ from .failures import AllocationError
 from .features import Features
 from .profiles import Profile, Profiles
 
-__all__ = ["DeviceEntry", "InUse", "Pool", "PoolState", "SliceEntry", "build_pool", "is_relevant", "order_pools"]
+__all__ = ["DeviceEntry", "InUse", "Pool", "PoolState", "SliceEntry", "build_pool", "is_relevant"]
 
 
 class PoolState(enum.IntEnum):
@@ -46,6 +47,11 @@ class DeviceEntry:
         spec = self.resource_slice.spec
         return self.device.node_selector if spec.per_device_node_selection else spec.node_selector
 
+    @cached_property
+    def matcher(self) -> NodeSelectorMatcher | str | None:
+        """The device's own selector compiled, or what is wrong with it."""
+        return _compiled(self.device.node_selector)
+
 
 @dataclass(frozen=True, eq=False)
 class SliceEntry:
@@ -68,6 +74,11 @@ class SliceEntry:
     def name(self) -> str:
         return self.resource_slice.metadata.name
 
+    @cached_property
+    def matcher(self) -> NodeSelectorMatcher | str | None:
+        """The selector of the slice compiled, or what is wrong with it."""
+        return _compiled(self.resource_slice.spec.node_selector)
+
     @property
     def generation(self) -> int:
         return self.resource_slice.spec.pool.generation
@@ -76,11 +87,11 @@ class SliceEntry:
     def has_counters(self) -> bool:
         return bool(self.resource_slice.spec.shared_counters)
 
-    @property
-    def is_same_for_all(self) -> bool:
-        """Whether every node for which it matters sees the same of it."""
+    @cached_property
+    def group(self) -> bytes:
+        """Equal for open slices that matter for the same nodes; such nodes see the same of them."""
         spec = self.resource_slice.spec
-        return spec.node_name is None and not spec.per_device_node_selection
+        return msgspec.json.encode((spec.all_nodes, spec.node_selector))
 
     @property
     def is_local(self) -> bool:
@@ -94,19 +105,23 @@ class InUse:
     ``available`` holds what is left of each counter, None without counters. ``key`` is equal for pools in the same state.
     """
 
-    __slots__ = ("available", "consumed", "exclusive", "key", "shared", "use")
+    __slots__ = ("available", "consumed", "exclusive", "is_overdrawn", "key", "shared", "use")
 
     def __init__(self, pool: Pool, use: PoolUse) -> None:
         self.use = use
-        self.exclusive = _positions(pool, use.exclusive)
-        self.shared = _positions(pool, use.shared)
+        self.exclusive = frozenset(_positions(pool, use.exclusive))
+        self.shared = frozenset(_positions(pool, use.shared))
         self.consumed = {
             pool.by_name[name]: amounts for name, amounts in use.consumed.items() if pool.by_name.get(name, -1) >= 0
         }
         self.available = _available(pool, use) if pool.counters else None
+        #: Whether some counter is below zero, which keeps every device with counters from being allocated.
+        self.is_overdrawn = self.available is not None and any(
+            left < 0 for counters in self.available.values() for left in counters.values()
+        )
         self.key: Hashable = (
-            tuple(self.exclusive),
-            tuple(self.shared),
+            self.exclusive,
+            self.shared,
             tuple((position, tuple(sorted(amounts.items()))) for position, amounts in sorted(self.consumed.items())),
             None
             if self.available is None
@@ -114,8 +129,8 @@ class InUse:
         )
 
 
-def _positions(pool: Pool, names: Iterable[str]) -> list[int]:
-    return sorted(position for name in names if (position := pool.by_name.get(name, -1)) >= 0)
+def _positions(pool: Pool, names: Iterable[str]) -> Iterable[int]:
+    return (position for name in names if (position := pool.by_name.get(name, -1)) >= 0)
 
 
 def _available(pool: Pool, use: PoolUse) -> dict[str, dict[str, int]]:
@@ -131,7 +146,7 @@ def _available(pool: Pool, use: PoolUse) -> dict[str, dict[str, int]]:
 
 @dataclass(eq=False)
 class Pool:
-    """A pool with the devices that target one node, in the order they are tried. Nodes that see the same share it.
+    """A pool with the devices that target one node, in the order they are tried.
 
     ``others`` are devices for other nodes: they count for the counters of the pool. ``counters`` holds the value of
     every counter by counter set, in nano-units. Only a complete pool has devices.
@@ -144,13 +159,20 @@ class Pool:
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
     #: Position by name; -1 for devices of other nodes.
     by_name: dict[str, int] = field(default_factory=dict)
-    #: Whether this one object is the pool for every node that sees it.
-    is_common: bool = False
     _in_use: InUse | None = None
 
     @cached_property
     def has_binding_conditions(self) -> bool:
         return any(entry.profile.has_binding_conditions for entry in self.devices)
+
+    @cached_property
+    def sort_key(self) -> tuple[bool, bytes, bytes]:
+        """Pools with devices that have binding conditions are last; by driver and name within."""
+        return self.has_binding_conditions, self.id.driver.encode(), self.id.pool.encode()
+
+    def order(self) -> tuple[bool, bytes, bytes]:
+        """For sorting: the order in which pools are tried."""
+        return self.sort_key
 
     @cached_property
     def has_odd_selectors(self) -> bool:
@@ -166,7 +188,18 @@ class Pool:
         return known
 
 
-def _matches(node_name: str | None, all_nodes: bool | None, selector: NodeSelector | None, node: Node) -> bool:
+def _compiled(selector: NodeSelector | None) -> NodeSelectorMatcher | str | None:
+    if selector is None:
+        return None
+    try:
+        return NodeSelectorMatcher.compile_strict(selector)
+    except SelectorError as error:
+        return str(error)
+
+
+def _matches(
+    node_name: str | None, all_nodes: bool | None, matcher: NodeSelectorMatcher | str | None, node: Node
+) -> bool:
     """Whether node fields, of a slice or of a device, include a node.
 
     Raises:
@@ -176,18 +209,14 @@ def _matches(node_name: str | None, all_nodes: bool | None, selector: NodeSelect
         return node_name == node.name
     if all_nodes:
         return True
-    if selector is None:
-        return False
-    try:
-        return NodeSelectorMatcher.compile_strict(selector).matches(node.labels, node.name)
-    except SelectorError as error:
-        raise AllocationError(f"node selector: {error}") from None
+    if isinstance(matcher, str):
+        raise AllocationError(f"node selector: {matcher}")
+    return matcher is not None and matcher.matches(node.labels, node.name)
 
 
-def targets(entry: DeviceEntry, node: Node) -> bool:
+def _targets(entry: DeviceEntry, node: Node) -> bool:
     """Whether a device of a slice that leaves its node fields to the devices is available on a node."""
-    device = entry.device
-    return _matches(device.node_name, device.all_nodes, device.node_selector, node)
+    return _matches(entry.device.node_name, entry.device.all_nodes, entry.matcher, node)
 
 
 def is_relevant(entry: SliceEntry, node: Node, features: Features) -> bool:
@@ -198,8 +227,8 @@ def is_relevant(entry: SliceEntry, node: Node, features: Features) -> bool:
     if entry.has_counters:
         return True
     if spec.per_device_node_selection:
-        return any(targets(device, node) for device in entry.devices)
-    return _matches(spec.node_name, spec.all_nodes, spec.node_selector, node)
+        return any(_targets(device, node) for device in entry.devices)
+    return _matches(spec.node_name, spec.all_nodes, entry.matcher, node)
 
 
 def build_pool(
@@ -247,7 +276,7 @@ def _complete(
             if device.name in pool.by_name:
                 pool.state = PoolState.INVALID
             pool.by_name[device.name] = -1
-            if node is None or (per_device and not targets(device, node)):
+            if node is None or (per_device and not _targets(device, node)):
                 pool.others.append(device)
             else:
                 pool.by_name[device.name] = len(pool.devices)
@@ -261,11 +290,3 @@ def _complete(
                 if known is None or any(counter not in known for counter, _ in counters):
                     pool.state = PoolState.INVALID
     return pool if pool.state is PoolState.COMPLETE else Pool(pool_id, pool.state)
-
-
-def order_pools(pools: Iterable[Pool]) -> list[Pool]:
-    """Pools with devices that have binding conditions last; by driver and name within."""
-    return sorted(pools, key=lambda pool: (pool.has_binding_conditions, _BYTES(pool.id.driver), _BYTES(pool.id.pool)))
-
-
-_BYTES: Final = str.encode

@@ -1,8 +1,8 @@
 """What is remembered for claims of one content: results of searches by state, and a verdict per row.
 
-A pool has a *state*: how its devices serve the claims, and which of them are in use. The states of the pools that a node
-sees, in order, decide the result of the search. Pools that many nodes see are one object, so when one of them changes, the
-rows are grouped by the rest of their state, and one row of each group is evaluated.
+The state of a node decides the result of the search: how the devices of its pools serve the claims, and which are in use.
+Pools that nodes have in common count as one, whose state is a stamp. When it changes, the rows are grouped by the rest of
+their state, and one row of each group is evaluated.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import numpy as np
 
 from .allocated import AllocatedDevices
 from .interface import Verdict
-from .pools import InUse, Pool
+from .inventory import CommonPools
+from .pools import Pool
 from .profiles import MOST_REMEMBERED
 from .search import Solution
+from .supply import Supply
 from .view import NodeView
 from .wanted import Problem, Wanted
 
@@ -37,12 +39,14 @@ _NO_KIND = -1
 class Remembered:
     """The tables for claims of one content. Numbers in them are never used again."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: Wanted, allocated: AllocatedDevices) -> None:
         self.wanted = wanted
+        self._allocated = allocated
         self.outcomes: dict[Hashable, Outcome] = {}
         self._states: dict[Hashable, int] = {}
-        self._by_pool: dict[Pool, tuple[InUse, int]] = {}
+        self._supplies: dict[Pool, Supply] = {}
         self._kinds: dict[Hashable, int] = {}
+        self._common: dict[CommonPools, bool] = {}
         self._numbers = count()
         #: By row: the verdict and the score; whether they are right; which kind of row it is.
         self.verdicts: Verdicts = np.zeros(0, np.uint8)
@@ -55,26 +59,34 @@ class Remembered:
 
     # -- states ------------------------------------------------------------------------------------------------
 
-    def state_of(self, view: NodeView, allocated: AllocatedDevices) -> Hashable:
-        """The state of a node: equal for nodes on which the search has the same result, up to names."""
-        self._forget()
-        states = tuple([self._state_of(pool, pool.in_use(allocated)) for pool in view.pools])
-        return (states, view.node.name) if view.is_odd else states
-
-    def _state_of(self, pool: Pool, in_use: InUse) -> int:
-        known = self._by_pool.get(pool)
-        if known is not None and known[0] is in_use:
-            return known[1]
-        service = self.wanted.service
-        content = (pool.state, tuple([service(entry.profile).number for entry in pool.devices]), in_use.key)
-        number = self._number(self._states, content)
-        self._by_pool[pool] = in_use, number
-        return number
-
-    def _kind_of(self, view: NodeView, allocated: AllocatedDevices) -> int:
+    def kind_of(self, view: NodeView) -> int:
         """A number for the state of a node apart from what is in use of common pools."""
-        parts = tuple([pool if pool.is_common else self._state_of(pool, pool.in_use(allocated)) for pool in view.pools])
-        return self._number(self._kinds, (parts, view.node.name) if view.is_odd else parts)
+        content = (view.common, tuple([(place, self.supply(pool).number) for place, pool in view.own]))
+        return self._number(self._kinds, (content, view.node.name) if view.is_odd else content)
+
+    def state_of(self, view: NodeView) -> Hashable:
+        """The state of a node: equal for nodes on which the search has the same result, up to names."""
+        common = view.common
+        return self.kind_of(view), common.stamp if common is not None and self._matters(common) else 0
+
+    def supply(self, pool: Pool) -> Supply:
+        """A pool in its current state."""
+        in_use = pool.in_use(self._allocated)
+        supply = self._supplies.get(pool)
+        if supply is None or supply.in_use is not in_use:
+            self._forget()
+            supply = self._supplies[pool] = Supply(pool, in_use, self.wanted)
+            supply.number = self._number(self._states, supply.content)
+        return supply
+
+    def _matters(self, common: CommonPools) -> bool:
+        """Whether any device of common pools serves a want."""
+        known = self._common.get(common)
+        if known is None:
+            service = self.wanted.service
+            entries = (entry for pool in common.pools for entry in pool.devices)
+            known = self._common[common] = any(any(service(entry.profile).selects) for entry in entries)
+        return known
 
     def _number(self, table: dict[Hashable, int], content: Hashable) -> int:
         number = table.get(content)
@@ -84,7 +96,7 @@ class Remembered:
 
     def _forget(self) -> None:
         """Begin again with tables that have become large."""
-        for table in (self.outcomes, self._states, self._by_pool, self._kinds):
+        for table in (self.outcomes, self._states, self._supplies, self._kinds, self._common):
             if len(table) > MOST_REMEMBERED:
                 table.clear()
 
@@ -114,7 +126,6 @@ class Remembered:
         rows: Rows,
         view_of: Callable[[int], NodeView | None],
         evaluate: Callable[[int], tuple[Verdict, int]],
-        allocated: AllocatedDevices,
     ) -> None:
         """Evaluate the rows whose verdicts are not right, one of each kind where the kind is known.
 
@@ -128,7 +139,7 @@ class Remembered:
             self.verdicts[row], self.scores[row] = evaluate(row)
             self._fresh[row] = True
             view = view_of(row)
-            self._kind[row] = _NO_KIND if view is None else self._kind_of(view, allocated)
+            self._kind[row] = _NO_KIND if view is None else self.kind_of(view)
         known = stale[kinds != _NO_KIND]
         if not len(known):
             return

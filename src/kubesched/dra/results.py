@@ -40,7 +40,7 @@ def allocation_result(
         AllocationError: a slice has a node selector of several terms.
     """
     results = tuple(_result(pick, view, wanted, share_id) for pick in picks)
-    entries = [view.devices[pick.position] for pick in picks]
+    entries = [_entry(pick, view) for pick in picks]
     try:
         selector = _node_selector(entries, view.node.name, stable=not _knows_binding(wanted))
     except AllocationError as error:
@@ -51,13 +51,18 @@ def allocation_result(
     )
 
 
+def _entry(pick: Pick, view: NodeView) -> DeviceEntry:
+    number, place = pick.position
+    return view.pools[number].devices[place]
+
+
 def _knows_binding(wanted: Wanted) -> bool:
     """Upstream's "stable" allocator, used without these features, does not know ``bindsToNode``."""
     return wanted.features.device_binding_and_status or wanted.features.consumable_capacity
 
 
 def _result(pick: Pick, view: NodeView, wanted: Wanted, share_id: Callable[[], str]) -> DeviceRequestAllocationResult:
-    entry = view.devices[pick.position]
+    entry = _entry(pick, view)
     spec = entry.resource_slice.spec
     binding = wanted.features.device_binding_and_status
     consumption = pick.consumption

@@ -1,7 +1,6 @@
 """The search for devices on one node (spec "DynamicResources plugin", sections 8.3 to 8.8).
 
-Depth first, with backtracking, in upstream's order: the first complete solution wins. Positions are those of a
-:class:`~kubesched.dra.view.NodeView`.
+Depth first, with backtracking, in upstream's order: the first complete solution wins.
 
 Upstream does not give back what a device took of the counters of its pool when a taint or a constraint rejects it
 afterwards, nor when a share is undone (section 8.10); later devices may then be refused although they would fit. The same
@@ -13,19 +12,18 @@ from __future__ import annotations
 
 import enum
 import sys
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kubesched.api.resource import MAX_RESULTS, DeviceConstraint
 
 from .capacity import Amount
-from .pools import PoolState
-from .view import NodeUse, NodeView
+from .pools import Pool, PoolState
+from .supply import Supply
 from .wanted import ClaimWant, Problem, Service, Want, Wanted
 
-__all__ = ["Pick", "Search", "SearchProblemError", "SearchTimeoutError", "Solution"]
+__all__ = ["Pick", "Position", "Search", "SearchProblemError", "SearchTimeoutError", "Solution"]
 
 
 class SearchProblemError(Exception):
@@ -40,12 +38,16 @@ class SearchTimeoutError(Exception):
     """The search took too long."""
 
 
+#: The place of a pool in what the node sees, and of a device in the pool.
+Position = tuple[int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Pick:
     """A device chosen for a want. ``consumption`` is what a share consumes, None for a device as a whole."""
 
     want: Want
-    position: int
+    position: Position
     consumption: dict[str, Amount] | None
 
 
@@ -63,6 +65,8 @@ class _Outcome(enum.Enum):
 _FAILED: Final = _Outcome.FAILED
 _DONE: Final = _Outcome.DONE
 _EXCEEDED: Final = _Outcome.EXCEEDED
+_START: Final = (0, 0)
+_NOTHING: Final[dict[str, int]] = {}
 #: Steps between two readings of the clock.
 _STEPS: Final = 64
 
@@ -110,38 +114,31 @@ class _Constraint:
             self._values.pop(want.request, None)
 
 
-#: A device that a want may get, by position; with a problem when it cannot be said.
-_Candidate = tuple[int, Problem | None]
-
-
 class Search:
-    """One search. ``expired`` is called now and then; True ends the search."""
+    """One search on one node. ``supply`` gives the pool of a place; ``expired`` is called now and then and ends the search."""
 
     def __init__(
         self,
         wanted: Wanted,
-        view: NodeView,
-        use: NodeUse,
+        pools: Sequence[Pool],
+        supply: Callable[[Pool], Supply],
         expired: Callable[[], bool],
         *,
         strict_counters: bool = False,
     ) -> None:
         self._strict = strict_counters
         self._wanted = wanted
-        self._view = view
-        self._use = use
-        self._pool_of = view.pool_of
+        self._pools = pools
+        self._make_supply = supply
+        self._supplies: list[Supply | None] = [None] * len(pools)
         self._expired = expired
-        self._services = [wanted.service(entry.profile) for entry in view.devices]
-        self._features = wanted.features
-        self._candidates: dict[int, list[_Candidate]] = {}
-        self._all: dict[int, list[int]] = {}
+        self._all: dict[int, list[Position]] = {}
         self._picks: list[list[Pick]] = [[] for _ in wanted.claims]
-        self._picked: dict[int, int] = {}
-        self._picked_by: list[set[int]] = [set() for _ in wanted.claims]
+        self._picked: dict[Position, int] = {}
+        self._picked_by: list[set[Position]] = [set() for _ in wanted.claims]
         self._constraints = [[_Constraint(spec) for spec in claim.constraints] for claim in wanted.claims]
-        self._consumed: dict[int, dict[str, int]] = {}
-        self._shares: dict[int, int] = {}
+        self._consumed: dict[Position, dict[str, int]] = {}
+        self._shares: dict[Position, int] = {}
         self._counted: dict[int, dict[tuple[str, str], int]] = {}
         #: Calls of the recursive search, for tests and statistics.
         self.steps = 0
@@ -160,9 +157,15 @@ class Search:
         depth = 2 * total + 4 * len(self._wanted.wants) + 200
         if depth > sys.getrecursionlimit() - 300:
             sys.setrecursionlimit(depth + 1000)
-        if self._search(0, 0, None, 0, 0) is not _DONE:
+        if self._search(0, 0, None, 0, _START) is not _DONE:
             return None
         return tuple(map(tuple, self._picks))
+
+    def _supply(self, number: int) -> Supply:
+        supply = self._supplies[number]
+        if supply is None:
+            supply = self._supplies[number] = self._make_supply(self._pools[number])
+        return supply
 
     # -- before the search -------------------------------------------------------------------------------------
 
@@ -188,24 +191,27 @@ class Search:
             raise SearchProblemError(claim.problem)
         return most
 
-    def _every(self, want: Want) -> list[int]:
-        for pool in self._view.pools:
+    def _every(self, want: Want) -> list[Position]:
+        """All devices that a want selects and whose capacity suffices, in use or not."""
+        for pool in self._pools:
             if pool.state is PoolState.INCOMPLETE:
                 raise SearchProblemError(want.all_devices_problem(pool.id, "being updated"))
             if pool.state is PoolState.INVALID:
                 raise SearchProblemError(want.all_devices_problem(pool.id, "invalid"))
-        positions = []
-        for position, service in enumerate(self._services):
-            selected = service.selects[want.index]
-            if isinstance(selected, Problem):
-                raise SearchProblemError(selected)
-            if selected and self._has_capacity(want, position, service):
-                positions.append(position)
+        positions: list[Position] = []
+        for number in range(len(self._pools)):
+            supply = self._supply(number)
+            for place, service in enumerate(supply.services):
+                selected = service.selects[want.index]
+                if isinstance(selected, Problem):
+                    raise SearchProblemError(selected)
+                if selected and supply.has_capacity(want, place, {}):
+                    positions.append((number, place))
         return positions
 
     # -- the search --------------------------------------------------------------------------------------------
 
-    def _search(self, c: int, r: int, want: Want | None, k: int, start: int) -> _Outcome:
+    def _search(self, c: int, r: int, want: Want | None, k: int, start: Position) -> _Outcome:
         """Choose devices from request ``r`` of claim ``c`` on; ``k`` devices of ``want`` are chosen, the next one is at ``start`` or later."""
         self.steps += 1
         if self.steps % _STEPS == 0 and self._expired():
@@ -215,7 +221,7 @@ class Search:
             return _DONE
         requests = claims[c].requests
         if r == len(requests):
-            outcome = self._search(c + 1, 0, None, 0, 0)
+            outcome = self._search(c + 1, 0, None, 0, _START)
             return _FAILED if outcome is _EXCEEDED else outcome
         if want is None:
             request = requests[r]
@@ -225,22 +231,19 @@ class Search:
         if want.takes_all:
             return self._next_of_all(c, r, want, k)
         if k == want.count:
-            return self._search(c, r + 1, None, 0, 0)
+            return self._search(c, r + 1, None, 0, _START)
         if len(self._picks[c]) + want.count - k > MAX_RESULTS:
             return _EXCEEDED
-        candidates = self._candidates_of(want)
-        first = bisect_left(candidates, start, key=_position)
-        if len(candidates) - first < want.count - k and all(problem is None for _, problem in candidates[first:]):
-            return _FAILED  # too few, whichever are tried
-        for number in range(first, len(candidates)):
-            position, problem = candidates[number]
+        if not self._has_candidates(want, want.count - k, start):
+            return _FAILED
+        for position, problem in self._candidates(want, start):
             if self._is_taken(want, position):
                 continue
             if problem is not None:
                 raise SearchProblemError(problem)
             if not self._take(want, position, must=False):
                 continue
-            outcome = self._search(c, r, want, k + 1, position + 1)
+            outcome = self._search(c, r, want, k + 1, (position[0], position[1] + 1))
             if outcome is _DONE:
                 return _DONE
             self._give_back(want)
@@ -251,7 +254,7 @@ class Search:
     def _first_available(self, c: int, r: int, wants: Sequence[Want]) -> _Outcome:
         exceeded = True
         for want in wants:
-            outcome = self._search(c, r, want, 0, 0)
+            outcome = self._search(c, r, want, 0, _START)
             if outcome is _DONE:
                 return _DONE
             exceeded = exceeded and outcome is _EXCEEDED
@@ -262,116 +265,96 @@ class Search:
         if not positions:
             return _FAILED
         if k == len(positions):
-            return self._search(c, r + 1, None, 0, 0)
+            return self._search(c, r + 1, None, 0, _START)
         if len(self._picks[c]) + len(positions) - k > MAX_RESULTS:
             return _EXCEEDED
-        position = positions[k]
-        service = self._services[position]
+        number, place = position = positions[k]
+        supply = self._supply(number)
         if (
-            self._is_in_use(want, position)
+            supply.is_in_use(want, place)
             or self._is_taken(want, position)
-            or not self._is_free_of_obstacles(want, service)
+            or not supply.is_free_of_obstacles(want, place)
             or not self._take(want, position, must=True)
         ):
             return _FAILED
-        outcome = self._search(c, r, want, k + 1, 0)
+        outcome = self._search(c, r, want, k + 1, _START)
         if outcome is not _DONE:
             self._give_back(want)
         return outcome
 
     # -- candidates --------------------------------------------------------------------------------------------
 
-    def _candidates_of(self, want: Want) -> list[_Candidate]:
-        """The devices that a want may get as far as that does not depend on the search, and those with a problem."""
-        known = self._candidates.get(want.index)
-        if known is None:
-            known = self._candidates[want.index] = []
-            index = want.index
-            for position, service in enumerate(self._services):
-                selected = service.selects[index]
-                if selected is False or self._is_in_use(want, position):
-                    continue
-                if selected is not True:
-                    known.append((position, selected))
-                elif self._is_free_of_obstacles(want, service):
-                    known.append((position, None))
-        return known
+    def _candidates(self, want: Want, start: Position) -> Iterator[tuple[Position, Problem | None]]:
+        """The devices to try from a position on. Incomplete and invalid pools have none."""
+        first, least = start
+        for number in range(first, len(self._pools)):
+            for place, problem in self._supply(number).candidates(want):
+                if place >= least:
+                    yield (number, place), problem
+            least = 0
 
-    def _is_in_use(self, want: Want, position: int) -> bool:
-        return not want.admin and position in self._use.exclusive
+    def _has_candidates(self, want: Want, count: int, start: Position) -> bool:
+        """Whether there are so many devices to try, or one with a problem; with fewer, no attempt can succeed."""
+        if count < 2:
+            return True
+        for _, problem in self._candidates(want, start):
+            count -= 1
+            if count == 0 or problem is not None:
+                return True
+        return False
 
-    def _is_taken(self, want: Want, position: int) -> bool:
+    def _is_taken(self, want: Want, position: Position) -> bool:
         """Whether the device was chosen before in this search, where that matters to the want."""
         return position in (self._picked_by[want.claim] if want.admin else self._picked)
 
-    def _is_free_of_obstacles(self, want: Want, service: Service) -> bool:
-        """Checks that depend on nothing but the device: its capacity and policy, counters without the gate."""
-        if service.consumption[want.index] is None:
-            return False
-        if service.profile.consumes:
-            return self._features.partitionable_devices
-        return service.tolerated[want.index]
-
     # -- choosing ----------------------------------------------------------------------------------------------
 
-    def _has_capacity(self, want: Want, position: int, service: Service) -> bool:
-        consumption = service.consumption[want.index]
-        if consumption is None:
+    def _take(self, want: Want, position: Position, *, must: bool) -> bool:
+        """Choose a device if capacity, counters, taints and constraints allow it."""
+        number, place = position
+        supply = self._supply(number)
+        service = supply.services[place]
+        if not supply.has_capacity(want, place, self._consumed.get(position, _NOTHING)):
             return False
-        before, now = self._use.consumed.get(position), self._consumed.get(position)
-        if before is None and now is None:
-            return True  # that it fits an unused device is part of the consumption
-        capacity = service.profile.capacity
-        for name, (amount, _) in consumption.items():
-            total = amount + (before.get(name, 0) if before else 0) + (now.get(name, 0) if now else 0)
-            if total > capacity[name].value:
-                return False
-        return True
-
-    def _take(self, want: Want, position: int, *, must: bool) -> bool:
-        """Choose a device if capacity, counters and constraints allow it."""
-        service = self._services[position]
-        if not self._has_capacity(want, position, service):
-            return False
-        profile = service.profile
         claim = want.claim
-        if profile.consumes and not self._count(position, service, 1):
+        if service.profile.consumes and not self._count(position, service, 1):
             return False
         if not service.tolerated[want.index]:
             self._reject(position, service)
             return False
-        for number, constraint in enumerate(self._constraints[claim]):
+        for index, constraint in enumerate(self._constraints[claim]):
             if constraint.add(want, service):
                 continue
-            for added in self._constraints[claim][:number]:
+            for added in self._constraints[claim][:index]:
                 added.remove(want)
             self._reject(position, service)
             if must:
-                entry = self._view.devices[position]
-                device = f"{self._view.pools[self._pool_of[position]].id}/{entry.name}"
+                device = f"{supply.pool.id}/{supply.pool.devices[place].name}"
                 text = f", request {want.short}: cannot add device {device} because a claim constraint would not be satisfied"
                 raise SearchProblemError(Problem(text, claim))
             return False
-        consumption: dict[str, Amount] | None = None
-        if profile.shared:
-            consumption = service.consumption[want.index]
-            assert consumption is not None
-            totals = self._consumed.setdefault(position, {})
-            for name, (amount, _) in consumption.items():
-                totals[name] = totals.get(name, 0) + amount
-            self._shares[position] = self._shares.get(position, 0) + 1
-        else:
-            self._picked[position] = self._picked.get(position, 0) + 1
-            self._picked_by[claim].add(position)
-        self._picks[claim].append(Pick(want, position, consumption))
+        self._picks[claim].append(Pick(want, position, self._mark(want, position, service)))
         return True
+
+    def _mark(self, want: Want, position: Position, service: Service) -> dict[str, Amount] | None:
+        """Note that a device is chosen; returns what a share of it consumes."""
+        if not service.profile.shared:
+            self._picked[position] = self._picked.get(position, 0) + 1
+            self._picked_by[want.claim].add(position)
+            return None
+        consumption = service.consumption[want.index]
+        assert consumption is not None
+        totals = self._consumed.setdefault(position, {})
+        for name, (amount, _) in consumption.items():
+            totals[name] = totals.get(name, 0) + amount
+        self._shares[position] = self._shares.get(position, 0) + 1
+        return consumption
 
     def _give_back(self, want: Want) -> None:
         """Undo the latest choice for a claim."""
         claim = want.claim
         pick = self._picks[claim].pop()
         position = pick.position
-        service = self._services[position]
         if pick.consumption is not None:
             totals = self._consumed[position]
             for name, (amount, _) in pick.consumption.items():
@@ -386,39 +369,37 @@ class Search:
             self._picked_by[claim].discard(position)
         for constraint in self._constraints[claim]:
             constraint.remove(want)
+        service = self._supply(position[0]).services[position[1]]
         if service.profile.consumes and (self._strict or not service.profile.shared):
             self._count(position, service, -1)
 
-    def _reject(self, position: int, service: Service) -> None:
+    def _reject(self, position: Position, service: Service) -> None:
         """A device that took its part of the counters is not chosen after all."""
         if self._strict and service.profile.consumes:
             self._count(position, service, -1)
 
-    def _count(self, position: int, service: Service, sign: int) -> bool:
+    def _count(self, position: Position, service: Service, sign: int) -> bool:
         """Take what a device uses from the counters of its pool, or put it back; False when there is not enough.
 
-        The first share of a device takes it; the other shares are free.
+        The first share of a device takes it; the other shares are free. Every counter of the pool has to suffice, but
+        only those that the device uses can become too small.
         """
-        if service.profile.shared and (
-            position in self._shares or position in self._use.shared or position in self._use.consumed
-        ):
+        number, place = position
+        supply = self._supply(number)
+        if service.profile.shared and (position in self._shares or supply.has_share(place)):
             return True
-        pool = self._pool_of[position]
-        totals = self._counted.setdefault(pool, {})
+        if sign > 0 and supply.in_use.is_overdrawn:
+            return False
+        available = supply.in_use.available
+        assert available is not None
+        totals = self._counted.setdefault(number, {})
+        enough = True
         for name, counters in service.profile.consumes:
             for counter, amount in counters:
-                totals[name, counter] = totals.get((name, counter), 0) + sign * amount
-        if sign < 0:
+                total = totals[name, counter] = totals.get((name, counter), 0) + sign * amount
+                if total > available[name][counter]:
+                    enough = False
+        if sign < 0 or enough:
             return True
-        available = self._use.available[pool]
-        assert available is not None
-        if any(
-            totals.get((name, counter), 0) > left for name, sets in available.items() for counter, left in sets.items()
-        ):
-            self._count(position, service, -1)
-            return False
-        return True
-
-
-def _position(candidate: _Candidate) -> int:
-    return candidate[0]
+        self._count(position, service, -1)
+        return False

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .pools import DeviceEntry
+from .pools import DeviceEntry, InUse, Pool
 from .selectors import Selector, SelectorError
-from .view import NodeUse, NodeView
+from .supply import Supply
 from .wanted import Want, Wanted
 
 __all__ = ["Survey", "devices_of_class", "survey"]
@@ -41,24 +41,25 @@ class Survey:
     other_capacity: dict[str, str]
 
 
-def survey(wanted: Wanted, view: NodeView, use: NodeUse) -> list[Survey]:
-    """One result per request and subrequest, in order."""
-    return [_survey(want, wanted, view, use) for want in wanted.wants]
+def survey(wanted: Wanted, supplies: Sequence[Supply]) -> list[Survey]:
+    """One result per request and subrequest, in order. ``supplies`` are the pools of the node."""
+    return [_survey(want, supplies) for want in wanted.wants]
 
 
-def _survey(want: Want, wanted: Wanted, view: NodeView, use: NodeUse) -> Survey:
+def _survey(want: Want, supplies: Sequence[Supply]) -> Survey:
     matching = free = 0
     others: list[DeviceEntry] = []
-    for position, entry in enumerate(view.devices):
-        is_free = _is_free(position, entry, view, use)
-        service = wanted.service(entry.profile)
-        if service.selects[want.index] is True:
-            matching += 1
-            if service.consumption[want.index] is not None and service.tolerated[want.index]:
-                free += is_free
-                continue
-        if is_free and _selects(want.class_selectors, entry):
-            others.append(entry)
+    for supply in supplies:
+        for place, entry in enumerate(supply.pool.devices):
+            is_free = _is_free(place, entry, supply.in_use)
+            service = supply.services[place]
+            if service.selects[want.index] is True:
+                matching += 1
+                if service.consumption[want.index] is not None and service.tolerated[want.index]:
+                    free += is_free
+                    continue
+            if is_free and _selects(want.class_selectors, entry):
+                others.append(entry)
     capacity = {name: str(each.value) for name, each in others[0].device.capacity.items()} if others else {}
     count = 0 if want.takes_all else want.count
     return Survey(want.claim, want.name, want.class_name, count, matching, free, len(others), capacity)
@@ -68,31 +69,31 @@ def _selects(selectors: Sequence[Selector], entry: DeviceEntry) -> bool:
     return all(selector.result(entry.profile) is True for selector in selectors)
 
 
-def _is_free(position: int, entry: DeviceEntry, view: NodeView, use: NodeUse) -> bool:
+def _is_free(place: int, entry: DeviceEntry, in_use: InUse) -> bool:
     """Whether a device is not in use as a whole, and its pool has what it uses of shared counters."""
-    if position in use.exclusive:
+    if place in in_use.exclusive:
         return False
-    if position in use.shared:
-        return True  # its counters are charged already
-    available = use.available[view.pool_of[position]]
-    return available is None or all(
-        amount <= available.get(name, {}).get(counter, 0)
+    if place in in_use.shared or in_use.available is None:
+        return True  # there are no counters, or they are charged already
+    return all(
+        amount <= in_use.available.get(name, {}).get(counter, 0)
         for name, counters in entry.profile.consumes
         for counter, amount in counters
     )
 
 
-def devices_of_class(selectors: Sequence[Selector], view: NodeView, use: NodeUse) -> tuple[int, int] | None:
+def devices_of_class(selectors: Sequence[Selector], pools: Sequence[tuple[Pool, InUse]]) -> tuple[int, int] | None:
     """How many devices all selectors select, and how many of these are in use; None when a selector fails."""
-    matching = in_use = 0
-    for position, entry in enumerate(view.devices):
-        for selector in selectors:
-            result = selector.result(entry.profile)
-            if isinstance(result, SelectorError):
-                return None
-            if not result:
-                break
-        else:
-            matching += 1
-            in_use += position in use.exclusive or position in use.shared
-    return matching, in_use
+    matching = taken = 0
+    for pool, in_use in pools:
+        for place, entry in enumerate(pool.devices):
+            for selector in selectors:
+                result = selector.result(entry.profile)
+                if isinstance(result, SelectorError):
+                    return None
+                if not result:
+                    break
+            else:
+                matching += 1
+                taken += place in in_use.exclusive or place in in_use.shared
+    return matching, taken

@@ -54,8 +54,8 @@ _log = logging.getLogger("kubesched.scheduler")
 POD_FIELD_SELECTOR: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 #: How many pods are decided, and for how long (seconds), before other tasks (watches, bindings) get the loop.
-_PODS_PER_TURN: Final = 16
-_TURN_SECONDS: Final = 0.001
+_PODS_PER_TURN: Final = 32
+_TURN_SECONDS: Final = 0.002
 
 
 class Scheduler:

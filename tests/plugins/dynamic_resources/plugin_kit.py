@@ -156,7 +156,7 @@ class House:
         points: dict[str, Sequence[tuple[str, int]]] = {
             point.key: [("DynamicResources", 2)] if point.key in able else [] for point in POINTS
         }
-        handle = ProfileHandle("default-scheduler", backends)
+        self.handle = handle = ProfileHandle("default-scheduler", backends)
         if args is None:
             args = DynamicResourcesArgs(binding_timeout=Duration.of_seconds(600))
         framework = Framework("default-scheduler", points, registry, lambda name: args, handle, self.metrics)

@@ -19,8 +19,8 @@ from binding_kit import (
 from limits_kit import EPHEMERAL, JSON, SKIP, a_csi_node, claims, with_volumes
 
 from builders import a_node
-from kubesched.config import FeatureGates
-from kubesched.config.args import UtilizationShapePoint, VolumeBindingArgs
+from kubesched.config import ConfigError, FeatureGates
+from kubesched.config.args import NodeAffinityArgs, UtilizationShapePoint, VolumeBindingArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code
@@ -113,6 +113,13 @@ def test_the_old_annotation_names_the_class_even_an_empty_one() -> None:
     renamed["metadata"]["annotations"] = {"volume.beta.kubernetes.io/storage-class": "local"}
     cluster.put(renamed)
     assert cluster.verdicts(ONE) == dict.fromkeys("abc", rejected(NO_VOLUME))
+
+
+def test_arguments_of_another_type_are_refused() -> None:
+    text = 'initializing plugin "VolumeBinding": want args to be of type VolumeBindingArgs, got NodeAffinityArgs'
+    with pytest.raises(ConfigError) as refused:
+        Binding(NODES, args=NodeAffinityArgs())
+    assert text in str(refused.value)
 
 
 def test_only_pods_with_claims_concern_the_plugin() -> None:

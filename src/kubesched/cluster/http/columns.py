@@ -259,6 +259,11 @@ COLUMNS: Final[dict[str, Layout]] = {
         ("Modes", lambda data, now: joined(at(data, "spec.volumeLifecycleModes") or ["Persistent"])),
         ("Age", age_cell),
     ),
+    "csistoragecapacities.storage.k8s.io": _layout(
+        ("Name", _NAME),
+        ("StorageClassName", get_cell("storageClassName", "")),
+        ("Capacity", get_cell("capacity", "<unset>")),
+    ),
     "volumeattachments.storage.k8s.io": _layout(
         ("Name", _NAME),
         ("Attacher", get_cell("spec.attacher")),

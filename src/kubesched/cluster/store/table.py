@@ -36,26 +36,29 @@ def _key_of(item: Stored) -> Key:
 
 
 class Change:
-    """One entry of the history: the event as an unfiltered watch sees it, and the version before."""
+    """One entry of the history: what happened to an object, and the version before."""
 
-    __slots__ = ("_gone", "event", "item", "previous", "resource_version")
+    __slots__ = ("_gone", "item", "previous", "resource_version", "type")
 
     def __init__(self, type_: str, item: Stored, previous: Stored | None) -> None:
-        self.event = WatchEvent(type_, item)
+        self.type = type_
         self.item = item
         self.previous = previous
         self.resource_version = item.resource_version
         self._gone: WatchEvent | None = None
 
+    @property
+    def event(self) -> WatchEvent:
+        """What an unfiltered watch receives. Not kept: most changes are read by few watches, and soon."""
+        return WatchEvent(self.type, self.item)
+
     def seen_through(self, filter_: Filter) -> WatchEvent | None:
         """What a filtered watch receives: entering is ADDED, leaving is DELETED, unseen is nothing."""
         before = self.previous is not None and filter_.matches(self.previous)
-        if self.event.type == DELETED:
+        if self.type == DELETED:
             return self.event if before else None
         if filter_.matches(self.item):
-            if before:
-                return self.event if self.event.type == MODIFIED else WatchEvent(MODIFIED, self.item)
-            return self.event if self.event.type == ADDED else WatchEvent(ADDED, self.item)
+            return WatchEvent(MODIFIED if before else ADDED, self.item)
         return self._leaving() if before else None
 
     def _leaving(self) -> WatchEvent:

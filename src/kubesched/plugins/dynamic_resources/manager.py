@@ -263,6 +263,11 @@ class NodeAllocator:
         assert node.node is not None
         return self._allocator.survey(plan, node.node)
 
+    def changes(self, nodes: NodeTable, since: tuple[int, int] | None) -> tuple[Sequence[int] | None, tuple[int, int]]:
+        """The rows whose devices may have changed since an earlier answer (None: all of them), and where that is now."""
+        self._catch_up(nodes)
+        return self._allocator.changes(since)
+
     def devices_of_class(self, name: str, node: NodeInfo) -> tuple[int, int] | None:
         """How many devices of a class a node has, and how many of these are in use; None when that cannot be said."""
         assert node.node is not None

@@ -98,7 +98,7 @@ class NodeVolumeLimits(Plugin):
         self._drivers_required = handle.gate("VolumeLimitScaling")
 
     def concerns(self, pod: PodInfo) -> bool:
-        return any(map(is_countable, pod.storage))
+        return bool(pod.storage) and any(map(is_countable, pod.storage))
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         question = self._question(pod)

@@ -12,17 +12,18 @@ from typing import Final
 import numpy as np
 
 from kubesched.api.storage import PersistentVolume, StorageClass, class_of
+from kubesched.api.types import Labels
 from kubesched.cache import NodeTable
 from kubesched.cache.columns import BoolArray, IntpArray, RowArray
 from kubesched.framework.interface import VerdictArray
 
 from .capacity import Segment
 from .demand import DelayedClaim, Demand
-from .node_affinity import reaches_rows
+from .node_affinity import reaches, reaches_rows
 from .volume_cache import VolumeCache, VolumeFacts, claim_key, required_affinity, volume_capacity
 from .volume_pool import NO_VOLUME, Pools, volume_mode
 
-__all__ = ["REASONS", "Choice", "PlacementError", "Placements", "Provision", "place"]
+__all__ = ["REASONS", "Choice", "PlacementError", "Placements", "Provision", "place", "place_bound"]
 
 _WRONG_NODE: Final = 1
 _NO_VOLUME: Final = 2
@@ -104,6 +105,23 @@ def _bound(
         allowed = _reaching(facts, nodes, rows[left], cache)
         verdicts[left[~allowed]] = _WRONG_NODE
         left = left[allowed]
+
+
+def place_bound(bound: Sequence[VolumeFacts | None], node_name: str, labels: Labels, cache: VolumeCache) -> int:
+    """The verdict on one node for claims that are all bound, in plain Python.
+
+    Raises:
+        PlacementError: when it cannot be found out.
+    """
+    for facts in bound:
+        if facts is None:
+            return _GONE
+        reach, problem = cache.reach_on(facts, node_name)
+        if problem:
+            raise PlacementError(f"could not translate pv: {problem}")
+        if not reaches(reach, labels):
+            return _WRONG_NODE
+    return 0
 
 
 def _reaching(facts: VolumeFacts, nodes: NodeTable, rows: RowArray, cache: VolumeCache) -> BoolArray:

@@ -24,6 +24,7 @@ from kubesched.framework.interface import (
     RowArray,
     VerdictArray,
 )
+from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 
@@ -32,7 +33,7 @@ from .assume_cache import AssumeError
 from .binding_hints import EVENTS
 from .claims import Storage
 from .demand import NO_DEMAND, Demand, Rejected, demand_of
-from .placement import REASONS, PlacementError, Placements, place
+from .placement import REASONS, PlacementError, Placements, place, place_bound
 from .reservations import NodeVolumes, Reservation, volumes_of
 from .storage_score import StorageScorer
 from .volume_binder import BindError, VolumeBinder
@@ -58,8 +59,14 @@ class VolumeBinding(Plugin):
     informs: ClassVar[tuple[str, ...]] = Storage.INFORMS
 
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
+        """Raises:
+
+        TypeError: when the arguments are those of another plugin.
+        """
         super().__init__(args, handle)
         args = args if args is not None else VolumeBindingArgs()
+        if not isinstance(args, VolumeBindingArgs):
+            raise TypeError(f"want args to be of type VolumeBindingArgs, got {type(args).__name__}")
         self._storage = Storage(handle)
         self._state: VolumeState = VolumeState.of(handle)
         self._binder = VolumeBinder(self._state.cache, handle, float(args.bind_timeout_seconds))
@@ -68,7 +75,9 @@ class VolumeBinding(Plugin):
         self._current: tuple[PodInfo, Demand] | None = None
 
     def concerns(self, pod: PodInfo) -> bool:
-        return any(volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in pod.storage)
+        return bool(pod.storage) and any(
+            volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in pod.storage
+        )
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         try:
@@ -127,6 +136,16 @@ class VolumeBinding(Plugin):
     def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
         try:
             return self._place(state, pod, nodes, rows).verdicts
+        except PlacementError:
+            self._count_error("predicate")
+            raise
+
+    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        demand = self._demand(state, pod)
+        if demand.delayed:
+            return int(self.filter_rows(state, pod, nodes, np.array([node.row], np.intp))[0])
+        try:
+            return place_bound(demand.bound, node.name, node.labels, self._state.cache)
         except PlacementError:
             self._count_error("predicate")
             raise

@@ -1,0 +1,93 @@
+"""What a pool in its current state offers to the wants of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from .pools import InUse, Pool
+from .wanted import Problem, Service, Want, Wanted
+
+__all__ = ["Candidate", "Supply"]
+
+#: A device that a want may get, by its place in the pool; with a problem when that cannot be said.
+Candidate = tuple[int, Problem | None]
+
+
+class Supply:
+    """A pool with the services of its devices, and what is in use. Made again when that changes."""
+
+    __slots__ = ("_candidates", "_wanted", "in_use", "number", "pool", "services")
+
+    def __init__(self, pool: Pool, in_use: InUse, wanted: Wanted) -> None:
+        self.pool = pool
+        self.in_use = in_use
+        self._wanted = wanted
+        self.services: list[Service] = [wanted.service(entry.profile) for entry in pool.devices]
+        self._candidates: dict[int, list[Candidate]] = {}
+        #: Given by the owner: equal for supplies of equal content.
+        self.number = -1
+
+    @property
+    def content(self) -> Hashable:
+        """Equal for pools whose devices serve alike and are in use alike."""
+        return self.pool.state, tuple([service.number for service in self.services]), self.in_use.key
+
+    def candidates(self, want: Want) -> list[Candidate]:
+        """The devices that a want may get as far as that does not depend on the search, and those with a problem."""
+        known = self._candidates.get(want.index)
+        if known is None:
+            known = self._candidates[want.index] = []
+            for place, service in enumerate(self.services):
+                selected = service.selects[want.index]
+                if selected is False or self.is_in_use(want, place):
+                    continue
+                if selected is not True:
+                    known.append((place, selected))
+                elif self.is_free_of_obstacles(want, place):
+                    known.append((place, None))
+        return known
+
+    def is_in_use(self, want: Want, place: int) -> bool:
+        return not want.admin and place in self.in_use.exclusive
+
+    def is_free_of_obstacles(self, want: Want, place: int) -> bool:
+        """Checks that depend on nothing but the state of the device: its capacity, its counters, taints.
+
+        A device with counters passes in spite of taints: the search handles it, as it may keep the counters.
+        """
+        service = self.services[place]
+        if not self.has_capacity(want, place, {}):
+            return False
+        if not service.profile.consumes:
+            return service.tolerated[want.index]
+        return self._wanted.features.partitionable_devices and self._has_counters(place)
+
+    def has_capacity(self, want: Want, place: int, taken: dict[str, int]) -> bool:
+        """Whether what a want consumes is left, after what is in use and was ``taken`` besides."""
+        service = self.services[place]
+        consumption = service.consumption[want.index]
+        if consumption is None:
+            return False
+        before = self.in_use.consumed.get(place)
+        if before is None and not taken:
+            return True  # that it fits an unused device is part of the consumption
+        capacity = service.profile.capacity
+        for name, (amount, _) in consumption.items():
+            total = amount + (before.get(name, 0) if before else 0) + taken.get(name, 0)
+            if total > capacity[name].value:
+                return False
+        return True
+
+    def has_share(self, place: int) -> bool:
+        """Whether a share of the device is in use: it has consumed the counters already."""
+        return place in self.in_use.shared or place in self.in_use.consumed
+
+    def _has_counters(self, place: int) -> bool:
+        """Whether the counters suffice for this device alone."""
+        available = self.in_use.available
+        profile = self.services[place].profile
+        if available is None or (profile.shared and self.has_share(place)):
+            return True
+        if self.in_use.is_overdrawn:
+            return False
+        return all(amount <= available[name][counter] for name, uses in profile.consumes for counter, amount in uses)
