@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from ...api.decode import to_builtins
 from ...api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from ...api.resource import CLAIM_FINALIZER, ClaimConsumer, ResourceClaim
 from ...api.types import Pod, PodResourceClaim
@@ -224,18 +225,14 @@ class ResourceClaims(Controller):
         going = claim.metadata.deletion_timestamp is not None
         ours = CLAIM_FINALIZER in claim.metadata.finalizers
         if len(valid) < len(status.reserved_for) or (going and ours and not valid and status.allocation is not None):
-            data = item.data()
-            uids = {consumer.uid for consumer in valid}
-            kept = [consumer for consumer in data["status"].get("reservedFor") or () if consumer.get("uid") in uids]
-            changed = {**data["status"], "reservedFor": kept}
+            changes: dict[str, Any] = {"reservedFor": to_builtins(valid) or None}
             if not valid and ours:
-                changed["allocation"] = None
-            item = await self.context.update(item, {**data, "status": changed}, subresource="status")
+                changes["allocation"] = None
+            item = await self.context.patch(item, {"metadata": _version(item), "status": changes}, subresource="status")
             claim = item.typed
         if ours and not valid and claim.status.allocation is None and (going or status.allocation is not None):
-            data = item.data()
             finalizers = [name for name in claim.metadata.finalizers if name != CLAIM_FINALIZER]
-            item = await self.context.update(item, {**data, "metadata": {**data["metadata"], "finalizers": finalizers}})
+            item = await self.context.patch(item, {"metadata": {**_version(item), "finalizers": finalizers or None}})
         if not valid and not going:
             await self._delete_unused(item)
 
@@ -266,6 +263,11 @@ class ResourceClaims(Controller):
         pod = await self._pod(f"{item.namespace}/{owner.name}")
         if pod is None or pod.uid != owner.uid or _has_ended(pod.typed):
             await self.context.delete(item)
+
+
+def _version(item: Item) -> dict[str, str]:
+    """What makes a patch fail with a conflict when the object has changed since."""
+    return {"uid": item.uid, "resourceVersion": str(item.resource_version)}
 
 
 def _is_reserved(claim: Item, pod: Pod) -> bool:
