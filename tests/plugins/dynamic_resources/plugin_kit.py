@@ -138,12 +138,13 @@ class House:
         self.cache = Cache()
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.events: list[tuple[str, str]] = []
+        self.activated: list[str] = []
         self.metrics = SchedulerMetrics()
         self._tasks: list[asyncio.Task[None]] = []
         backends = Backends(
             self.clock, random.Random(1), self.cache.snapshot(),
             watch=self.objects.watch, informed=self.objects.informed, client=self.server, spawn=self._spawn,
-            recorder=lambda name: self,
+            recorder=lambda name: self, activate=self.activated.extend,
         )  # fmt: skip
         for number in range(1, nodes + 1):
             self.cache.set_node(a_node(f"n{number}"))

@@ -433,8 +433,11 @@ def test_a_claim_that_was_left_behind_is_deleted() -> None:
         house.server.put(claim("left", allocation=results("gpu-0"), metadata=metadata))
         asking = pod("p", requests={GPU: "1"})
         assert message(house, asking) == "0/1 nodes are available: 1 cannot schedule extended resource claim."
+        house.server.late = True
         assert await post_filter(house, asking) == ("Unschedulable", "deletion of ResourceClaim completed")
-        assert house.server.claims == {}
+        assert (house.server.claims, house.activated) == ({}, [])
+        house.objects.remove("resourceclaims", "default/left")
+        assert house.activated == ["default/p"]  # tried again when the claim is seen to be gone
         assert house.decide(asking)[2] == "n1"
 
     scenario(main)
