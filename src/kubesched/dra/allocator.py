@@ -32,7 +32,7 @@ from .wanted import Problem, Wanted, content_key
 __all__ = ["Allocator", "Plan"]
 
 #: Contents of claims whose verdicts are kept.
-_MOST_PLANS: Final = 256
+_MOST_PLANS: Final = 64
 #: Entries of the journal that are kept; a reader that is further behind starts again.
 _JOURNAL: Final = 1 << 16
 
@@ -184,6 +184,7 @@ class Allocator:
             view.pools,
             remembered.supply,
             lambda: self._timeout > 0 and self._now() > end,
+            first=remembered.first_places(view),
             strict_counters=self._strict_counters,
         )
         try:
@@ -289,8 +290,7 @@ class Allocator:
                 self._note(name)
         self._changed_nodes.clear()
         for common in self.inventory.common_pools():
-            if not common.ids.isdisjoint(self._changed_pools):
-                common.stamp += 1
+            if common.touched(self._changed_pools):
                 self._common_changes += 1
         for pool in self._changed_pools:
             for name in self._nodes_of.get(pool, ()):

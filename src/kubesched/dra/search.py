@@ -20,7 +20,7 @@ from kubesched.api.resource import MAX_RESULTS, DeviceConstraint
 
 from .capacity import Amount
 from .pools import Pool, PoolState
-from .supply import Supply
+from .supply import FirstPlaces, Supply
 from .wanted import ClaimWant, Problem, Service, Want, Wanted
 
 __all__ = ["Pick", "Position", "Search", "SearchProblemError", "SearchTimeoutError", "Solution"]
@@ -115,7 +115,10 @@ class _Constraint:
 
 
 class Search:
-    """One search on one node. ``supply`` gives the pool of a place; ``expired`` is called now and then and ends the search."""
+    """One search on one node. ``supply`` gives the state of a pool; ``expired`` is called now and then and ends the search.
+
+    ``first`` says where to begin, and learns it.
+    """
 
     def __init__(
         self,
@@ -124,9 +127,11 @@ class Search:
         supply: Callable[[Pool], Supply],
         expired: Callable[[], bool],
         *,
+        first: FirstPlaces | None = None,
         strict_counters: bool = False,
     ) -> None:
         self._strict = strict_counters
+        self._first = first
         self._wanted = wanted
         self._pools = pools
         self._make_supply = supply
@@ -287,11 +292,23 @@ class Search:
     def _candidates(self, want: Want, start: Position) -> Iterator[tuple[Position, Problem | None]]:
         """The devices to try from a position on. Incomplete and invalid pools have none."""
         first, least = start
+        begins = False  # whether no pool with candidates comes before the first one found
+        if self._first is not None:
+            known = self._first.get(want)
+            begins = first <= known
+            if first < known:
+                first, least = known, 0
         for number in range(first, len(self._pools)):
-            for place, problem in self._supply(number).candidates(want):
+            candidates = self._supply(number).candidates(want)
+            if begins and candidates and self._first is not None:
+                self._first.put(want, number)
+                begins = False
+            for place, problem in candidates:
                 if place >= least:
                     yield (number, place), problem
             least = 0
+        if begins and self._first is not None:
+            self._first.put(want, len(self._pools))
 
     def _has_candidates(self, want: Want, count: int, start: Position) -> bool:
         """Whether there are so many devices to try, or one with a problem; with fewer, no attempt can succeed."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from .inventory import CommonPools
 from .pools import InUse, Pool
 from .wanted import Problem, Service, Want, Wanted
 
-__all__ = ["Candidate", "Supply"]
+__all__ = ["Candidate", "FirstPlaces", "Supply"]
 
 #: A device that a want may get, by its place in the pool; with a problem when that cannot be said.
 Candidate = tuple[int, Problem | None]
@@ -16,24 +17,27 @@ Candidate = tuple[int, Problem | None]
 class Supply:
     """A pool with the services of its devices, and what is in use. Made again when that changes."""
 
-    __slots__ = ("_candidates", "_wanted", "in_use", "number", "pool", "services")
+    __slots__ = ("_candidates", "_numbers", "_wanted", "in_use", "number", "pool", "services")
 
     def __init__(self, pool: Pool, in_use: InUse, wanted: Wanted) -> None:
         self.pool = pool
         self.in_use = in_use
         self._wanted = wanted
-        self.services: list[Service] = [wanted.service(entry.profile) for entry in pool.devices]
-        self._candidates: dict[int, list[Candidate]] = {}
+        self.services: tuple[Service, ...]
+        self._numbers, self.services = wanted.services(entry.profile for entry in pool.devices)
+        self._candidates: dict[int, list[Candidate]] | None = None
         #: Given by the owner: equal for supplies of equal content.
         self.number = -1
 
     @property
     def content(self) -> Hashable:
         """Equal for pools whose devices serve alike and are in use alike."""
-        return self.pool.state, tuple([service.number for service in self.services]), self.in_use.key
+        return self.pool.state, self._numbers, self.in_use.key
 
     def candidates(self, want: Want) -> list[Candidate]:
         """The devices that a want may get as far as that does not depend on the search, and those with a problem."""
+        if self._candidates is None:
+            self._candidates = {}
         known = self._candidates.get(want.index)
         if known is None:
             known = self._candidates[want.index] = []
@@ -91,3 +95,28 @@ class Supply:
         if self.in_use.is_overdrawn:
             return False
         return all(amount <= available[name][counter] for name, uses in profile.consumes for counter, amount in uses)
+
+
+class FirstPlaces:
+    """Where among common pools the first one is that has candidates for a want: those before it need not be searched."""
+
+    def __init__(self, common: CommonPools) -> None:
+        self._common = common
+        self._epoch = common.epoch
+        self._read = len(common.changes)
+        self._places: dict[int, int] = {}
+
+    def get(self, want: Want) -> int:
+        """No pool before this place has candidates."""
+        common = self._common
+        if self._epoch != common.epoch:
+            self._places.clear()
+        elif self._read < len(common.changes):
+            least = min(common.changes[self._read :])
+            for index, place in self._places.items():
+                self._places[index] = min(place, least)
+        self._epoch, self._read = common.epoch, len(common.changes)
+        return self._places.get(want.index, 0)
+
+    def put(self, want: Want, place: int) -> None:
+        self._places[want.index] = place
