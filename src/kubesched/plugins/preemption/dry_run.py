@@ -6,7 +6,7 @@ comes back in order of importance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from kubesched.framework.cycle_state import CycleState
@@ -18,7 +18,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.preemption import Victims
 from kubesched.framework.status import Status
 
-from .budgets import Budget, split_by_budgets
+from .budgets import Budgets
 
 __all__ = ["NO_VICTIMS", "DryRun", "Eligible", "Importance"]
 
@@ -38,7 +38,7 @@ class DryRun:
         handle: Handle,
         state: CycleState,
         pod: PodInfo,
-        budgets: Sequence[Budget],
+        budgets: Budgets,
         eligible: Eligible,
         importance: Importance,
     ) -> None:
@@ -78,7 +78,7 @@ class DryRun:
             if status is not None:
                 return status
             potential.sort(key=self.rank)
-            violating, others = split_by_budgets(potential, self.budgets)
+            violating, others = self.budgets.split(potential)
             victims: list[PodInfo] = []
             violations = 0
             for group in (violating, others):
