@@ -95,6 +95,22 @@ class DryRun:
             victims.sort(key=self.rank)
         return Victims(tuple(victims), violations)
 
+    def helps(self, node: NodeInfo, victims: Victims) -> bool:
+        """Whether the pod fits once these victims have left, of which some must still be there.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        handle, pod, state = self._handle, self._pod, self._state.clone()
+        there = [node.pods[victim.uid] for victim in victims.pods if victim.uid in node.pods]
+        nominated = nominations_that_count(handle.nominations.nominated_pods_for_node(node.name), pod)
+        with handle.snapshot.what_if(node) as trial:
+            for victim in there:
+                trial.remove(victim)
+                handle.framework.remove_pod(state, pod, victim, node)
+            status = handle.framework.filter_with_nominated(state, pod, handle.snapshot, node, nominated)
+        return bool(there) and status is None
+
     def rank(self, pod: PodInfo) -> tuple[float, ...]:
         """The sort key of a victim."""
         return self._importance(pod, self._now)
