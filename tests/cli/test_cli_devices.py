@@ -73,10 +73,12 @@ def test_the_example_gives_out_whole_gpus_parts_and_second_choices(capsys: pytes
     late = [item["boundAt"] for item in result["placements"] if item["workload"] == "Job/training"]
     assert sorted(late)[:4] == [0, 0, 0, 0]
     assert max(late) > 7200
-    assert list(pending(result)) == ["ml/too-large"]
+    ((name, text),) = pending(result).items()
+    assert name == "ml/too-large"
+    assert "no node has 6 free devices of class gpu with 40Gi; big-1 has 4" in text
 
 
-def test_partitions_of_a_gpu_in_use_block_the_whole_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_gpus_in_use_as_a_whole_block_their_parts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     whole = CLAIM.replace(
         "name: r, exactly: {deviceClassName: gpu}", "name: r, exactly: {deviceClassName: gpu, count: 2}"
     )
@@ -86,8 +88,7 @@ def test_partitions_of_a_gpu_in_use_block_the_whole_one(capsys: pytest.CaptureFi
     (tmp_path / "node.yaml").write_text(split)
     ran = run(capsys, "simulate", "-f", *files, tmp_path, "-o", "json")
     placed = Counter(item["workload"] or item["name"] for item in json.loads(ran.out)["placements"])
-    # Two GPUs of seven slices: six are parts now, all of one GPU, and the other is free; two whole ones are not.
-    assert placed == {"Deployment/inference": 6}
+    assert placed == {"whole": 1}
 
 
 def test_what_does_not_exist_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

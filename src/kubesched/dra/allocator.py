@@ -32,7 +32,7 @@ from .wanted import Problem, Wanted, content_key
 __all__ = ["Allocator", "Plan"]
 
 #: Contents of claims whose verdicts are kept.
-_MOST_PLANS: Final = 256
+_MOST_PLANS: Final = 64
 #: Entries of the journal that are kept; a reader that is further behind starts again.
 _JOURNAL: Final = 1 << 16
 
@@ -184,6 +184,7 @@ class Allocator:
             view.pools,
             remembered.supply,
             lambda: self._timeout > 0 and self._now() > end,
+            places=remembered.places(view),
             strict_counters=self._strict_counters,
         )
         try:
@@ -235,6 +236,14 @@ class Allocator:
         remembered.bring_up_to_date(rows, self._view_of_row, lambda row: self._verdict(plan, row))
         return remembered.verdicts[rows]
 
+    def changes(self, since: tuple[int, int] | None) -> tuple[Sequence[int] | None, tuple[int, int]]:
+        """The rows whose devices may have changed since an earlier answer (None: all of them), and where that is now."""
+        self._refresh()
+        now = self._journal_start + len(self._journal), self._common_changes
+        if since is None or since[1] != now[1] or since[0] < self._journal_start:
+            return None, now
+        return self._journal[since[0] - self._journal_start :], now
+
     def _view_of_row(self, row: int) -> NodeView | None:
         node = self._nodes[row]
         return None if node is None else self._views.get(node.name)
@@ -281,8 +290,7 @@ class Allocator:
                 self._note(name)
         self._changed_nodes.clear()
         for common in self.inventory.common_pools():
-            if not common.ids.isdisjoint(self._changed_pools):
-                common.stamp += 1
+            if common.touched(self._changed_pools):
                 self._common_changes += 1
         for pool in self._changed_pools:
             for name in self._nodes_of.get(pool, ()):

@@ -22,6 +22,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 
 from . import names
+from .dynamic_resources.device_counts import DeviceCounts
 from .resource_scoring import trunc_div
 
 if TYPE_CHECKING:
@@ -63,8 +64,11 @@ class NodeResourcesBalancedAllocation(Plugin):
         super().__init__(args, handle)
         args = args if args is not None else NodeResourcesBalancedAllocationArgs()
         self._names = tuple(item.name for item in args.resources)
+        self._counts = DeviceCounts(handle, self._names)
 
     def sign(self, pod: PodInfo) -> Hashable | None:
+        if self._counts.of(pod.requests) is not None:
+            return None  # the score changes with devices, whatever happens to the node
         return pod.requests.as_tuple()
 
     def _amounts(self, pod: PodInfo) -> list[tuple[str, int]]:
@@ -92,6 +96,8 @@ class NodeResourcesBalancedAllocation(Plugin):
         amounts = self._kept_amounts(state, pod)
         if not amounts:
             return 0  # best effort, and PreScore did not run
+        if self._counts.of(pod.requests) is not None:
+            return int(self.score_rows(state, pod, nodes, np.array([node.row], np.intp))[0])
         before: list[float] = []
         after: list[float] = []
         for name, amount in amounts:
@@ -109,15 +115,21 @@ class NodeResourcesBalancedAllocation(Plugin):
         amounts = self._kept_amounts(state, pod)
         if not amounts:
             return np.zeros(len(rows), np.int64)  # best effort, and PreScore did not run
+        devices = self._counts.of(pod.requests)
         before: list[Floats] = []
         after: list[Floats] = []
         valid: list[npt.NDArray[np.bool_]] = []
         for name, amount in amounts:
             index = None if name == PODS else nodes.column(name)
-            if index is None:
+            if index is None and devices is None:
                 continue
-            capacity = nodes.allocatable[index, rows]
-            used = nodes.requested[index, rows]
+            capacity, used = (
+                (nodes.allocatable[index, rows], nodes.requested[index, rows])
+                if index is not None
+                else (np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64))
+            )
+            if devices is not None:
+                capacity, used = devices.fill_in(name, nodes, rows, capacity, used)
             divisor = np.where(capacity == 0, 1, capacity).astype(np.float64)
             valid.append(capacity != 0)
             before.append(np.minimum(1.0, used.astype(np.float64) / divisor))

@@ -24,6 +24,7 @@ from kubesched.framework.status import Code, Status
 
 from . import names
 from .dynamic_resources.class_mapping import class_mapping
+from .dynamic_resources.device_counts import DeviceCounts
 from .resource_scoring import ResourceScorer
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class NodeResourcesFit(Plugin):
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._scorer = ResourceScorer(args.scoring_strategy)
+        self._counts = DeviceCounts(handle, self._scorer.names)
         #: None without the gate: no resource is left to DynamicResources.
         self._classes = class_mapping(handle) if handle.gate("DRAExtendedResource") else None
 
@@ -80,6 +82,8 @@ class NodeResourcesFit(Plugin):
     def sign(self, pod: PodInfo) -> Hashable | None:
         wanted = pod.fit_requests.as_tuple()
         scored = pod.score_requests
+        if self._counts.of(scored) is not None:
+            return None  # the score changes with devices, whatever happens to the node
         return (
             wanted,
             self._delegated(pod.fit_requests),
@@ -203,9 +207,11 @@ class NodeResourcesFit(Plugin):
         return None
 
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        return self._scorer.score_rows(pod.score_requests, nodes, rows)
+        return self._scorer.score_rows(pod.score_requests, nodes, rows, self._counts.of(pod.score_requests))
 
     def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        if self._counts.of(pod.score_requests) is not None:
+            return int(self.score_rows(state, pod, nodes, np.array([node.row], np.intp))[0])
         return self._scorer.score_node(pod.score_requests, node)
 
     # -- queue -----------------------------------------------------------------------------------------

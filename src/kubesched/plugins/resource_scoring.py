@@ -20,6 +20,8 @@ from kubesched.framework.nodeinfo import NodeInfo
 if TYPE_CHECKING:
     from kubesched.cache import NodeTable
 
+    from .dynamic_resources.device_counts import Counts
+
 __all__ = ["ResourceScorer", "broken_line", "trunc_div"]
 
 #: Amounts up to this many units can be multiplied by 100 in int64.
@@ -77,6 +79,11 @@ class ResourceScorer:
 
     # -- one node --------------------------------------------------------------------------------------
 
+    @property
+    def names(self) -> list[str]:
+        """The resources that count."""
+        return [name for name, _ in self._resources]
+
     def score_node(self, requests: Resources, node: NodeInfo) -> int:
         total = weights = 0
         allocatable = node.allocatable
@@ -104,7 +111,10 @@ class ResourceScorer:
 
     # -- many rows -------------------------------------------------------------------------------------
 
-    def score_rows(self, requests: Resources, nodes: NodeTable, rows: RowArray) -> IntArray:
+    def score_rows(
+        self, requests: Resources, nodes: NodeTable, rows: RowArray, devices: Counts | None = None
+    ) -> IntArray:
+        """The same for many rows; ``devices`` counts those of resources that nodes themselves have not."""
         count = len(rows)
         total, weights = np.zeros(count, np.int64), np.zeros(count, np.int64)
         ratio = self._strategy == "RequestedToCapacityRatio"
@@ -113,11 +123,16 @@ class ResourceScorer:
             if name == PODS or (not asked and is_scalar_resource(name)):
                 continue
             index = nodes.column(name)
-            if index is None:
+            if index is None and devices is None:
                 continue
-            capacity = nodes.allocatable[index, rows]
+            capacity = nodes.allocatable[index, rows] if index is not None else np.zeros(count, np.int64)
             nonzero = {CPU: 0, MEMORY: 1}.get(name)
-            used = nodes.requested[index, rows] if nonzero is None else nodes.nonzero[nonzero, rows]
+            if nonzero is not None:
+                used = nodes.nonzero[nonzero, rows]
+            else:
+                used = nodes.requested[index, rows] if index is not None else np.zeros(count, np.int64)
+            if devices is not None:
+                capacity, used = devices.fill_in(name, nodes, rows, capacity, used)
             if count and (
                 int(capacity.max()) > _SAFE or int(capacity.min()) < 0
                 or int(used.max()) > _SAFE or int(used.min()) < 0 or not 0 <= asked <= _SAFE

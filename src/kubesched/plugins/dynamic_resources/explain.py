@@ -49,8 +49,8 @@ def _is_enough(each: Survey) -> bool:
     return each.free > 0 and (each.free == each.matching if not each.count else each.free >= each.count)
 
 
-def _explain(claim: ResourceClaim, first: Survey, by_node: list[tuple[str, Survey]], preferred: str) -> Explanation:
-    what = f"of class {first.class_name}{preferred}"
+def _explain(claim: ResourceClaim, first: Survey, by_node: list[tuple[str, Survey]], amounts: str) -> Explanation:
+    what = f"of class {first.class_name}{amounts}"
     number = f"{first.count} free device{'' if first.count == 1 else 's'}" if first.count else "all devices free"
     ranked = sorted(by_node, key=lambda item: (-item[1].free, -item[1].matching, -item[1].others, item[0]))
     name, nearest = ranked[0]
