@@ -165,6 +165,7 @@ def test_what_is_remembered_is_what_a_new_allocator_computes(seed: int, small: b
             for module in ("profiles", "remembered", "selectors", "wanted"):
                 patch.setattr(f"kubesched.dra.{module}.MOST_REMEMBERED", 2)
             patch.setattr("kubesched.dra.allocator._JOURNAL", 1)
+            patch.setattr("kubesched.dra.inventory._MOST_CHANGES", 1)
             patch.setattr("kubesched.dra.allocator._MOST_PLANS", 2)
         check_what_is_remembered(seed)
 
@@ -233,3 +234,42 @@ def test_devices_capacity_and_counters_are_never_overdrawn(seed: int) -> None:
             world.allocated.set_claim(uid, results[0])
         check_nothing_is_overdrawn(world)
         assert len({device for devices in held.values() for device in devices}) <= 3, "each device uses one of three"
+
+
+@given(seed=st.integers(0, 10_000))
+def test_open_pools_are_searched_from_the_first_that_has_something_left(seed: int) -> None:
+    """Many open pools that fill up and are released: every result is the one of a new allocator."""
+    rng = random.Random(seed)
+    slices = [
+        a_slice(
+            f"s{number}",
+            [
+                a_device("a", {"m": "3"}, size=rng.choice(SIZES), allowMultipleAllocations=True),
+                a_device("b", {"m": "3"}, size="large"),
+            ],
+            pool=f"p{number}",
+            allNodes=True,
+        )
+        for number in range(6)
+    ]
+    world = World(slices)
+    claims = [
+        claim_of({"requests": [a_request(amounts={"m": "2"})]}, "one"),
+        claim_of({"requests": [a_request("x"), a_request("y", amounts={"m": "1"})]}, "two"),
+        claim_of({"requests": [a_request(select='device.attributes["gpu.example.com"].size == "small"')]}, "small"),
+    ]
+    taken: dict[str, Any] = {}
+    for step in range(20):
+        if taken and rng.random() < 0.35:
+            uid = rng.choice(sorted(taken))
+            del taken[uid]
+            world.allocated.set_claim(uid, None)
+        claim = rng.choice(claims)
+        verdict, result = outcome_of(world, claim, 0)
+        fresh = World(slices)
+        for uid, allocation in taken.items():
+            fresh.allocated.set_claim(uid, allocation)
+        assert (verdict, result) == outcome_of(fresh, claim, 0)
+        if verdict is Verdict.FITS:
+            (taken[f"t{step}"],) = world.allocate(claim) or ()
+            world.allocated.set_claim(f"t{step}", taken[f"t{step}"])

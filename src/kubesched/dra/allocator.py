@@ -7,7 +7,6 @@ whose slices, allocations or labels changed are computed again.
 
 from __future__ import annotations
 
-import operator
 import random
 import uuid
 from collections import OrderedDict
@@ -33,7 +32,7 @@ from .wanted import Problem, Wanted, content_key
 __all__ = ["Allocator", "Plan"]
 
 #: Contents of claims whose verdicts are kept.
-_MOST_PLANS: Final = 256
+_MOST_PLANS: Final = 64
 #: Entries of the journal that are kept; a reader that is further behind starts again.
 _JOURNAL: Final = 1 << 16
 
@@ -84,8 +83,6 @@ class Allocator:
         self._changed_pools = allocated.follow()
         self._journal: list[int] = []
         self._journal_start = 0
-        #: Node to class to what the devices of the class on the node were counted from, and the counts.
-        self._of_class: dict[str, dict[str, tuple[tuple[object, ...], tuple[int, int] | None]]] = {}
         #: Searches made, for statistics and tests.
         self.searches = 0
 
@@ -143,16 +140,9 @@ class Allocator:
             view = self._view(node)
         except AllocationError:
             return None
-        state = (found, *[pool.in_use(self.allocated) for pool in view.pools])
-        of_node = self._of_class.setdefault(node.name, {})
-        known = of_node.get(name)
-        if known is not None and len(known[0]) == len(state) and all(map(operator.is_, known[0], state)):
-            return known[1]
         expressions = [item.cel.expression if item.cel is not None else "" for item in found.spec.selectors]
         selectors = [self._selectors.selector(expression) for expression in expressions]
-        counted = devices_of_class(selectors, [(pool, pool.in_use(self.allocated)) for pool in view.pools])
-        of_node[name] = state, counted
-        return counted
+        return devices_of_class(selectors, [(pool, pool.in_use(self.allocated)) for pool in view.pools])
 
     def _share_id(self) -> str:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
@@ -170,7 +160,6 @@ class Allocator:
         view = self._views.pop(name, None)
         if view is None:
             return
-        self._of_class.pop(name, None)
         for _, pool in view.own:
             names = self._nodes_of[pool.id]
             names.discard(name)
@@ -195,6 +184,7 @@ class Allocator:
             view.pools,
             remembered.supply,
             lambda: self._timeout > 0 and self._now() > end,
+            places=remembered.places(view),
             strict_counters=self._strict_counters,
         )
         try:
@@ -246,6 +236,14 @@ class Allocator:
         remembered.bring_up_to_date(rows, self._view_of_row, lambda row: self._verdict(plan, row))
         return remembered.verdicts[rows]
 
+    def changes(self, since: tuple[int, int] | None) -> tuple[Sequence[int] | None, tuple[int, int]]:
+        """The rows whose devices may have changed since an earlier answer (None: all of them), and where that is now."""
+        self._refresh()
+        now = self._journal_start + len(self._journal), self._common_changes
+        if since is None or since[1] != now[1] or since[0] < self._journal_start:
+            return None, now
+        return self._journal[since[0] - self._journal_start :], now
+
     def _view_of_row(self, row: int) -> NodeView | None:
         node = self._nodes[row]
         return None if node is None else self._views.get(node.name)
@@ -285,7 +283,6 @@ class Allocator:
         if ALL_NODES in self._changed_nodes:
             self._views.clear()
             self._nodes_of.clear()
-            self._of_class.clear()
             self._journal.extend(self._rows.values())
         else:
             for name in self._changed_nodes:
@@ -293,8 +290,7 @@ class Allocator:
                 self._note(name)
         self._changed_nodes.clear()
         for common in self.inventory.common_pools():
-            if not common.ids.isdisjoint(self._changed_pools):
-                common.stamp += 1
+            if common.touched(self._changed_pools):
                 self._common_changes += 1
         for pool in self._changed_pools:
             for name in self._nodes_of.get(pool, ()):

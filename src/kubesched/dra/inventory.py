@@ -23,18 +23,36 @@ __all__ = ["ALL_NODES", "CommonPools", "Inventory"]
 
 #: In a set of changed nodes: any node may see something else now.
 ALL_NODES: Final = ""
+#: Changes of common pools that are kept; readers that are further behind start again.
+_MOST_CHANGES: Final = 4096
 
 
 class CommonPools:
     """Pools that several nodes see alike, in the order in which they are tried.
 
-    ``stamp`` grows whenever something of them is allocated or released; every allocator sees to that.
+    Every allocator has them :meth:`touched`; ``stamp`` grows with that, and ``changes`` are the places of pools since it was
+    emptied, which ``epoch`` counts.
     """
 
     def __init__(self, pools: Iterable[Pool]) -> None:
         self.pools = tuple(sorted(pools, key=Pool.order))
-        self.ids = frozenset(pool.id for pool in self.pools)
+        self._places = {pool.id: place for place, pool in enumerate(self.pools)}
+        self.ids = self._places.keys()
         self.stamp = 0
+        self.changes: list[int] = []
+        self.epoch = 0
+
+    def touched(self, pools: Iterable[PoolID]) -> bool:
+        """Something of these pools was allocated or released; False when none of them is here."""
+        places = [self._places[pool] for pool in pools if pool in self._places]
+        if not places:
+            return False
+        self.stamp += 1
+        if len(self.changes) >= _MOST_CHANGES:
+            self.changes.clear()
+            self.epoch += 1
+        self.changes += places
+        return True
 
     @cached_property
     def has_odd_selectors(self) -> bool:

@@ -16,24 +16,27 @@ Candidate = tuple[int, Problem | None]
 class Supply:
     """A pool with the services of its devices, and what is in use. Made again when that changes."""
 
-    __slots__ = ("_candidates", "_wanted", "in_use", "number", "pool", "services")
+    __slots__ = ("_candidates", "_numbers", "_wanted", "in_use", "number", "pool", "services")
 
     def __init__(self, pool: Pool, in_use: InUse, wanted: Wanted) -> None:
         self.pool = pool
         self.in_use = in_use
         self._wanted = wanted
-        self.services: list[Service] = [wanted.service(entry.profile) for entry in pool.devices]
-        self._candidates: dict[int, list[Candidate]] = {}
+        self.services: tuple[Service, ...]
+        self._numbers, self.services = wanted.services(entry.profile for entry in pool.devices)
+        self._candidates: dict[int, list[Candidate]] | None = None
         #: Given by the owner: equal for supplies of equal content.
         self.number = -1
 
     @property
     def content(self) -> Hashable:
         """Equal for pools whose devices serve alike and are in use alike."""
-        return self.pool.state, tuple([service.number for service in self.services]), self.in_use.key
+        return self.pool.state, self._numbers, self.in_use.key
 
     def candidates(self, want: Want) -> list[Candidate]:
         """The devices that a want may get as far as that does not depend on the search, and those with a problem."""
+        if self._candidates is None:
+            self._candidates = {}
         known = self._candidates.get(want.index)
         if known is None:
             known = self._candidates[want.index] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -113,6 +113,13 @@ class Service:
     attributes: dict[str, tuple[str, Any] | None]
 
 
+class Services(NamedTuple):
+    """The services of the devices of a pool, in order, and their numbers."""
+
+    numbers: tuple[int, ...]
+    services: tuple[Service, ...]
+
+
 class Wanted:
     """The content of a list of claims. Claims of equal content have one, whatever their names."""
 
@@ -138,6 +145,7 @@ class Wanted:
         self._read = self._attributes_read()
         self._by_profile: dict[int, Service] = {}
         self._by_projection: dict[Hashable, Service] = {}
+        self._service_lists: dict[tuple[int, ...], Services] = {}
         self._by_content: dict[Hashable, int] = {}
         self._numbers = count()
 
@@ -255,6 +263,17 @@ class Wanted:
             self._by_content.clear()
         self._by_profile[profile.id] = service
         return service
+
+    def services(self, profiles: Iterable[Profile]) -> Services:
+        """The services of several profiles, in order; one object for those that serve alike, as most pools do."""
+        found = tuple(map(self.service, profiles))
+        numbers = tuple([service.number for service in found])
+        services = self._service_lists.get(numbers)
+        if services is None:
+            if len(self._service_lists) >= MOST_REMEMBERED:
+                self._service_lists.clear()
+            services = self._service_lists[numbers] = Services(numbers, found)
+        return services
 
     def _attributes_read(self) -> tuple[tuple[str, str], ...] | None:
         """The attributes that selectors and constraints read, as domain and id; None when that cannot be said."""

@@ -22,7 +22,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 
 from . import names
-from .dynamic_resources.device_counts import Counts, DeviceCounts
+from .dynamic_resources.device_counts import DeviceCounts
 from .resource_scoring import trunc_div
 
 if TYPE_CHECKING:
@@ -96,20 +96,15 @@ class NodeResourcesBalancedAllocation(Plugin):
         amounts = self._kept_amounts(state, pod)
         if not amounts:
             return 0  # best effort, and PreScore did not run
-        return self._score(amounts, node, self._counts.of(pod.requests))
-
-    @staticmethod
-    def _score(amounts: list[tuple[str, int]], node: NodeInfo, counts: Counts | None) -> int:
+        if self._counts.of(pod.requests) is not None:
+            return int(self.score_rows(state, pod, nodes, np.array([node.row], np.intp))[0])
         before: list[float] = []
         after: list[float] = []
         for name, amount in amounts:
             capacity = 0 if name == PODS else node.allocatable.get(name)
-            used = node.requested.get(name)
-            devices = counts(name, node) if counts is not None and capacity == 0 else None
-            if devices is not None:
-                capacity, used = devices
             if capacity == 0:
                 continue
+            used = node.requested.get(name)
             before.append(min(1.0, float(used) / float(capacity)))
             after.append(min(1.0, float(used + amount) / float(capacity)))
         return _HALF + trunc_div(_HALF + _balance(after) - _balance(before), 2)
@@ -120,18 +115,21 @@ class NodeResourcesBalancedAllocation(Plugin):
         amounts = self._kept_amounts(state, pod)
         if not amounts:
             return np.zeros(len(rows), np.int64)  # best effort, and PreScore did not run
-        counts = self._counts.of(pod.requests)
-        if counts is not None:
-            return np.array([self._score(amounts, nodes.info(row), counts) for row in rows.tolist()], np.int64)
+        devices = self._counts.of(pod.requests)
         before: list[Floats] = []
         after: list[Floats] = []
         valid: list[npt.NDArray[np.bool_]] = []
         for name, amount in amounts:
             index = None if name == PODS else nodes.column(name)
-            if index is None:
+            if index is None and devices is None:
                 continue
-            capacity = nodes.allocatable[index, rows]
-            used = nodes.requested[index, rows]
+            capacity, used = (
+                (nodes.allocatable[index, rows], nodes.requested[index, rows])
+                if index is not None
+                else (np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64))
+            )
+            if devices is not None:
+                capacity, used = devices.fill_in(name, nodes, rows, capacity, used)
             divisor = np.where(capacity == 0, 1, capacity).astype(np.float64)
             valid.append(capacity != 0)
             before.append(np.minimum(1.0, used.astype(np.float64) / divisor))

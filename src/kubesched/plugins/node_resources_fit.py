@@ -210,7 +210,9 @@ class NodeResourcesFit(Plugin):
         return self._scorer.score_rows(pod.score_requests, nodes, rows, self._counts.of(pod.score_requests))
 
     def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        return self._scorer.score_node(pod.score_requests, node, self._counts.of(pod.score_requests))
+        if self._counts.of(pod.score_requests) is not None:
+            return int(self.score_rows(state, pod, nodes, np.array([node.row], np.intp))[0])
+        return self._scorer.score_node(pod.score_requests, node)
 
     # -- queue -----------------------------------------------------------------------------------------
 

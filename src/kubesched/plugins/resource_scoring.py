@@ -84,8 +84,7 @@ class ResourceScorer:
         """The resources that count."""
         return [name for name, _ in self._resources]
 
-    def score_node(self, requests: Resources, node: NodeInfo, devices: Counts | None = None) -> int:
-        """``devices``: counts those of resources that the node itself has not."""
+    def score_node(self, requests: Resources, node: NodeInfo) -> int:
         total = weights = 0
         allocatable = node.allocatable
         ratio = self._strategy == "RequestedToCapacityRatio"
@@ -99,9 +98,6 @@ class ResourceScorer:
                 if name == PODS or (not asked and is_scalar_resource(name)):
                     continue
                 capacity, used = allocatable.get(name), node.requested.get(name) + asked
-                counted = devices(name, node) if devices is not None and capacity == 0 else None
-                if counted is not None:
-                    capacity, used = counted[0], counted[1] + asked
             if capacity == 0:
                 continue
             score = self._one(used, capacity)
@@ -118,11 +114,8 @@ class ResourceScorer:
     def score_rows(
         self, requests: Resources, nodes: NodeTable, rows: RowArray, devices: Counts | None = None
     ) -> IntArray:
-        """The same for many rows."""
+        """The same for many rows; ``devices`` counts those of resources that nodes themselves have not."""
         count = len(rows)
-        if devices is not None:
-            info = nodes.info
-            return np.array([self.score_node(requests, info(row), devices) for row in rows.tolist()], np.int64)
         total, weights = np.zeros(count, np.int64), np.zeros(count, np.int64)
         ratio = self._strategy == "RequestedToCapacityRatio"
         for name, weight in self._resources:
@@ -130,11 +123,16 @@ class ResourceScorer:
             if name == PODS or (not asked and is_scalar_resource(name)):
                 continue
             index = nodes.column(name)
-            if index is None:
+            if index is None and devices is None:
                 continue
-            capacity = nodes.allocatable[index, rows]
+            capacity = nodes.allocatable[index, rows] if index is not None else np.zeros(count, np.int64)
             nonzero = {CPU: 0, MEMORY: 1}.get(name)
-            used = nodes.requested[index, rows] if nonzero is None else nodes.nonzero[nonzero, rows]
+            if nonzero is not None:
+                used = nodes.nonzero[nonzero, rows]
+            else:
+                used = nodes.requested[index, rows] if index is not None else np.zeros(count, np.int64)
+            if devices is not None:
+                capacity, used = devices.fill_in(name, nodes, rows, capacity, used)
             if count and (
                 int(capacity.max()) > _SAFE or int(capacity.min()) < 0
                 or int(used.max()) > _SAFE or int(used.min()) < 0 or not 0 <= asked <= _SAFE

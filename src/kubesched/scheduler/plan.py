@@ -18,6 +18,7 @@ from kubesched.framework.runtime import Framework
 __all__ = ["Plan", "Share"]
 
 _PRE_FILTER: Final = "running PreFilter plugin"
+_ADD_POD: Final = "running AddPod on PreFilter plugin"
 
 
 class Share:
@@ -99,18 +100,18 @@ class Plan:
         return tuple(found)
 
     def unaffected(self, state: CycleState, pod: PodInfo, others: Iterable[PodInfo]) -> bool:
-        """Whether pods that come to a node change no answer of the unsigned filters about it; after PreFilter.
+        """Whether pods that come to a node change no answer of the unsigned plugins about it; after PreFilter.
 
         Raises:
             PluginFailedError: when one of them fails.
         """
-        for entry in self.unsigned.filters:
-            if entry.name in state.skip_filter:
+        filtering = {entry.name for entry in self.unsigned.filters}
+        for plugin in self.unsigned.plugins:
+            name = plugin.name
+            if name in state.skip_filter or not (name in filtering or hasattr(plugin, "add_pod")):
                 continue
-            unaffected_by = getattr(entry.plugin, "unaffected_by", None)
-            if unaffected_by is None:
-                return False
-            if not all(called("running AddPod on", entry.name, unaffected_by, state, pod, other) for other in others):
+            unaffected = getattr(plugin, "unaffected_by", None)
+            if unaffected is None or not all(called(_ADD_POD, name, unaffected, state, pod, other) for other in others):
                 return False
         return True
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -166,12 +166,12 @@ def _explanations(
     table = embedded.scheduler.cache.table
     by_plugin: dict[str, list[int]] = {}
     for status, names in rejection.diagnosis.statuses.groups():
-        rejected = by_plugin.setdefault(status.plugin, [])
-        rejected += [row for name in names if (row := table.row_of(name)) is not None]
+        numbers = (table.row_of(name) for name in names)
+        by_plugin.setdefault(status.plugin, []).extend(row for row in numbers if row is not None)
     found: list[ExplanationReport] = []
     for name, rows in by_plugin.items():
-        plugin: Any = framework.plugins.get(name)
-        if hasattr(plugin, "explain"):
+        plugin = framework.plugins.get(name)
+        if plugin is not None and hasattr(plugin, "explain"):
             said = plugin.explain(rejection.state, pod, table, np.array(sorted(rows), np.intp))
             found += [ExplanationReport(plugin=name, text=each.text, data=dict(each.data)) for each in said]
     return found

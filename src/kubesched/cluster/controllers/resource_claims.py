@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from ...api.decode import to_builtins
 from ...api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from ...api.resource import CLAIM_FINALIZER, ClaimConsumer, ResourceClaim
 from ...api.types import Pod, PodResourceClaim
@@ -218,26 +219,46 @@ class ResourceClaims(Controller):
         item = self._claims.get(key)
         if item is None:
             return
+        if await self._is_held_in_vain(item):
+            # The end of a pod is often known before what followed from it: what is written has to be current.
+            try:
+                item = await self.context.client.get(RESOURCE_CLAIMS, item.namespace, item.name)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+                return
+            item = await self._release(item)
+        claim: ResourceClaim = item.typed
+        if not claim.status.reserved_for and claim.metadata.deletion_timestamp is None:
+            await self._delete_unused(item)
+
+    async def _is_held_in_vain(self, item: Item) -> bool:
+        """Whether a claim is reserved for pods that have ended, or protected although it is deleted and unused."""
+        claim: ResourceClaim = item.typed
+        for consumer in claim.status.reserved_for:
+            if not await self._uses(item, consumer):
+                return True
+        going = claim.metadata.deletion_timestamp is not None
+        return going and not claim.status.reserved_for and CLAIM_FINALIZER in claim.metadata.finalizers
+
+    async def _release(self, item: Item) -> Item:
+        """Remove reservations of ended pods; after the last one the allocation, then the finalizer."""
         claim: ResourceClaim = item.typed
         status = claim.status
         valid = [consumer for consumer in status.reserved_for if await self._uses(item, consumer)]
-        going = claim.metadata.deletion_timestamp is not None
+        if len(valid) == len(status.reserved_for) and (valid or claim.metadata.deletion_timestamp is None):
+            return item
         ours = CLAIM_FINALIZER in claim.metadata.finalizers
-        if len(valid) < len(status.reserved_for) or (going and ours and not valid and status.allocation is not None):
-            data = item.data()
-            uids = {consumer.uid for consumer in valid}
-            kept = [consumer for consumer in data["status"].get("reservedFor") or () if consumer.get("uid") in uids]
-            changed = {**data["status"], "reservedFor": kept}
-            if not valid and ours:
-                changed["allocation"] = None
-            item = await self.context.update(item, {**data, "status": changed}, subresource="status")
-            claim = item.typed
-        if ours and not valid and claim.status.allocation is None and (going or status.allocation is not None):
-            data = item.data()
+        frees = not valid and ours and status.allocation is not None
+        if len(valid) < len(status.reserved_for) or frees:
+            changes: dict[str, Any] = {"reservedFor": to_builtins(valid) or None}
+            if frees:
+                changes["allocation"] = None
+            item = await self.context.patch(item, {"metadata": _version(item), "status": changes}, subresource="status")
+        if ours and not valid:
             finalizers = [name for name in claim.metadata.finalizers if name != CLAIM_FINALIZER]
-            item = await self.context.update(item, {**data, "metadata": {**data["metadata"], "finalizers": finalizers}})
-        if not valid and not going:
-            await self._delete_unused(item)
+            item = await self.context.patch(item, {"metadata": {**_version(item), "finalizers": finalizers or None}})
+        return item
 
     async def _uses(self, item: Item, consumer: ClaimConsumer) -> bool:
         """Whether a claim stays reserved for a consumer; only pods are ever released here."""
@@ -266,6 +287,11 @@ class ResourceClaims(Controller):
         pod = await self._pod(f"{item.namespace}/{owner.name}")
         if pod is None or pod.uid != owner.uid or _has_ended(pod.typed):
             await self.context.delete(item)
+
+
+def _version(item: Item) -> dict[str, str]:
+    """What makes a patch fail with a conflict when the object has changed since."""
+    return {"uid": item.uid, "resourceVersion": str(item.resource_version)}
 
 
 def _is_reserved(claim: Item, pod: Pod) -> bool:

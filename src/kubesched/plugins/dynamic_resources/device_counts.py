@@ -6,19 +6,72 @@ node itself has not. Source: spec "Node-level scheduler plugins" section 8.4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from kubesched.api.requests import Resources
-from kubesched.framework.interface import Handle
-from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.api.resource import DeviceClass
+from kubesched.framework.interface import Handle, IntArray, RowArray
 
-from .class_mapping import class_mapping
-from .manager import DeviceManager
+from .class_mapping import ClassMapping, class_mapping
+from .manager import DeviceManager, NodeAllocator
+
+if TYPE_CHECKING:
+    from kubesched.cache import NodeTable
 
 __all__ = ["Counts", "DeviceCounts"]
 
-#: Resource name and node to (devices, devices in use); None when no device class serves it or that cannot be said.
-Counts = Callable[[str, NodeInfo], tuple[int, int] | None]
+
+class _ClassCounts:
+    """The devices of one class by row, counted again for rows that changed."""
+
+    def __init__(self, device_class: DeviceClass) -> None:
+        self.device_class = device_class
+        self._seen: tuple[int, int] | None = None
+        self._known = np.zeros(0, np.bool_)
+        self._devices = np.zeros(0, np.int64)
+        self._in_use = np.zeros(0, np.int64)
+
+    def of(self, allocator: NodeAllocator, nodes: NodeTable, rows: RowArray) -> tuple[IntArray, IntArray]:
+        """int64[len(rows)] each: devices, and devices in use."""
+        changed, self._seen = allocator.changes(nodes, self._seen)
+        if changed is None or len(self._known) != nodes.capacity:
+            self._known = np.zeros(nodes.capacity, np.bool_)
+            self._devices, self._in_use = np.zeros(nodes.capacity, np.int64), np.zeros(nodes.capacity, np.int64)
+        elif changed:
+            self._known[changed] = False
+        name = self.device_class.metadata.name
+        for row in rows[~self._known[rows]].tolist():
+            found = allocator.devices_of_class(name, nodes.info(row))
+            self._devices[row], self._in_use[row] = found if found is not None else (0, 0)
+            self._known[row] = True
+        return self._devices[rows], self._in_use[rows]
+
+
+class Counts:
+    """The devices that serve extended resources, by row."""
+
+    def __init__(self, classes: ClassMapping, allocator: NodeAllocator) -> None:
+        self._classes = classes
+        self._allocator = allocator
+        self._by_class: dict[str, _ClassCounts] = {}
+
+    def fill_in(
+        self, name: str, nodes: NodeTable, rows: RowArray, capacity: IntArray, used: IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """What nodes have of a resource and what is used, int64[len(rows)] each, with devices where ``capacity`` is 0."""
+        served_by = self._classes.class_of(name)
+        device_class = self._classes.find(served_by) if served_by is not None else None
+        if served_by is None or device_class is None:
+            return capacity, used
+        counted = self._by_class.get(served_by)
+        if counted is None or counted.device_class is not device_class:
+            counted = self._by_class[served_by] = _ClassCounts(device_class)
+        devices, in_use = counted.of(self._allocator, nodes, rows)
+        lacking = capacity == 0
+        return np.where(lacking, devices, capacity), np.where(lacking, in_use, used)
 
 
 class DeviceCounts:
@@ -28,6 +81,7 @@ class DeviceCounts:
         self._handle = handle
         self._names = names
         self._classes = class_mapping(handle) if handle.gate("DRAExtendedResource") else None
+        self._counts: Counts | None = None
 
     def of(self, requests: Resources) -> Counts | None:
         """The counts that matter to a pod; None, which is the rule, when its score does not depend on devices."""
@@ -36,10 +90,6 @@ class DeviceCounts:
             return None
         if not any(requests.scalars.get(name) and classes.class_of(name) for name in self._names):
             return None
-        allocator = DeviceManager.of(self._handle).allocator(0.0)
-
-        def counts(name: str, node: NodeInfo) -> tuple[int, int] | None:
-            served_by = classes.class_of(name)
-            return None if served_by is None else allocator.devices_of_class(served_by, node)
-
-        return counts
+        if self._counts is None:
+            self._counts = Counts(classes, DeviceManager.of(self._handle).allocator(0.0))
+        return self._counts
