@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -154,12 +155,27 @@ def test_many_pods_are_reported_by_workload_and_wide_lists_them_all(capsys: pyte
     assert "hollow-00039" in wide
 
 
-def test_remarks_go_to_stderr_and_quiet_stops_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_what_is_not_honoured_is_said_also_under_quiet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: t}\n---" + PODS)
     loud = run(capsys, "simulate", "-f", tmp_path, "--nodes", "1", "-o", "json")
     assert "left out: example.com/v1 Thing is not known here" in loud.err
     assert "Thing" in json.loads(loud.out)["warnings"][0]
-    assert run(capsys, "simulate", "-f", tmp_path, "--nodes", "1", "-o", "json", "--quiet").err == ""
+    quiet = run(capsys, "simulate", "-f", tmp_path, "--nodes", "1", "-o", "json", "--quiet")
+    assert [line for line in quiet.err.splitlines() if "Thing" in line] == quiet.err.splitlines()
+    assert quiet.out == loud.out
+
+
+def test_what_the_configuration_does_not_get_is_in_the_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(PODS)
+    (tmp_path / "p.py").write_text(
+        "class Idle:\n  name = 'Idle'\n  def __init__(self, a, h): ...\n  def filter(self, s, p, n): ...\n"
+    )
+    (tmp_path / "c.cfg").write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    argv = ("--config", tmp_path / "c.cfg", "--plugin-module", tmp_path / "p.py", "--nodes", "1", "-o", "json", "-q")
+    ran = run(capsys, "simulate", "-f", tmp_path / "a.yaml", *argv)
+    (warning,) = json.loads(ran.out)["warnings"]
+    assert warning.startswith("plugin Idle was loaded, but no profile of")
+    assert warning in ran.err
 
 
 # -- bad input -------------------------------------------------------------------------------------------------
@@ -300,9 +316,58 @@ def test_a_plugin_that_fails_is_named_and_the_simulation_ends(
         "  def filter(self, s, p, n): raise RuntimeError('out of order')\n"
     )
     ran = run(capsys, "simulate", "-f", tmp_path / "a.yaml", "--nodes", "2", "--plugin-module", tmp_path / "p.py")
-    assert ran.code == 0
+    assert ran.code == 1
     assert 'default/a: SchedulerError\n  running "Boom" filter plugin: out of order' in ran.out
     assert "pods are tried again and again without success" in ran.out
+    assert ran.err.count("out of order") == 1
+    assert re.search(rf"\(RuntimeError at {re.escape(str(tmp_path / 'p.py'))}:4, \d+ times\)", ran.err)
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("point", ["pre_enqueue(self, pod)", "reserve(self, s, p, n)", "post_bind(self, s, p, n)"])
+def test_a_plugin_that_raises_anywhere_makes_the_exit_code_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, point: str
+) -> None:
+    (tmp_path / "a.yaml").write_text(_POD)
+    (tmp_path / "p.py").write_text(
+        f"class Boom:\n  name = 'Boom'\n  def __init__(self, a, h): ...\n  def {point}: return {{}}['lost']\n"
+        "  def unreserve(self, s, p, n): ...\n"
+    )
+    ran = run(
+        capsys,
+        "simulate",
+        "-f",
+        tmp_path / "a.yaml",
+        "--nodes",
+        "2",
+        "--plugin-module",
+        tmp_path / "p.py",
+        "-o",
+        "json",
+    )
+    (error,) = json.loads(ran.out)["errors"]
+    assert (ran.code, error["type"], error["file"], error["line"]) == (1, "KeyError", str(tmp_path / "p.py"), 4)
+    assert ran.err.count("p.py:4") == 1
+
+
+def test_all_bad_objects_are_reported_together(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {}\n---\nkind: Pod\n---\n"
+        "apiVersion: v1\nkind: Node\nmetadata: {name: m}\nspec: {taints: 3}\n"
+    )
+    (tmp_path / "b.yaml").write_text("a: [\n")
+    (tmp_path / "c.yaml").write_text(_POD + "\n---\n" + _POD)
+    ran = run(capsys, "simulate", "-f", tmp_path, "--nodes", "1")
+    assert (ran.code, ran.out) == (1, "")
+    for text in (
+        "metadata.name is missing",
+        "apiVersion is missing",
+        "spec.taints",
+        "b.yaml",
+        "was defined already in",
+    ):
+        assert text in ran.err
+    assert len(ran.err.splitlines()) >= 5
 
 
 def test_pods_of_a_refused_template_are_reported_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -310,3 +311,81 @@ def test_preemptions_are_listed_with_those_that_lost_and_why() -> None:
         "  not b: a greater sum of priorities",
     ]
     assert where(result)["big"] == "a"
+
+
+# -- never wrong in silence ------------------------------------------------------------------------------------
+
+
+def test_pods_on_a_node_that_does_not_exist_are_not_placed() -> None:
+    result = run(pod("here"), pod("ghost", nodeName="gone"), pod("other", nodeName="gone"), nodes=1)
+    totals = result.totals
+    assert (totals.pods, totals.placed, totals.pending, totals.on_missing_nodes) == (3, 1, 0, 2)
+    assert where(result).keys() == {"here"}
+    (missing,) = result.missing_nodes
+    assert (missing.node, missing.count, missing.pods) == ("gone", 2, ["default/ghost", "default/other"])
+    (warning,) = result.warnings
+    assert warning == (
+        "node gone does not exist, but pods are bound to it, which are not counted as placed: default/ghost, default/other"
+    )
+
+
+def test_a_finished_pod_may_have_been_on_a_node_that_is_gone() -> None:
+    result = run({**pod("done", nodeName="gone"), "status": {"phase": "Succeeded"}}, nodes=1)
+    assert (result.totals.placed, result.missing_nodes, result.warnings) == (1, [], [])
+
+
+def test_what_has_no_effect_is_said_once_for_each_kind() -> None:
+    job = {"template": workload("Job", "x", "batch/v1")["spec"]["template"]}
+    crons = [
+        workload("CronJob", f"cron-{number}", "batch/v1", schedule="* * * * *", jobTemplate={"spec": job})
+        for number in range(3)
+    ]
+    pods = [{**pod(f"p{number}"), "colour": "red"} for number in range(4)]
+    things = [{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}} for name in "ab"]
+    jobs = [workload("Job", f"w{number}", "batch/v1", parallelism=1, completions=2) for number in range(2)]
+    loaded = parse_manifests("\n---\n".join(json.dumps(item) for item in (*crons, *pods, *things, *jobs)), "in.yaml")
+    warnings = run_simulation(loaded, registry=in_tree_registry(), nodes=1).warnings
+    for text in (
+        "CronJob cron-0 has no effect in a simulation: the clock starts no jobs (and so for 2 more objects)",
+        'Pod p0: unknown field "colour" is ignored (and so for 3 more objects)',
+        "left out: example.com/v1 Thing is not known here (and 1 more like it)",
+        "Job w0: only the 1 of its 2 pods that may run at once are simulated (and so for 1 more object)",
+    ):
+        assert [warning for warning in warnings if text in warning], (text, warnings)
+    assert not [warning for warning in warnings if "cron-1" in warning or "p1" in warning]
+
+
+def test_objects_that_the_cluster_refuses_are_named_together() -> None:
+    bad = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in ("Bad_1", "Bad_2")]
+    with pytest.raises(ManifestError) as caught:
+        run(*bad)
+    assert len(str(caught.value).splitlines()) == 2
+    assert "Bad_1" in str(caught.value)
+    assert "Bad_2" in str(caught.value)
+
+
+def test_a_plugin_that_raises_is_in_the_result_with_its_place() -> None:
+    class Odd(Plugin):
+        name = "Odd"
+
+        def filter(self, state: Any, pod: PodInfo, node: NodeInfo) -> Status | None:
+            raise ValueError("odd")
+
+    registry = in_tree_registry()
+    registry.register(Odd)
+    config = load_config_data(
+        {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Odd"}]}}}],
+        }
+    )
+    result = run(pod("a"), pod("b"), nodes=1, registry=registry, config=config)
+    (error,) = result.errors
+    assert (error.type, error.file, error.line > 0, error.count) == (
+        "ValueError",
+        __file__,
+        True,
+        result.totals.attempts,
+    )
+    assert 'running "Odd" filter plugin: odd' in error.text

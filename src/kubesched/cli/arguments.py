@@ -112,8 +112,8 @@ def _stages(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _quiet(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no remarks on stderr")
+def _quiet(parser: argparse.ArgumentParser, text: str = "no progress bar and no remarks on stderr") -> None:
+    parser.add_argument("-q", "--quiet", action="store_true", help=text)
 
 
 def simulate(parser: argparse.ArgumentParser) -> None:
@@ -124,7 +124,8 @@ end after that time and free their place. The same input and seed give the same 
     parser.epilog = """\
 example: kubesched simulate -f examples/web-shop --nodes 3
 JSON and YAML follow the schema of kubesched.simulate.result (apiVersion kubesched.io/v1alpha1).
-Exit code: 0 even when pods are pending; 1 when the input cannot be used or pods were refused."""
+Exit code: 0 even when pods are pending; 1 when the input cannot be used, pods were refused or an exception was raised
+during the run. What of the input is not honoured is said on stderr, also with --quiet, and in the result's warnings."""
     parser.add_argument(
         "-f",
         "--filename",
@@ -152,7 +153,7 @@ Exit code: 0 even when pods are pending; 1 when the input cannot be used or pods
     )
     parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
     parser.add_argument("--wide", action="store_true", help="list every pod and node, however many")
-    _quiet(parser)
+    _quiet(parser, "no progress bar")
 
 
 def conformance(parser: argparse.ArgumentParser) -> None:

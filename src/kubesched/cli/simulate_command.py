@@ -6,7 +6,7 @@ import argparse
 
 from kubesched.cluster.files import load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template
-from kubesched.simulate.report import render_json, render_table, render_yaml
+from kubesched.simulate.report import error_text, render_json, render_table, render_yaml
 from kubesched.simulate.simulation import run_simulation
 
 from .console import print_lines, progress_bar, warn, write
@@ -39,15 +39,20 @@ def run(options: argparse.Namespace) -> int:
             seed=options.seed,
             stages=load_stages(options.stages),
             until=options.until,
+            remarks=remarks,
             on_progress=bar.update,
         )
-    if not options.quiet:
-        for remark in (*remarks, *result.warnings):
-            warn(remark)
+    for remark in result.warnings:
+        warn(remark)
     if options.output == "table":
         print_lines(render_table(result, wide=options.wide))
     else:
         write(render_json(result) if options.output == "json" else render_yaml(result))
+    if result.errors:
+        count = sum(item.count for item in result.errors)
+        what = "an exception was" if count == 1 else f"{count:,} exceptions were"
+        texts = [error_text(item) for item in result.errors]
+        raise CliError("\n".join((f"{what} raised during the run, so its result may be wrong:", *texts)))
     if result.refused:
         first = result.refused[0]
         pods = "1 pod was" if result.totals.refused == 1 else f"{result.totals.refused:,} pods were"

@@ -16,7 +16,7 @@ from kubesched.api.types import Labels, ObjectMeta, PodCondition, PodStatus
 
 from ..api.times import timestamp
 
-__all__ = ["claim_patch", "pod_status_patch", "update_pod_condition", "volume_patch"]
+__all__ = ["claim_patch", "has_condition", "pod_status_patch", "update_pod_condition", "volume_patch"]
 
 
 def update_pod_condition(status: PodStatus, condition: PodCondition, now: float) -> tuple[PodStatus, bool]:
@@ -32,18 +32,28 @@ def update_pod_condition(status: PodStatus, condition: PodCondition, now: float)
         return msgspec.structs.replace(status, conditions=(*status.conditions, added)), True
 
     old = status.conditions[index]
-    same_status = old.status == condition.status
-    if (
-        same_status
-        and old.reason == condition.reason
-        and old.message == condition.message
-        and old.last_probe_time == condition.last_probe_time
-    ):
+    if _is_same(old, condition):
         return status, False
+    same_status = old.status == condition.status
     since = old.last_transition_time if same_status else timestamp(now)
     new = msgspec.structs.replace(condition, last_transition_time=since)
     conditions = (*status.conditions[:index], new, *status.conditions[index + 1 :])
     return msgspec.structs.replace(status, conditions=conditions), True
+
+
+def has_condition(status: PodStatus, condition: PodCondition) -> bool:
+    """Whether :func:`update_pod_condition` would leave the status as it is."""
+    old = next((known for known in status.conditions if known.type == condition.type), None)
+    return old is not None and _is_same(old, condition)
+
+
+def _is_same(old: PodCondition, new: PodCondition) -> bool:
+    return (
+        old.status == new.status
+        and old.reason == new.reason
+        and old.message == new.message
+        and old.last_probe_time == new.last_probe_time
+    )
 
 
 def pod_status_patch(old: PodStatus, new: PodStatus, uid: str = "") -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ from .backoff import TokenBucket, is_other_uid, retry_write
 from .events import QUEUE_SIZE, EventBroadcaster, EventRecorder
 from .informer import Informer
 from .metered import MeteredTransport
-from .patches import claim_patch, pod_status_patch, update_pod_condition, volume_patch
+from .patches import claim_patch, has_condition, pod_status_patch, update_pod_condition, volume_patch
 from .reflector import PAGE_SIZE, WATCH_TIMEOUT
 
 __all__ = ["ApiPort"]
@@ -122,6 +122,15 @@ class ApiPort:
         """
         meta = pod.metadata
         return self.transport.bind_now(meta.namespace, meta.name, meta.uid, node_name)
+
+    def is_written(
+        self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
+    ) -> bool:
+        """Whether the status says all that :meth:`patch_pod_status` would write already."""
+        status = pod.status
+        if nominated_node_name is not None and nominated_node_name != status.nominated_node_name:
+            return False
+        return condition is None or has_condition(status, condition)
 
     async def patch_pod_status(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None

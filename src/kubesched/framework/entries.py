@@ -40,11 +40,12 @@ class PluginFailedError(Exception):
 
 
 def failed(prefix: str, plugin: str, error: BaseException | None) -> RuntimeError:
-    """An error in upstream's words: ``running PreFilter plugin "X": what happened``."""
+    """An error in upstream's words: ``running PreFilter plugin "X": what happened``. Its cause is ``error``."""
     text = str(error) or type(error).__name__
-    if "{}" in prefix:
-        return RuntimeError(f"{prefix.format(_quoted(plugin))}: {text}")
-    return RuntimeError(f"{prefix} {_quoted(plugin)}: {text}")
+    place = prefix.format(_quoted(plugin)) if "{}" in prefix else f"{prefix} {_quoted(plugin)}"
+    found = RuntimeError(f"{place}: {text}")
+    found.__cause__ = error
+    return found
 
 
 def called(prefix: str, plugin: str, method: Callable[..., Any], *args: Any) -> Any:

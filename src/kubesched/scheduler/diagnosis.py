@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -43,9 +43,11 @@ class NodeStatuses:
         self._groups: list[tuple[Status, RowArray]] = []
         self._single: dict[str, Status] = {}
         self.absent = _ABSENT
+        self._text: tuple[tuple[int, Status], str] | None = None
 
     def set(self, name: str, status: Status) -> None:
         """One node's status; takes it out of its group."""
+        self._text = None
         row = self._table.row_of(name) if self._table is not None else None
         if row is not None:
             groups = [(kept, rows[rows != row]) for kept, rows in self._groups]
@@ -87,6 +89,13 @@ class NodeStatuses:
             for reason in self.absent.reasons():
                 counts[reason] += left
         return counts
+
+    def text(self, all_nodes: int) -> str:
+        """The histogram in words; made once, as pods alike that are tried again share their statuses."""
+        asked = all_nodes, self.absent
+        if self._text is None or self._text[0] != asked:
+            self._text = asked, fit_error_text(all_nodes, self.histogram(all_nodes))
+        return self._text[1]
 
     def get(self, name: str) -> Status:
         single = self._single.get(name)
@@ -194,7 +203,11 @@ class Rejection:
 
     def with_post_filter(self, message: str) -> Rejection:
         """The same with PostFilter's message."""
-        return replace(self, diagnosis=replace(self.diagnosis, post_filter_message=message))
+        why = self.diagnosis
+        diagnosis = Diagnosis(
+            why.statuses, why.unschedulable_plugins, why.pending_plugins, why.pre_filter_message, message
+        )
+        return Rejection(self.all_nodes, diagnosis, self.state)
 
     def message(self) -> str:
         """The text of the pod's event and condition (spec "Scheduling cycle" section 7.1)."""
@@ -204,7 +217,7 @@ class Rejection:
         if diagnosis.pre_filter_message:
             text = f"{fit_error_text(self.all_nodes, {})} {diagnosis.pre_filter_message}."
         else:
-            text = fit_error_text(self.all_nodes, diagnosis.statuses.histogram(self.all_nodes))
+            text = diagnosis.statuses.text(self.all_nodes)
         if diagnosis.post_filter_message:
             text += f" {diagnosis.post_filter_message}"
         return text

@@ -98,7 +98,8 @@ class FailureHandler:
         if isinstance(why, Status) and why.as_error() is None and why.code is not Code.SKIP:
             return
         if not rejected:
-            _log.error("scheduling pod %s failed; it is tried again: %s", pod.key, text)
+            cause = why.as_error() if isinstance(why, Status) else None
+            _log.error("scheduling pod %s failed; it is tried again: %s", pod.key, text, extra={"cause": cause})
         attempt.profile.recorder.record(pod, "Warning", "FailedScheduling", "Scheduling", text)
         reason = "Unschedulable" if rejected else "SchedulerError"
         condition = PodCondition(type="PodScheduled", status="False", reason=reason, message=text)

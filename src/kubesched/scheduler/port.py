@@ -58,6 +58,12 @@ class Port(Protocol):
         """The same where nothing has to be waited for; False, and nothing is done, where it has."""
         ...
 
+    def is_written(
+        self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
+    ) -> bool:
+        """Whether a patch with the same arguments would change nothing."""
+        ...
+
     async def patch_pod_status(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> bool:

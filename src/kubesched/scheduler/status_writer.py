@@ -46,6 +46,10 @@ class StatusWriter:
     def write(self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None) -> None:
         """Write a condition and a nomination (None: leave it) as soon as earlier patches of the pod are done."""
         uid = pod.uid
+        if uid not in self._tasks and self._port.is_written(
+            pod, condition=condition, nominated_node_name=nominated_node_name
+        ):
+            return  # so it is most of the time for a pod that is tried again
         waiting = self._waiting.get(uid)
         if waiting is not None:
             if condition is None:

@@ -77,6 +77,15 @@ _DEFAULT_CLASS: Final = {
 }
 
 
+#: Kinds that are stored and do nothing, and what they would do.
+_INERT: Final = {
+    "cronjobs.batch": "the clock starts no jobs",
+    "horizontalpodautoscalers.autoscaling": "nothing is scaled by load",
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": "webhooks are not called",
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": "webhooks are not called",
+}
+
+
 @dataclass(slots=True)
 class Intake:
     """Everything to be stored, pods of workloads included, in the order of creation."""
@@ -126,17 +135,25 @@ def gather(
     typed = [from_builtins(item.data, Node) for item in objects if item.kind == NODES]
     made_already = _controllers(objects)
     intake = Intake(warnings=[*loaded.warnings, *unknown_fields(loaded.objects)])
+    problems: list[str] = []
+    cut: list[tuple[Manifest, int]] = []
     for item in objects:
         metadata = item.data["metadata"]
         if metadata.get("uid") in made_already or _controller(metadata) is not None:
             intake.objects.append(item)
             continue
         try:
-            intake.objects += _expand(item, names, typed, intake.warnings)
+            made = _expand(item, names, typed, intake.warnings)
+            intake.objects += made
+            if item.kind.group_resource == "jobs.batch" and _completions(item) > len(made) - 1 > 0:
+                cut.append((item, len(made) - 1))
+        except ManifestError as error:
+            problems.append(str(error))
         except (TypeError, ValueError, AttributeError, KeyError) as error:
-            if isinstance(error, ManifestError):
-                raise
-            raise ManifestError(_misshapen(item, error)) from error
+            problems.append(_misshapen(item, error))
+    if problems:
+        raise ManifestError.of(problems)
+    intake.warnings = [*_not_honoured(objects), *_partly_run(cut), *intake.warnings]
     intake.objects = in_order(intake.objects)
     return intake
 
@@ -148,6 +165,7 @@ def check_devices(objects: Iterable[Manifest]) -> None:
         ManifestError: naming the node and what would be right.
     """
     read: set[str] = set()  # the nodes of a template share one text
+    problems: list[str] = []
     for item in objects:
         text = _devices(item) if item.kind == NODES else None
         if text is not None and text not in read:
@@ -155,7 +173,9 @@ def check_devices(objects: Iterable[Manifest]) -> None:
             try:
                 parse_devices(text)
             except DevicesError as error:
-                raise ManifestError(f"{item.source}: Node {item.name}: {error}") from None
+                problems.append(f"{item.source}: Node {item.name}: {error}")
+    if problems:
+        raise ManifestError.of(problems)
 
 
 def _devices(node: Manifest) -> str | None:
@@ -181,11 +201,32 @@ def _uses_claims(pod: Mapping[str, Any]) -> bool:
 
 def unknown_fields(objects: Iterable[Manifest]) -> list[str]:
     """A warning for each field that Kubernetes does not know: most likely a slip of the pen that is ignored."""
+    found: dict[tuple[str, str], list[Manifest]] = {}
+    for item in objects:
+        for path in unknown_in_manifest(item.kind, item.data):
+            found.setdefault((item.kind.kind, path), []).append(item)
     return [
-        f'{item.source}: {item.kind.kind} {item.name}: unknown field "{path}" is ignored'
-        for item in objects
-        for path in unknown_in_manifest(item.kind, item.data)
+        f'{items[0].source}: {kind} {items[0].name}: unknown field "{path}" is ignored{_also(items)}'
+        for (kind, path), items in found.items()
     ]
+
+
+def _not_honoured(objects: Iterable[Manifest]) -> list[str]:
+    """A warning for each kind that acts in a real cluster and does nothing here."""
+    found: dict[str, list[Manifest]] = {}
+    for item in objects:
+        if item.kind.group_resource in _INERT:
+            found.setdefault(item.kind.group_resource, []).append(item)
+    return [
+        f"{items[0].source}: {items[0].kind.kind} {items[0].name} has no effect in a simulation: {_INERT[kind]}{_also(items)}"
+        for kind, items in found.items()
+    ]
+
+
+def _also(items: Sequence[Manifest]) -> str:
+    """That a remark about the first of the objects is true of the others."""
+    more = len(items) - 1
+    return "" if not more else f" (and so for {more:,} more {'object' if more == 1 else 'objects'})"
 
 
 def in_order(objects: Iterable[Manifest]) -> list[Manifest]:
@@ -196,12 +237,11 @@ def in_order(objects: Iterable[Manifest]) -> list[Manifest]:
 def _expand(item: Manifest, names: Sequence[str], nodes: Sequence[Node], warnings: list[str]) -> list[Manifest]:
     """An object and the pods it makes."""
     expanded = expand_workloads([item], node_names=names)
-    warnings += expanded.warnings
+    if item.kind.group_resource not in _INERT:
+        warnings += expanded.warnings
     made = expanded.objects
     if item.kind.group_resource == "daemonsets.apps":
         return [made[0], *(pod for pod, node in zip(made[1:], nodes, strict=True) if _daemon_runs_on(pod, node))]
-    if item.kind.group_resource == "jobs.batch":
-        _note_completions(item, len(made) - 1, warnings)
     return made
 
 
@@ -262,12 +302,18 @@ def _daemon_runs_on(manifest: Manifest, node: Node) -> bool:
     )
 
 
-def _note_completions(job: Manifest, made: int, warnings: list[str]) -> None:
+def _completions(job: Manifest) -> int:
     wanted = (job.data.get("spec") or {}).get("completions")
-    if isinstance(wanted, int) and wanted > made > 0:
-        warnings.append(
-            f"{job.source}: Job {job.name}: only the {made} of its {wanted} pods that may run at once are simulated"
-        )
+    return wanted if isinstance(wanted, int) else 0
+
+
+def _partly_run(jobs: Sequence[tuple[Manifest, int]]) -> list[str]:
+    """A warning when only the first pods of some Jobs are simulated; ``jobs`` with the number of these pods."""
+    if not jobs:
+        return []
+    job, made = jobs[0]
+    what = f"only the {made} of its {_completions(job)} pods that may run at once are simulated"
+    return [f"{job.source}: Job {job.name}: {what}{_also([item for item, _ in jobs])}"]
 
 
 # -- storing -----------------------------------------------------------------------------------------------
@@ -280,8 +326,9 @@ def store_objects(store: Store, objects: Iterable[Manifest]) -> list[Refusal]:
     cluster and keeps both.
 
     Raises:
-        ManifestError: when anything but a pod is refused.
+        ManifestError: when anything but a pod is refused; all of it is named.
     """
+    problems: list[str] = []
     refused: dict[tuple[str, str, str], list[str]] = {}
     for item in objects:
         if item.kind.namespaced:
@@ -294,13 +341,16 @@ def store_objects(store: Store, objects: Iterable[Manifest]) -> list[Refusal]:
             if (item.kind.group_resource, item.name) in _BUILT_IN and error.code == 409:
                 continue
             if not is_pod:
-                raise ManifestError(f"{item.source}: {item.kind.kind} {item.name} was refused: {error}") from None
+                problems.append(f"{item.source}: {item.kind.kind} {item.name} was refused: {error}")
+                continue
             owner = _controller(item.data["metadata"])
             workload = f"{owner['kind']}/{owner['name']}" if owner is not None else ""
             name = item.name or item.data["metadata"].get("generateName", "")
             # One message for all pods of a workload: the name is in the list.
             text = str(error).replace(f'"{name}"', '"…"') if owner is not None else str(error)
             refused.setdefault((item.source, workload, text), []).append(f"{item.namespace}/{name}")
+    if problems:
+        raise ManifestError.of(problems)
     return [
         Refusal(workload=workload, message=message, source=source, count=len(pods), pods=sorted(pods))
         for (source, workload, message), pods in refused.items()

@@ -15,12 +15,13 @@ import msgspec
 from kubesched.api.yamltext import to_yaml
 
 from .hints import format_amount
-from .result import NodeUse, Pending, Placement, PreemptionReport, Reason, Refusal, ResourceUse, Result
+from .result import ErrorReport, NodeUse, Pending, Placement, PreemptionReport, Reason, Refusal, ResourceUse, Result
 
 __all__ = [
     "Line",
     "Style",
     "columns",
+    "error_text",
     "pending_lines",
     "preemption_lines",
     "render_json",
@@ -120,6 +121,8 @@ def _summary(result: Result) -> list[Line]:
     if totals.failed:
         parts.append(f"{totals.failed:,} failed")
     parts.append(f"{totals.pending:,} pending")
+    if totals.on_missing_nodes:
+        parts.append(f"{totals.on_missing_nodes:,} on missing nodes")
     if totals.gated:
         parts.append(f"{totals.gated:,} of them gated")
     if totals.refused:
@@ -128,7 +131,10 @@ def _summary(result: Result) -> list[Line]:
         parts.append(f"{totals.removed:,} removed")
     text = f"{_plural(totals.nodes, 'node')}, {_plural(totals.pods, 'pod')}: {', '.join(parts)}"
     end = f"after {seconds(result.virtual_seconds)} of virtual time {_ENDINGS[result.stopped]} (seed {result.seed})"
-    return [Line(text, "warn" if totals.pending or totals.refused else "good"), Line(end, "dim")]
+    return [
+        Line(text, "warn" if totals.pending or totals.refused or totals.on_missing_nodes or result.errors else "good"),
+        Line(end, "dim"),
+    ]
 
 
 # -- preemptions -------------------------------------------------------------------------------------------
@@ -318,3 +324,9 @@ def _refused(refused: Sequence[Refusal]) -> list[Line]:
         subject = f"{item.count:,} pods of {item.workload}" if item.workload and item.count > 1 else item.pods[0]
         lines += [Line(f"{item.source}: {subject}", "bad"), Line(f"  {item.message}")]
     return lines
+
+
+def error_text(item: ErrorReport) -> str:
+    """One exception: what was said, its type, and where it was raised."""
+    times = f", {item.count:,} times" if item.count > 1 else ""
+    return f"{item.text} ({item.type} at {item.file}:{item.line}{times})"

@@ -15,7 +15,9 @@ from typing import Any, Literal
 import msgspec
 
 __all__ = [
+    "ErrorReport",
     "ExplanationReport",
+    "MissingNode",
     "NodeUse",
     "Pending",
     "PendingReason",
@@ -49,10 +51,12 @@ class Totals(_Struct, frozen=True, kw_only=True):
     """Pods by what became of them, at the end."""
 
     nodes: int
-    #: Pods the cluster took: placed + pending.
+    #: Pods the cluster took: placed + pending + those on missing nodes.
     pods: int
     #: With a node, finished ones included.
     placed: int
+    #: Not finished, and bound to nodes that do not exist.
+    on_missing_nodes: int = 0
     succeeded: int
     failed: int
     #: Without a node, for whatever reason.
@@ -179,6 +183,28 @@ class Refusal(_Struct, frozen=True, kw_only=True):
     pods: list[str]
 
 
+class MissingNode(_Struct, frozen=True, kw_only=True):
+    """A node that does not exist, and the pods that are bound to it: they do not run and are not placed."""
+
+    node: str
+    count: int
+    #: ``namespace/name``, sorted.
+    pods: list[str]
+
+
+class ErrorReport(_Struct, frozen=True, kw_only=True):
+    """An exception inside the run, most often a plugin's: what it was, where it was raised, and how often.
+
+    ``text`` is what was first said about it.
+    """
+
+    text: str
+    type: str
+    file: str
+    line: int
+    count: int
+
+
 class Result(_Struct, frozen=True, kw_only=True):
     """A whole simulation."""
 
@@ -197,3 +223,7 @@ class Result(_Struct, frozen=True, kw_only=True):
     warnings: list[str]
     #: In the order in which they happened.
     preemptions: list[PreemptionReport] = []
+    #: By name.
+    missing_nodes: list[MissingNode] = []
+    #: In the order in which they were first met; the run went on, but what it found may be wrong.
+    errors: list[ErrorReport] = []

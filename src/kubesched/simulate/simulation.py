@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from kubesched.api.kinds import PODS
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.api.requests import PODS as POD_COUNT
@@ -28,7 +30,8 @@ from .embedded import Embedded
 from .intake import Source, gather, in_order, store_objects, with_default_class
 from .pending import Workloads, explain_pending
 from .preemptions import preemption_report
-from .result import NodeUse, Placement, PreemptionReport, Refusal, ResourceUse, Result, Stopped, Totals
+from .problems import ProblemLog
+from .result import MissingNode, NodeUse, Placement, PreemptionReport, Refusal, ResourceUse, Result, Stopped, Totals
 from .virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
 
 __all__ = ["DEFAULT_UNTIL", "Progress", "node_uses", "run_simulation", "simulate"]
@@ -39,6 +42,8 @@ DEFAULT_UNTIL: Final = 86_400.0
 _FRUITLESS: Final = 120.0
 #: And so many in which storage is at work, while no pod is bound.
 _STORAGE_FRUITLESS: Final = 3_600.0
+#: Names in one message.
+_MOST_NAMES: Final = 5
 _ZONE: Final = "topology.kubernetes.io/zone"
 
 #: Called with (pods bound so far, pods to be bound).
@@ -58,6 +63,7 @@ async def simulate(
     extenders: Sequence[Extender] = (),
     stages: Sequence[Stage] = (),
     until: float = DEFAULT_UNTIL,
+    remarks: Sequence[str] = (),
     on_progress: Progress = lambda done, total: None,
 ) -> Result:
     """Simulate a cluster.
@@ -68,7 +74,8 @@ async def simulate(
     ``manifests`` are paths, plain objects or loaded manifests; workloads are expanded. ``registry`` holds the
     plugins (``kubesched.plugins.in_tree_registry()`` and whatever was added). ``nodes`` hollow nodes of
     ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``stages`` are rules for what pods
-    and volumes do. ``until`` bounds the virtual time in seconds.
+    and volumes do. ``until`` bounds the virtual time in seconds. ``remarks`` are the first warnings of the result: what the
+    caller's configuration asks for and does not get.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
@@ -105,13 +112,16 @@ async def simulate(
     # What runs already is there when the scheduler starts; pods to be placed then come in the order of the manifests.
     new = [item for item in intake.objects if _is_new(item)]
     refused = store_objects(embedded.store, [item for item in intake.objects if not _is_new(item)])
-    async with embedded.running():
-        refused += store_objects(embedded.store, new)
-        pods = embedded.pods()
-        before = {pod.uid for pod in pods}
-        run.total = sum(1 for pod in pods if not pod.spec.node_name)
-        stopped = await run.until_settled(embedded, until)
-        return _result(embedded, run, seed, stopped, before, refused, intake.warnings)
+    with ProblemLog() as problems:
+        async with embedded.running():
+            refused += store_objects(embedded.store, new)
+            pods = embedded.pods()
+            before = {pod.uid for pod in pods}
+            run.total = sum(1 for pod in pods if not pod.spec.node_name)
+            stopped = await run.until_settled(embedded, until)
+            found = _result(embedded, run, seed, stopped, before, refused)
+    warnings = [*remarks, *intake.warnings, *found.warnings, *problems.remarks()]
+    return msgspec.structs.replace(found, warnings=warnings, errors=problems.errors())
 
 
 def run_simulation(manifests: Source, *, registry: Registry, **options: Any) -> Result:
@@ -230,10 +240,11 @@ def _result(
     stopped: Stopped,
     before: set[str],
     refused: list[Refusal],
-    warnings: list[str],
 ) -> Result:
     pods = embedded.pods()
-    placed = [pod for pod in pods if pod.spec.node_name]
+    missing = _missing_nodes(embedded, pods)
+    lost = {key for item in missing for key in item.pods}
+    placed = [pod for pod in pods if pod.spec.node_name and pod.key not in lost]
     waiting = [pod for pod in pods if not pod.spec.node_name]
     pending = explain_pending(embedded, waiting)
     infos = _infos(embedded)
@@ -243,6 +254,7 @@ def _result(
         nodes=len(infos),
         pods=len(pods),
         placed=len(placed),
+        on_missing_nodes=len(lost),
         succeeded=sum(pod.status.phase == "Succeeded" for pod in placed),
         failed=sum(pod.status.phase == "Failed" for pod in placed),
         pending=len(waiting),
@@ -262,8 +274,28 @@ def _result(
         pending=pending,
         refused=refused,
         preemptions=run.preemptions,
-        warnings=[*warnings, *dict.fromkeys(text for one in embedded.movers for text in one.problems)],
+        missing_nodes=missing,
+        warnings=[
+            *(
+                f"node {item.node} does not exist, but pods are bound to it, which are not counted as placed: "
+                + ", ".join(item.pods[:_MOST_NAMES])
+                + (f" and {item.count - _MOST_NAMES:,} more" if item.count > _MOST_NAMES else "")
+                for item in missing
+            ),
+            *dict.fromkeys(text for one in embedded.movers for text in one.problems),
+        ],
     )
+
+
+def _missing_nodes(embedded: Embedded, pods: list[Pod]) -> list[MissingNode]:
+    """Nodes that pods are bound to and that do not exist; finished pods may well have been on a node that is gone."""
+    nodes = {node.name for node in embedded.nodes()}
+    found: dict[str, list[str]] = {}
+    for pod in pods:
+        name = pod.spec.node_name
+        if name and name not in nodes and pod.status.phase not in ("Succeeded", "Failed"):
+            found.setdefault(name, []).append(pod.key)
+    return [MissingNode(node=name, count=len(keys), pods=sorted(keys)) for name, keys in sorted(found.items())]
 
 
 def _placements(embedded: Embedded, run: _Run, placed: list[Pod]) -> list[Placement]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +21,24 @@ from ..schema import stored_form
 
 __all__ = ["Manifest", "ManifestError", "Manifests", "load_manifests", "parse_manifests"]
 
+#: So many bad objects are listed.
+_MOST_PROBLEMS: Final = 50
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class ManifestError(ValueError):
-    """A manifest that cannot be used. The message names file, document, line, field and what would be right."""
+    """A manifest that cannot be used. The message names file, document, line, field and what would be right.
+
+    One error may be about many objects: a line each.
+    """
+
+    @classmethod
+    def of(cls, problems: Sequence[str]) -> ManifestError:
+        """All of the problems, up to a number that can be read."""
+        shown = [*problems[:_MOST_PROBLEMS]]
+        if len(problems) > _MOST_PROBLEMS:
+            shown.append(f"and {len(problems) - _MOST_PROBLEMS:,} more")
+        return cls("\n".join(shown))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,16 @@ class Manifests:
 
     objects: list[Manifest] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    #: While reading: what is said of objects that cannot be used, and where these are.
+    left_out: dict[str, list[str]] = field(default_factory=dict)
+
+    def close(self) -> Manifests:
+        """Make a warning of each thing that was left out, once for all places."""
+        for text, places in self.left_out.items():
+            more = f" (and {len(places) - 1:,} more like it)" if len(places) > 1 else ""
+            self.warnings.append(f"{places[0]}: {text}{more}")
+        self.left_out = {}
+        return self
 
 
 _STANDARD_INPUT: Final = Path("-")
@@ -67,17 +90,22 @@ def load_manifests(paths: Iterable[str | Path]) -> Manifests:
 
     Raises:
         ManifestError: for a path that does not exist, text that does not parse, an object without kind or name, a
-            field of the wrong type, or the same object twice (both places are named).
+            field of the wrong type, or the same object twice (both places are named). Everything that is wrong in all
+            files is in one error.
     """
     result = Manifests()
     places: dict[tuple[str, str, str], str] = {}
+    problems: list[str] = []
     for path in _files(paths):
         try:
             text = sys.stdin.read() if path == _STANDARD_INPUT else path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ManifestError(f"{path}: cannot be read: {error}") from None
-        _add(result, places, parse_manifests(text, str(path)))
-    return result
+            problems.append(f"{path}: cannot be read: {error}")
+            continue
+        _add(result, places, _parse(text, str(path), problems), problems)
+    if problems:
+        raise ManifestError.of(problems)
+    return result.close()
 
 
 def _files(paths: Iterable[str | Path]) -> list[Path]:
@@ -93,17 +121,19 @@ def _files(paths: Iterable[str | Path]) -> list[Path]:
     return files
 
 
-def _add(result: Manifests, places: dict[tuple[str, str, str], str], found: Manifests) -> None:
-    result.warnings += found.warnings
+def _add(result: Manifests, places: dict[tuple[str, str, str], str], found: Manifests, problems: list[str]) -> None:
+    for text, sources in found.left_out.items():
+        result.left_out.setdefault(text, []).extend(sources)
     for item in found.objects:
         if item.name:
             key = (item.kind.group_resource, item.namespace, item.name)
             if key in places:
                 name = f"{item.namespace}/{item.name}" if item.namespace else item.name
-                raise ManifestError(
+                problems.append(
                     f"{item.source}: {item.kind.kind} {name} was defined already in {places[key]}; "
                     "give one of them another name or namespace"
                 )
+                continue
             places[key] = item.source
         result.objects.append(item)
 
@@ -114,17 +144,25 @@ def parse_manifests(text: str, source: str = "<text>") -> Manifests:
     Raises:
         ManifestError: see :func:`load_manifests`.
     """
-    single = Manifests()
+    problems: list[str] = []
+    result = Manifests()
+    _add(result, {}, _parse(text, source, problems), problems)
+    if problems:
+        raise ManifestError.of(problems)
+    return result.close()
+
+
+def _parse(text: str, source: str, problems: list[str]) -> Manifests:
+    """The objects of one text; what is wrong with others is added to ``problems``."""
+    found = Manifests()
     try:
         for document in read_documents(text, source):
             if document.data is not None:
                 number = f": document {document.number}" if document.number else ""
-                _read(single, document.data, _Place(document, (), source + number))
+                _read_one(found, document.data, _Place(document, (), source + number), problems)
     except TextError as error:
-        raise ManifestError(error.in_file(source)) from None
-    result = Manifests()
-    _add(result, {}, single)
-    return result
+        problems.append(error.in_file(source))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +179,14 @@ class _Place:
         return f"{self.text}, line {line}" if line else self.text
 
 
-def _read(result: Manifests, data: Any, place: _Place) -> None:
+def _read_one(result: Manifests, data: Any, place: _Place, problems: list[str]) -> None:
+    try:
+        _read(result, data, place, problems)
+    except ManifestError as error:
+        problems.append(str(error))
+
+
+def _read(result: Manifests, data: Any, place: _Place, problems: list[str]) -> None:
     """Check one document and add its object or objects."""
     if not isinstance(data, dict):
         raise ManifestError(f"{place.at()}: expected an object with apiVersion and kind, found {_noun(data)}")
@@ -150,12 +195,12 @@ def _read(result: Manifests, data: Any, place: _Place) -> None:
             example = "apiVersion: v1" if name == "apiVersion" else "kind: Pod"
             raise ManifestError(f"{place.at()}: {name} is missing; write for example `{example}`")
     if data["kind"].endswith("List") and isinstance(data.get("items"), list | None):
-        _read_list(result, data, place)
+        _read_list(result, data, place, problems)
         return
     kind = kind_of(data["apiVersion"], data["kind"])
     if kind is None:
         what = f"{data['apiVersion']} {data['kind']}"
-        result.warnings.append(f"{place.at()}: left out: {what} is not known here{_hint(data)}")
+        result.left_out.setdefault(f"left out: {what} is not known here{_hint(data)}", []).append(place.at())
         return
     metadata = data.get("metadata")
     if not isinstance(metadata, dict):
@@ -171,13 +216,14 @@ def _read(result: Manifests, data: Any, place: _Place) -> None:
     result.objects.append(Manifest(kind, data, place.at()))
 
 
-def _read_list(result: Manifests, data: dict[str, Any], place: _Place) -> None:
+def _read_list(result: Manifests, data: dict[str, Any], place: _Place, problems: list[str]) -> None:
     for index, item in enumerate(data.get("items") or []):
         if isinstance(item, dict) and data["kind"] != "List":
             # The items of a typed list (PodList) may leave out what the list says already.
             item.setdefault("apiVersion", data["apiVersion"])
             item.setdefault("kind", data["kind"].removesuffix("List"))
-        _read(result, item, _Place(place.document, (*place.path, "items", index), f"{place.text}, items[{index}]"))
+        at = _Place(place.document, (*place.path, "items", index), f"{place.text}, items[{index}]")
+        _read_one(result, item, at, problems)
 
 
 _PATH_PART = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
