@@ -50,6 +50,8 @@ class Remembered:
         self._common: dict[CommonPools, bool] = {}
         self._places: dict[CommonPools, Places] = {}
         self._numbers = count()
+        #: The latest kind that was computed: of which view, and at which revision of what is allocated.
+        self._latest: tuple[NodeView | None, int, int] = None, -1, _NO_KIND
         #: By row: the verdict and the score; whether they are right; which kind of row it is.
         self.verdicts: Verdicts = np.zeros(0, np.uint8)
         self.scores: Scores = np.zeros(0, np.int64)
@@ -63,8 +65,13 @@ class Remembered:
 
     def kind_of(self, view: NodeView) -> int:
         """A number for the state of a node apart from what is in use of common pools."""
+        revision = self._allocated.revision
+        if self._latest[0] is view and self._latest[1] == revision:
+            return self._latest[2]
         content = (view.common, tuple([(place, self.supply(pool).number) for place, pool in view.own]))
-        return self._number(self._kinds, (content, view.node.name) if view.is_odd else content)
+        kind = self._number(self._kinds, (content, view.node.name) if view.is_odd else content)
+        self._latest = view, revision, kind
+        return kind
 
     def state_of(self, view: NodeView) -> Hashable:
         """The state of a node: equal for nodes on which the search has the same result, up to names."""
@@ -77,7 +84,7 @@ class Remembered:
         supply = self._supplies.get(pool)
         if supply is None or supply.in_use is not in_use:
             self._forget()
-            supply = self._supplies[pool] = Supply(pool, in_use, self.wanted)
+            supply = self._supplies[pool] = Supply(pool, in_use, self.wanted, supply)
             supply.number = self._number(self._states, supply.content)
         return supply
 

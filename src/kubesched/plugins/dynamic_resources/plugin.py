@@ -83,7 +83,7 @@ _TEXTS: Final = {
 _OF_ALLOCATOR: Final = np.array([0, _CANNOT_ALLOCATE, _INVALID_POOLS, 0], np.uint64)
 
 #: The positions of some rows, and the extended resources that devices serve there.
-_Kind = tuple[RowArray, frozenset[str]]
+_Kind = tuple[RowArray | slice, frozenset[str]]
 _Answer = tuple[PostFilterResult | None, Status | None]
 
 
@@ -236,7 +236,7 @@ class DynamicResources(Plugin):
         """The rows by which of the pod's extended resources devices serve there: those without a device plugin."""
         served = [name for name, class_name in attempt.resources.items() if class_name]
         if attempt.special is None or not served:
-            return [(np.arange(len(rows)), frozenset())]
+            return [(slice(None), frozenset())]
         code = np.zeros(len(rows), np.int64)
         for bit, name in enumerate(served):
             index = nodes.column(name)
@@ -263,6 +263,8 @@ class DynamicResources(Plugin):
             DeviceAllocationFailure: for a claim, class or slice that cannot be used, or a search that took too long.
         """
         found = self._allocator.verdicts(plan, nodes, rows)
+        if not found.any():
+            return np.zeros(len(rows), np.uint64)
         if (found == Verdict.ERROR).any():
             self._allocator.allocate(plan, nodes.info(int(rows[np.argmax(found == Verdict.ERROR)])))
         verdicts: VerdictArray = _OF_ALLOCATOR[found]
