@@ -240,8 +240,9 @@ class DynamicResources(Plugin):
         code = np.zeros(len(rows), np.int64)
         for bit, name in enumerate(served):
             index = nodes.column(name)
-            lacking = np.ones(len(rows), np.bool_) if index is None else nodes.allocatable[index, rows] == 0
-            code |= lacking.astype(np.int64) << bit
+            code |= (1 if index is None else (nodes.allocatable[index, rows] == 0).astype(np.int64)) << bit
+        if not (code != code[0]).any():
+            return [(slice(None), frozenset(name for bit, name in enumerate(served) if int(code[0]) >> bit & 1))]
         return [
             (np.flatnonzero(code == value), frozenset(name for bit, name in enumerate(served) if value >> bit & 1))
             for value in np.unique(code).tolist()
