@@ -297,3 +297,33 @@ def test_selectors_that_do_not_compile_are_refused(expression: str, cause: str) 
             assert cause in refused.message
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("claims", "used", "cause"),
+    [
+        ([{"name": "a"}], [], "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
+        (
+            [{"name": "a", "resourceClaimName": "c", "resourceClaimTemplateName": "t"}],
+            [],
+            "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+        ),
+        (
+            [{"name": "a", "resourceClaimName": "c"}],
+            [{"name": "b"}],
+            'spec.containers[0].resources.claims[0].name: Not found: "b"',
+        ),
+        ([{"name": "a", "resourceClaimName": "c"}], [{"name": "a"}], ""),
+    ],
+)
+def test_the_claims_of_a_pod_are_checked(claims: list[Any], used: list[Any], cause: str) -> None:
+    async def main() -> None:
+        async with served(a_store()) as api:
+            container = {"name": "main", "image": "pause", "resources": {"claims": used}}
+            pod = {"metadata": {"name": "p"}, "spec": {"containers": [container], "resourceClaims": claims}}
+            answer = await api.post("/api/v1/namespaces/default/pods", pod)
+            assert answer.status == (422 if cause else 201)
+            if cause:
+                assert cause in answer.message
+
+    asyncio.run(main())

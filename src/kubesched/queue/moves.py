@@ -6,6 +6,7 @@ every entry into a sub-queue, and its metrics, happens here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from kubesched.api.times import Clock
@@ -33,7 +34,7 @@ POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
 class Moves:
     """The primitive moves. Each returns whether the pod can be popped sooner or later without an event."""
 
-    __slots__ = ("_clock", "_incoming", "_nominator", "_pre_enqueue", "_queues", "_rejected_by")
+    __slots__ = ("_clock", "_incoming", "_nominator", "_on_wait", "_pre_enqueue", "_queues", "_rejected_by")
 
     def __init__(
         self,
@@ -42,7 +43,10 @@ class Moves:
         nominator: Nominator,
         clock: Clock,
         metrics: SchedulerMetrics,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> None:
+        """``on_wait`` is called when a pod begins to wait, in backoff or for an event."""
+        self._on_wait = on_wait
         self._queues = queues
         self._pre_enqueue = pre_enqueue
         self._nominator = nominator
@@ -108,12 +112,14 @@ class Moves:
         self._queues.unschedulable.remove(key)
         if self._queues.backoff.put(key, record):
             self._incoming.inc("backoff", label)
+            self._on_wait()
         return True
 
     def park(self, key: str, record: QueuedPodInfo, label: str) -> bool:
         """Let a pod wait for an event."""
         if self._queues.unschedulable.put(key, record):
             self._incoming.inc("unschedulable", label)
+            self._on_wait()
         return False
 
     def requeue(self, key: str, record: QueuedPodInfo, strategy: Strategy, label: str) -> bool:

@@ -120,7 +120,6 @@ class SchedulingQueue:
         self._records = Records(clock, signers)
         self.nominator = Nominator(pod_lister, self._queues.pod_info, self._in_flight.pod_info)
         gates = PreEnqueue(pre_enqueue, self._hints.events_of, clock, metrics, random)
-        self._moves = Moves(self._queues, gates, self.nominator, clock, metrics)
         self._loops = FlushLoops(
             clock,
             self._queues,
@@ -128,6 +127,7 @@ class SchedulingQueue:
             flush_backoff=self.flush_backoff_completed,
             flush_leftover=self.flush_unschedulable_leftover,
         )
+        self._moves = Moves(self._queues, gates, self.nominator, clock, metrics, self._loops.resume)
         self._waiters = Waiters()
         self._scheduling_cycle = 0
         self._closed = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError
 from kubesched.cache import Cache
 from kubesched.cluster.schema import apply_merge_patch
+from kubesched.config import FeatureGates
 from kubesched.config.args import DynamicResourcesArgs
 from kubesched.config.durations import Duration
 from kubesched.framework.cycle_state import CycleState
@@ -36,7 +37,7 @@ from kubesched.scheduler.full_scan import Rotation
 from kubesched.scheduler.handle import Backends, ProfileHandle
 from kubesched.scheduler.search import Decision, Search
 from kubesched.simulate.conformance.objects import LocalObjects
-from kubesched.simulate.virtual_time import VirtualClock
+from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 CLAIMS = "resourceclaims"
 
@@ -128,22 +129,29 @@ class Server:
 
 
 class House:
-    """One scheduler's plugin. ``gates`` are on besides the defaults."""
+    """One scheduler's plugin. ``gates`` differ from the defaults."""
 
     def __init__(
-        self, nodes: int = 2, devices: int = 2, *, args: DynamicResourcesArgs | None = None, resource: str | None = None
+        self,
+        nodes: int = 2,
+        devices: int = 2,
+        *,
+        args: DynamicResourcesArgs | None = None,
+        resource: str | None = None,
+        gates: Mapping[str, bool] | None = None,
     ) -> None:
         self.objects = LocalObjects()
         self.server = Server(self.objects)
         self.cache = Cache()
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.events: list[tuple[str, str]] = []
+        self.activated: list[str] = []
         self.metrics = SchedulerMetrics()
         self._tasks: list[asyncio.Task[None]] = []
         backends = Backends(
             self.clock, random.Random(1), self.cache.snapshot(),
             watch=self.objects.watch, informed=self.objects.informed, client=self.server, spawn=self._spawn,
-            recorder=lambda name: self,
+            recorder=lambda name: self, activate=self.activated.extend, gates=FeatureGates.of(gates or {}),
         )  # fmt: skip
         for number in range(1, nodes + 1):
             self.cache.set_node(a_node(f"n{number}"))
@@ -204,3 +212,23 @@ class House:
         """The devices that count as in use, as pool/device."""
         allocated = self.manager.allocated
         return sorted(f"{pool.pool}/{name}" for pool in allocated.pools() for name in allocated.use_of(pool).exclusive)
+
+
+def scenario(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    run_virtual(main())
+
+
+def message(house: House, asking: Pod) -> str:
+    found = house.find(asking)
+    assert isinstance(found, Rejection)
+    return found.message()
+
+
+async def post_filter(house: House, asking: Pod) -> tuple[str, str]:
+    """Code and text of PostFilter after a rejection."""
+    found = house.find(asking)
+    assert isinstance(found, Rejection)
+    answer = house.framework.post_filter(found.state, PodInfo(asking), found.diagnosis.statuses)
+    _, status = answer if isinstance(answer, tuple) else await answer
+    assert status is not None
+    return status.code.label, status.message()

@@ -3,47 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
 import pytest
-from dra_kit import DRIVER, claim, device_class, on_node, pod, resource_slice, results
-from plugin_kit import House
+from dra_kit import DRIVER, claim, on_node, pod, resource_slice, results
+from plugin_kit import House, message, post_filter, scenario
 
+from kubesched.api.decode import from_builtins
+from kubesched.api.resource import DeviceTaintRule
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code
 from kubesched.scheduler.diagnosis import NodeStatuses, Rejection
-from kubesched.simulate.virtual_time import run_virtual
 
 GPU = "example.com/gpu"
 
 
-def scenario(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    run_virtual(main())
-
-
 def conflict() -> ApiError:
     return ApiError(409, "Conflict", "the object has been modified")
-
-
-def message(house: House, asking: Pod) -> str:
-    found = house.find(asking)
-    assert isinstance(found, Rejection)
-    return found.message()
-
-
-async def post_filter(house: House, asking: Pod) -> tuple[str, str]:
-    """Code and text of PostFilter after a rejection."""
-    found = house.find(asking)
-    assert isinstance(found, Rejection)
-    answer = house.framework.post_filter(found.state, PodInfo(asking), found.diagnosis.statuses)
-    _, status = answer if isinstance(answer, tuple) else await answer
-    assert status is not None
-    return status.code.label, status.message()
 
 
 def test_a_claim_is_allocated_reserved_and_protected() -> None:
@@ -386,88 +366,6 @@ def test_a_claim_whose_devices_failed_is_deallocated_by_the_next_attempt() -> No
     scenario(main)
 
 
-# -- extended resources ------------------------------------------------------------------------------------
-
-
-def test_a_claim_is_made_for_extended_resources() -> None:
-    async def main() -> None:
-        house = House(nodes=1, resource=GPU)
-        attempt = house.decide(pod("p", requests={GPU: "2"}))
-        assert house.in_use() == ["n1/gpu-0", "n1/gpu-1"]
-        assert await house.bind(attempt) is None
-        (stored,) = house.server.claims.values()
-        assert stored.metadata.annotations == {"resource.kubernetes.io/extended-resource-claim": "true"}
-        assert house.devices(stored.metadata.name) == ["n1/gpu-0", "n1/gpu-1"]
-        mapping = {"containerName": "main", "resourceName": GPU, "requestName": "container-0-request-0"}
-        written = {"resourceClaimName": stored.metadata.name, "requestMappings": [mapping]}
-        assert house.server.patches[-1]["status"] == {"extendedResourceClaimStatus": written}
-        assert house.metrics.resourceclaim_creates_total.labels("success").value == 1
-        assert (house.in_use(), len(house.manager.in_flight)) == (["n1/gpu-0", "n1/gpu-1"], 0)
-
-    scenario(main)
-
-
-@pytest.mark.parametrize("operation", ["create", "patch", "patch pod"])
-def test_a_claim_for_extended_resources_is_deleted_when_the_attempt_fails(operation: str) -> None:
-    async def main() -> None:
-        house = House(nodes=1, resource=GPU)
-        attempt = house.decide(pod("p", requests={GPU: "1"}))
-        house.server.failures.append((operation, ApiError(403, "Forbidden", "not allowed")))
-        status = await house.bind(attempt)
-        assert status is not None
-        await house.settle()
-        assert (house.server.claims, house.in_use(), len(house.manager.in_flight)) == ({}, [], 0)
-
-    scenario(main)
-
-
-def test_a_claim_that_was_left_behind_is_deleted() -> None:
-    async def main() -> None:
-        house = House(nodes=1, resource=GPU)
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
-        metadata = {
-            "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
-            "ownerReferences": [owner],
-            "finalizers": ["resource.kubernetes.io/delete-protection"],
-        }
-        house.server.put(claim("left", allocation=results("gpu-0"), metadata=metadata))
-        asking = pod("p", requests={GPU: "1"})
-        assert message(house, asking) == "0/1 nodes are available: 1 cannot schedule extended resource claim."
-        assert await post_filter(house, asking) == ("Unschedulable", "deletion of ResourceClaim completed")
-        assert house.server.claims == {}
-        assert house.decide(asking)[2] == "n1"
-
-    scenario(main)
-
-
-def test_the_informer_may_show_a_made_claim_late() -> None:
-    async def main() -> None:
-        house = House(nodes=1, resource=GPU)
-        house.server.late = True
-        binding = asyncio.create_task(house.bind(house.decide(pod("p", requests={GPU: "1"}))))
-        await asyncio.sleep(30)
-        assert not binding.done()
-        assert house.in_use() == ["n1/gpu-0"]
-        house.server.show(house.server.history[0])
-        assert await binding is None
-        assert (house.in_use(), len(house.manager.in_flight)) == (["n1/gpu-0"], 0)
-
-    scenario(main)
-
-
-def test_a_class_that_comes_or_goes_is_seen_by_the_next_attempt() -> None:
-    async def main() -> None:
-        house = House(nodes=1)
-        asking = pod("p", requests={GPU: "1"})
-        house.decide(asking)  # NodeResourcesFit would say no; this plugin has nothing to do
-        assert house.in_use() == []
-        house.objects.put("deviceclasses", "gpu", device_class("gpu", GPU))
-        house.decide(asking)
-        assert house.in_use() == ["n1/gpu-0"]
-
-    scenario(main)
-
-
 # -- explanations ------------------------------------------------------------------------------------------
 
 
@@ -499,5 +397,81 @@ def test_what_is_missing_is_said_in_plain_words() -> None:
         house.server.put(claim("one"))
         text = "no node has 1 free device of class gpu; n2 has 2, none of them free"
         assert explained(house, pod("p", "one")) == [text]
+
+    scenario(main)
+
+
+# -- gates -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_taint_rules_count_with_their_gate(is_on: bool) -> None:
+    async def main() -> None:
+        house = House(nodes=1, devices=1, gates={"DRADeviceTaintRules": is_on})
+        house.server.put(claim())
+        spec = {"taint": {"key": "broken", "effect": "NoSchedule"}, "deviceSelector": {"driver": DRIVER}}
+        rule = from_builtins({"metadata": {"name": "r"}, "spec": spec}, DeviceTaintRule)
+        house.objects.put("devicetaintrules", "r", rule)
+        asking = pod("p", "c")
+        if is_on:
+            assert message(house, asking) == "0/1 nodes are available: 1 cannot allocate all claims."
+            house.objects.remove("devicetaintrules", "r")
+        assert house.decide(asking)[2] == "n1"
+
+    scenario(main)
+
+
+def test_without_its_gate_a_class_serves_no_resource() -> None:
+    async def main() -> None:
+        house = House(nodes=1, resource=GPU, gates={"DRAExtendedResource": False})
+        house.decide(pod("p", requests={GPU: "1"}))
+        assert house.in_use() == []
+
+    scenario(main)
+
+
+def test_without_its_gate_a_prioritised_list_rejects_the_pod() -> None:
+    async def main() -> None:
+        house = House(gates={"DRAPrioritizedList": False})
+        listed = [{"name": "s", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}]
+        house.server.put(claim(requests=[{"name": "gpu", "firstAvailable": listed}]))
+        text = "resource claim default/c, request gpu: has subrequests, but the DRAPrioritizedList feature is disabled"
+        assert message(house, pod("p", "c")) == f"0/2 nodes are available: {text}."
+
+    scenario(main)
+
+
+def test_nodes_that_serve_an_earlier_choice_of_a_list_are_preferred() -> None:
+    async def main() -> None:
+        house = House(nodes=3, devices=1)
+        for number, model in enumerate(("b", "a", "c"), 1):
+            listed = [{"name": "gpu-0", "attributes": {"model": {"string": model}}}]
+            house.objects.put("resourceslices", f"n{number}-{DRIVER}", resource_slice(f"n{number}", listed))
+
+        def choice(model: str) -> dict[str, Any]:
+            selector = {"cel": {"expression": f'device.attributes["{DRIVER}"].model == "{model}"'}}
+            exact = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+            return {"name": model, **exact, "selectors": [selector]}
+
+        for name in ("first", "second", "third"):
+            wanted = [choice("a"), choice("b"), choice("c")]
+            house.server.put(claim(name, requests=[{"name": "gpu", "firstAvailable": wanted}]))
+        nodes = [house.decide(pod(f"p-{name}", name))[2] for name in ("first", "second", "third")]
+        assert nodes == ["n2", "n1", "n3"]
+
+    scenario(main)
+
+
+def test_all_devices_of_a_node_in_the_order_of_their_claims() -> None:
+    async def main() -> None:
+        house = House(nodes=2, devices=3)
+        house.server.put(claim("two", count=2))
+        exactly = {"deviceClassName": "gpu", "allocationMode": "All"}
+        house.server.put(claim("all", requests=[{"name": "gpu", "exactly": exactly}]))
+        first = house.decide(pod("p", "two"))
+        second = house.decide(pod("q", "all"))
+        assert first[2] != second[2]  # All needs every device of the node to be free
+        assert await house.bind(second) is None
+        assert house.devices("all") == [f"{second[2]}/gpu-{number}" for number in range(3)]
 
     scenario(main)

@@ -19,6 +19,7 @@ from ...api.kinds import PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSE
 from ...api.quantity import QuantityError, parse_quantity
 from ...api.wire import ApiError
 from ..schema import check_type, encode
+from .device_claims import check_pod_claims
 from .lookup import ObjectTable
 from .pod_validation import check_pod_spec, decode_pod_spec
 from .validation import Causes, forbidden
@@ -101,6 +102,7 @@ class Admission:
         self.default_tolerations(spec)
         causes = Causes()
         check_pod_spec(decode_pod_spec(spec), causes)
+        check_pod_claims(spec, causes)
         causes.raise_if_any(PODS, name)
         prepared = PreparedSpec(
             msgspec.Raw(encode(spec)), msgspec.Raw(encode(_first_status(spec))), spec["terminationGracePeriodSeconds"]

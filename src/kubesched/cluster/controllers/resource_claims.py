@@ -219,22 +219,46 @@ class ResourceClaims(Controller):
         item = self._claims.get(key)
         if item is None:
             return
+        if await self._is_held_in_vain(item):
+            # The end of a pod is often known before what followed from it: what is written has to be current.
+            try:
+                item = await self.context.client.get(RESOURCE_CLAIMS, item.namespace, item.name)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+                return
+            item = await self._release(item)
+        claim: ResourceClaim = item.typed
+        if not claim.status.reserved_for and claim.metadata.deletion_timestamp is None:
+            await self._delete_unused(item)
+
+    async def _is_held_in_vain(self, item: Item) -> bool:
+        """Whether a claim is reserved for pods that have ended, or protected although it is deleted and unused."""
+        claim: ResourceClaim = item.typed
+        for consumer in claim.status.reserved_for:
+            if not await self._uses(item, consumer):
+                return True
+        going = claim.metadata.deletion_timestamp is not None
+        return going and not claim.status.reserved_for and CLAIM_FINALIZER in claim.metadata.finalizers
+
+    async def _release(self, item: Item) -> Item:
+        """Remove reservations of ended pods; after the last one the allocation, then the finalizer."""
         claim: ResourceClaim = item.typed
         status = claim.status
         valid = [consumer for consumer in status.reserved_for if await self._uses(item, consumer)]
-        going = claim.metadata.deletion_timestamp is not None
+        if len(valid) == len(status.reserved_for) and (valid or claim.metadata.deletion_timestamp is None):
+            return item
         ours = CLAIM_FINALIZER in claim.metadata.finalizers
-        if len(valid) < len(status.reserved_for) or (going and ours and not valid and status.allocation is not None):
+        frees = not valid and ours and status.allocation is not None
+        if len(valid) < len(status.reserved_for) or frees:
             changes: dict[str, Any] = {"reservedFor": to_builtins(valid) or None}
-            if not valid and ours:
+            if frees:
                 changes["allocation"] = None
             item = await self.context.patch(item, {"metadata": _version(item), "status": changes}, subresource="status")
-            claim = item.typed
-        if ours and not valid and claim.status.allocation is None and (going or status.allocation is not None):
+        if ours and not valid:
             finalizers = [name for name in claim.metadata.finalizers if name != CLAIM_FINALIZER]
             item = await self.context.patch(item, {"metadata": {**_version(item), "finalizers": finalizers or None}})
-        if not valid and not going:
-            await self._delete_unused(item)
+        return item
 
     async def _uses(self, item: Item, consumer: ClaimConsumer) -> bool:
         """Whether a claim stays reserved for a consumer; only pods are ever released here."""

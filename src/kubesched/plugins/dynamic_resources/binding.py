@@ -149,12 +149,14 @@ class Binding:
             return None, Status.from_error(error)
         return None, Status.unschedulable("deallocation of ResourceClaim completed")
 
-    async def delete_leftover(self, claim: ResourceClaim) -> tuple[PostFilterResult | None, Status | None]:
-        """Delete the claim that an earlier attempt made for the pod's extended resources."""
+    async def delete_leftover(self, claim: ResourceClaim, pod: Pod) -> tuple[PostFilterResult | None, Status | None]:
+        """Delete the claim that an earlier attempt made for the pod's extended resources; the pod is tried again then."""
         assert not is_in_memory(claim)
+        self._manager.after_deletion(claim.key, lambda: self._handle.activate({pod.key: pod}))
         try:
             await self._writer.delete(claim)
         except _FAILURES as error:
+            self._manager.after_deletion(claim.key, None)
             _log.error("claim %s cannot be deleted: %s", claim.key, error)
             return None, Status.from_error(error)
         return None, Status.unschedulable("deletion of ResourceClaim completed")

@@ -11,9 +11,8 @@ Source: spec "DynamicResources plugin and structured device allocator" sections 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -88,7 +87,9 @@ class DeviceManager:
         #: (namespace, pod name, pod UID) to the claim made for the pod's extended resources.
         self._special: dict[tuple[str, str, str], ResourceClaim] = {}
         #: Key of a claim to who waits for it to change.
-        self._awaited: dict[str, list[asyncio.Future[None]]] = {}
+        self._awaited: dict[str, set[asyncio.Future[None]]] = {}
+        #: Key of a claim to what is to be done once the informer shows that it is gone.
+        self._after_deletion: dict[str, Callable[[], None]] = {}
         #: UID of a pod to the end of the last write that gives back its reservations.
         self._releases: dict[str, asyncio.Future[None]] = {}
         self.claims.add_handler(_ClaimReader(self._claim_changed))
@@ -135,21 +136,33 @@ class DeviceManager:
         Raises:
             TimeoutError: when it has not within ``seconds``.
         """
-        if self.claims.find(key) is None:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._awaited.setdefault(key, []).append(future)
-            try:
-                await asyncio.wait_for(future, seconds)
-            except TimeoutError:
-                raise TimeoutError(f"the informer has not shown it within {seconds:g} s") from None
+        if self.claims.find(key) is None and not await self.changed([key], seconds):
+            raise TimeoutError(f"the informer has not shown it within {seconds:g} s")
 
-    async def changed(self, keys: Iterable[str], seconds: float) -> None:
-        """Wait until one of these claims changes, or until so many seconds have passed."""
+    async def changed(self, keys: Sequence[str], seconds: float) -> bool:
+        """Wait until one of these claims changes, or until so many seconds have passed; whether one did."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for key in keys:
-            self._awaited.setdefault(key, []).append(future)
-        with contextlib.suppress(TimeoutError):
+            self._awaited.setdefault(key, set()).add(future)
+        try:
             await asyncio.wait_for(future, seconds)
+        except TimeoutError:
+            return False
+        finally:
+            for key in keys:
+                waiting = self._awaited.get(key)
+                if waiting is not None:
+                    waiting.discard(future)
+                    if not waiting:
+                        del self._awaited[key]
+        return True
+
+    def after_deletion(self, key: str, then: Callable[[], None] | None) -> None:
+        """Call ``then`` once the informer shows that a claim is gone; None: nothing."""
+        if then is None:
+            self._after_deletion.pop(key, None)
+        else:
+            self._after_deletion[key] = then
 
     # -- reservations that are given back --------------------------------------------------------------
 
@@ -213,6 +226,8 @@ class DeviceManager:
                 self._allocations[uid] = allocation
             if before is not allocation:
                 self._recount(uid)
+        if new is None and old is not None and old.key in self._after_deletion:
+            self._after_deletion.pop(old.key)()
 
     def _recount(self, uid: str) -> None:
         """Count what is allocated to a claim, by its object and in flight; once if they agree.

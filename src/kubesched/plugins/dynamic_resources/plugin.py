@@ -306,7 +306,7 @@ class DynamicResources(Plugin):
                 return self._binding.deallocate(each.claim)
         special = attempt.special
         if special is not None and not is_in_memory(special.claim):
-            return self._binding.delete_leftover(special.claim)
+            return self._binding.delete_leftover(special.claim, pod.pod)
         return None, Status.unschedulable("still not schedulable")
 
     def _was_not_reached(self, state: CycleState) -> bool:

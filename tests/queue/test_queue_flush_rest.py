@@ -1,0 +1,78 @@
+"""The flush loops rest while no pod waits, and flush at the same times as if they had not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kubesched.queue.flushing import FlushLoops
+from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+
+START = 1_735_689_600.25
+
+
+class Waiting(list[float]):
+    """Stands in for a sub-queue: pods are times."""
+
+    def oldest(self) -> float | None:
+        return min(self, default=None)
+
+    def next_completion(self) -> float | None:
+        return min(self, default=None)
+
+
+class Queues:
+    def __init__(self) -> None:
+        self.backoff = Waiting()
+        self.unschedulable = Waiting()
+
+
+async def flushes(arrivals: dict[float, str], until: float) -> list[tuple[str, float]]:
+    """When pods would be flushed, in seconds since the start, where they come at the times given and stay."""
+    loop = asyncio.get_running_loop()
+    clock, queues, seen = VirtualClock(loop), Queues(), []
+
+    def note(what: str, pods: Waiting) -> None:
+        if pods:
+            seen.append((what, round(loop.time(), 6)))
+            pods.clear()
+
+    loops = FlushLoops(
+        clock,
+        queues,  # type: ignore[arg-type]  # the part that the loops use
+        300.0,
+        flush_backoff=lambda: note("backoff", queues.backoff),
+        flush_leftover=lambda: note("unschedulable", queues.unschedulable),
+    )
+
+    def arrive(where: str) -> None:
+        getattr(queues, where).append(clock.now())
+        loops.resume()
+
+    for when, where in arrivals.items():
+        loop.call_at(when, arrive, where)
+    task = loop.create_task(loops.run())
+    await asyncio.sleep(until)
+    loops.cancel()
+    await task
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "expected"),
+    [
+        # Backoff ends are looked at in whole seconds of the clock, which began at a quarter past one.
+        ({0.5: "backoff"}, [("backoff", 0.75)]),
+        ({0.75: "backoff"}, [("backoff", 1.75)]),
+        ({1000.1: "backoff", 5000.8: "backoff"}, [("backoff", 1000.75), ("backoff", 5001.75)]),
+        # The other flush is every 30 seconds from the start on.
+        ({1.0: "unschedulable"}, [("unschedulable", 30.0)]),
+        ({1000.0: "unschedulable"}, [("unschedulable", 1020.0)]),
+        ({86_400.5: "unschedulable", 86_500.0: "backoff"}, [("unschedulable", 86_430.0), ("backoff", 86_500.75)]),
+    ],
+)
+def test_flushes_are_when_they_would_be_without_rest(
+    arrivals: dict[float, str], expected: list[tuple[str, float]]
+) -> None:
+    assert run_virtual(flushes(arrivals, 100_000.0), start=START) == expected
