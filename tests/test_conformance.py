@@ -38,6 +38,7 @@ COUNTS = {
     "points": 122,
     "ports": 250,
     "preemption": 300,
+    "protobuf": 440,
     "taints": 250,
     "topologyspread": 250,
     "unschedulable": 250,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -403,11 +404,29 @@ def test_errors_of_a_configuration_are_compared(stage: str, verdict: Verdict) ->
     assert replayed(vector).failed == {"errors": 1}
 
 
-def test_bodies_are_not_compared_here() -> None:
-    vector = {"name": "x", "area": "protobuf", "mode": "body", "scenario": {"body": "azhzAA=="}, "expected": {"any": 1}}
+def test_a_body_is_compared_member_by_member() -> None:
+    vector = read("protobuf")[0]
+    members = len(vector["expected"])
     comparison = replayed(vector)
+    assert (comparison.verdict, comparison.passed) == (Verdict.PASSED, {"body": members})
+    vector["expected"]["metadata"]["name"] = "another"
+    comparison = replayed(vector)
+    assert (comparison.passed, comparison.failed) == ({"body": members - 1}, {"body": 1})
+    assert comparison.differences[0].startswith("metadata: expected ")
+    del vector["expected"]["spec"]
+    assert any(line.startswith("spec: expected null") for line in replayed(vector).differences)
+
+
+def test_a_body_that_cannot_be_read_is_a_failure() -> None:
+    vector = {"name": "x", "area": "protobuf", "mode": "body", "scenario": {"body": "azhzAA=="}, "expected": {"any": 1}}
+    assert replayed(vector).differences == ["body: type  is not known here in protobuf; send application/json"]
+
+
+def test_bodies_are_not_compared_without_the_protobuf_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kubesched.cluster.http.protobuf", None)
+    comparison = replayed(read("protobuf")[0])
     assert comparison.verdict is Verdict.NOT_COMPARED
-    assert set(comparison.left) == {("body", "protobuf bodies are not decoded here")}
+    assert set(comparison.left) == {("body", "the package protobuf is not installed: install kubesched[server]")}
 
 
 # -- vectors that are not as they should be ----------------------------------------------------------------

@@ -287,6 +287,41 @@ def test_a_driver_has_devices_on_the_nodes_it_is_for_and_pods_come_in_batches(tm
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("claims", [6, 7])
+def test_claims_are_allocated_beforehand_as_long_as_there_are_devices(tmp_path: Path, claims: int) -> None:
+    (tmp_path / "class.yaml").write_text(DEVICE_CLASS)
+    (tmp_path / "claim.yaml").write_text(
+        "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: 'c-{{.Index}}'}, "
+        "spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}"
+    )
+    driver = {"opcode": "createResourceDriver", "driverName": "d.example", "nodes": "*", "maxClaimsPerNode": 2}
+    workload_file(
+        tmp_path,
+        NODES,
+        driver,
+        {"opcode": "createAny", "templatePath": "class.yaml"},
+        {"opcode": "createResourceClaims", "templatePath": "claim.yaml", "namespace": "init", "count": claims},
+        {"opcode": "allocResourceClaims", "namespace": "init"},
+        MEASURED,
+    )
+    [workload] = load_workloads(tmp_path)
+
+    async def main() -> None:
+        execution = _Execution(workload, workload.operations(), in_tree_registry(), 0, None, lambda done, total: None)
+        async with execution.embedded.running():
+            for index, op in enumerate(workload.operations()[:-1]):
+                await execution.do(index, op)
+        found = [item.typed.status.allocation for item in execution.embedded.store.list(RESOURCE_CLAIMS, "init").items]
+        devices = {(one.pool, one.device) for given in found if given is not None for one in given.devices.results}
+        assert len(devices) == len(found) == 6
+
+    if claims == 6:
+        asyncio.run(main())
+    else:
+        with pytest.raises(WorkloadError, match="cannot be allocated on any of 3 nodes"):
+            asyncio.run(main())
+
+
 def test_decisions_alone_count_what_does_not_fit(tmp_path: Path) -> None:
     path = workload_file(tmp_path, {"opcode": "createNodes", "count": 1}, MEASURED, params={"measurePods": 43})
     [workload] = load_workloads(path)

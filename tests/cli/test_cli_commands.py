@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,15 +121,16 @@ def test_a_file_of_bad_lines_only_is_a_failure(
 
 
 def test_a_file_of_which_nothing_can_be_compared_is_a_failure(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(sys.modules, "kubesched.cluster.http.protobuf", None)
     save(
         tmp_path / "protobuf.jsonl.gz",
         {"name": "x", "area": "protobuf", "mode": "body", "scenario": {"body": ""}, "expected": {}},
     )
     ran = run(capsys, "conformance", tmp_path)
     assert ran.code == 1
-    assert "protobuf bodies are not decoded here" in ran.out
+    assert "the package protobuf is not installed" in ran.out
     assert "nothing was compared: see the reasons above" in ran.out
 
 

@@ -21,6 +21,7 @@ Recipe = list[tuple[str, str, str]]
 LIFE = r"""
 import asyncio, json, sys
 from http_world import APPLY, MERGE, STRATEGIC, TABLE, a_store, served
+from protobuf_kit import envelope, pb
 
 FROGS = "/apis/example.k8s.io/v1beta1/frogs"
 frog = {"apiVersion": "example.k8s.io/v1beta1", "kind": "Frog", "metadata": {"name": "f", "labels": {"a": "b"}},
@@ -48,6 +49,9 @@ async def main():
         seen["schema"] = schemas[0]
         seen["resources"] = [item["name"] for item in (await api.get("/apis/example.k8s.io/v1beta1")).data["resources"]]
         seen["delete"] = (await api.delete(f"{FROGS}/f")).status
+        raw = envelope("example.k8s.io/v1beta1", "Frog", pb(1, pb(1, "p")) + pb(2, pb(1, "red") + pb(3, pb(1, "z") + pb(2, 3))))
+        answer = await api("POST", FROGS, raw=raw, type="application/vnd.kubernetes.protobuf")
+        seen["protobuf"] = [answer.status, answer.data.get("spec")]
     print(json.dumps(seen))
 
 asyncio.run(main())
@@ -112,6 +116,7 @@ def test_one_row_is_enough(tmp_path: Path) -> None:
     ]
     assert seen["resources"] == ["frogs"]
     assert seen["delete"] == 200
+    assert seen["protobuf"][0] == 415
 
 
 def test_every_further_row_does_what_the_page_says(tmp_path: Path) -> None:
@@ -128,6 +133,7 @@ def test_every_further_row_does_what_the_page_says(tmp_path: Path) -> None:
     assert seen["cells"][:2] == ["f", "blue"]
     assert seen["schema"]["description"] == "An animal that serves as an example."
     assert seen["resources"] == ["frogs", "frogs/status"]
+    assert seen["protobuf"] == [201, {"colour": "red", "legs": 4, "ponds": [{"name": "z", "depth": 3}]}]
 
 
 @pytest.mark.parametrize("kind", ["Frog", "Pond"])

@@ -9,52 +9,30 @@ from typing import Any
 
 import pytest
 from http_world import DEPLOYMENTS, PODS, a_pod, run, served
+from protobuf_kit import envelope, pb
 
 from kubesched.api.kinds import KINDS
 from kubesched.api.wire import ApiError
-from kubesched.cluster.http.protobuf import PROTOBUF, decode_protobuf
+from kubesched.cluster.http import decode_protobuf
+from kubesched.cluster.http.bodies import PROTOBUF
 from kubesched.cluster.schema import descriptions, root_type, types
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
-
-
-def _pb(number: int, value: Any) -> bytes:
-    """A field: text, message (bytes) or number."""
-    if isinstance(value, int):
-        return _varint(number << 3) + _varint(value & (1 << 64) - 1)
-    content = value.encode() if isinstance(value, str) else value
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _envelope(api_version: str, kind: str, content: bytes) -> bytes:
-    head = _pb(1, _pb(1, api_version) + _pb(2, kind))
-    return b"k8s\0" + head + _pb(2, content) + _pb(3, "") + _pb(4, "")
 
 
 def _metadata(name: str) -> bytes:
     # As Go writes it: members without a pointer are there even when empty.
-    return _pb(1, name) + _pb(2, "") + _pb(3, "") + _pb(5, "") + _pb(8, b"") + _pb(11, _pb(1, "a") + _pb(2, "b"))
+    return pb(1, name) + pb(2, "") + pb(3, "") + pb(5, "") + pb(8, b"") + pb(11, pb(1, "a") + pb(2, "b"))
 
 
 CONTAINER = (
-    _pb(1, "c")
-    + _pb(2, "nginx")
-    + _pb(6, _pb(3, 80) + _pb(4, "TCP"))
-    + _pb(8, _pb(2, _pb(1, "cpu") + _pb(2, _pb(1, "100m"))))
+    pb(1, "c") + pb(2, "nginx") + pb(6, pb(3, 80) + pb(4, "TCP")) + pb(8, pb(2, pb(1, "cpu") + pb(2, pb(1, "100m"))))
 )
-PROBE = _pb(10, _pb(1, _pb(2, _pb(1, "/ok") + _pb(2, _pb(1, 0) + _pb(2, 8080)))) + _pb(2, 5))
-VOLUME = _pb(1, "v") + _pb(2, _pb(2, b""))
-POD_SPEC = _pb(1, VOLUME) + _pb(2, CONTAINER + PROBE) + _pb(4, 0) + _pb(22, _pb(1, "k") + _pb(2, "Exists"))
+PROBE = pb(10, pb(1, pb(2, pb(1, "/ok") + pb(2, pb(1, 0) + pb(2, 8080)))) + pb(2, 5))
+VOLUME = pb(1, "v") + pb(2, pb(2, b""))
+POD_SPEC = pb(1, VOLUME) + pb(2, CONTAINER + PROBE) + pb(4, 0) + pb(22, pb(1, "k") + pb(2, "Exists"))
 MESSAGES: list[tuple[str, bytes, dict[str, Any]]] = [
     (
         "a pod with a volume, a probe and requests",
-        _envelope("v1", "Pod", _pb(1, _metadata("p")) + _pb(2, POD_SPEC) + _pb(3, b"")),
+        envelope("v1", "Pod", pb(1, _metadata("p")) + pb(2, POD_SPEC) + pb(3, b"")),
         {
             "kind": "Pod",
             "apiVersion": "v1",
@@ -73,11 +51,12 @@ MESSAGES: list[tuple[str, bytes, dict[str, Any]]] = [
                 "terminationGracePeriodSeconds": 0,
                 "tolerations": [{"key": "k", "operator": "Exists"}],
             },
+            "status": {},
         },
     ),
     (
         "a binding",
-        _envelope("v1", "Binding", _pb(1, _pb(1, "p") + _pb(5, "uid")) + _pb(2, _pb(1, "Node") + _pb(3, "n1"))),
+        envelope("v1", "Binding", pb(1, pb(1, "p") + pb(5, "uid")) + pb(2, pb(1, "Node") + pb(3, "n1"))),
         {
             "kind": "Binding",
             "apiVersion": "v1",
@@ -87,15 +66,15 @@ MESSAGES: list[tuple[str, bytes, dict[str, Any]]] = [
     ),
     (
         "a secret, whose values are bytes",
-        _envelope("v1", "Secret", _pb(1, _pb(1, "s")) + _pb(2, _pb(1, "k") + _pb(2, b"\xff\x00")) + _pb(3, "Opaque")),
+        envelope("v1", "Secret", pb(1, pb(1, "s")) + pb(2, pb(1, "k") + pb(2, b"\xff\x00")) + pb(3, "Opaque")),
         {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s"}, "data": {"k": "/wA="}, "type": "Opaque"},
     ),
     (
         "a lease with its times",
-        _envelope(
+        envelope(
             "coordination.k8s.io/v1",
             "Lease",
-            _pb(1, _pb(1, "l")) + _pb(2, _pb(1, "") + _pb(2, 15) + _pb(4, _pb(1, 1_750_000_000) + _pb(2, 5000)) + _pb(5, 0)),
+            pb(1, pb(1, "l")) + pb(2, pb(1, "") + pb(2, 15) + pb(4, pb(1, 1_750_000_000) + pb(2, 5000)) + pb(5, 0)),
         ),
         {
             "kind": "Lease",
@@ -113,22 +92,22 @@ MESSAGES: list[tuple[str, bytes, dict[str, Any]]] = [
 
 
 def _job(spec: bytes) -> bytes:
-    return _envelope("batch/v1", "Job", _pb(1, _pb(1, "j")) + _pb(2, spec) + _pb(3, b""))
+    return envelope("batch/v1", "Job", pb(1, pb(1, "j")) + pb(2, spec) + pb(3, b""))
 
 
 def _pod(spec: bytes, status: bytes = b"") -> bytes:
-    return _envelope("v1", "Pod", _pb(1, _pb(1, "p")) + _pb(2, spec) + _pb(3, status))
+    return envelope("v1", "Pod", pb(1, pb(1, "p")) + pb(2, spec) + pb(3, status))
 
 
 def _claim(spec: bytes) -> bytes:
-    return _envelope("v1", "PersistentVolumeClaim", _pb(1, _pb(1, "c")) + _pb(2, spec))
+    return envelope("v1", "PersistentVolumeClaim", pb(1, pb(1, "c")) + pb(2, spec))
 
 
 #: What an explicit zero is: something where Go has a pointer, nothing elsewhere.
 ZEROS: list[tuple[str, bytes, tuple[str, ...], dict[str, Any]]] = [
     (
         "pointers to 0 and false",
-        _job(_pb(1, 0) + _pb(2, 0) + _pb(7, 0) + _pb(8, 0) + _pb(10, 0) + _pb(12, 0) + _pb(13, 0) + _pb(5, 0)),
+        _job(pb(1, 0) + pb(2, 0) + pb(7, 0) + pb(8, 0) + pb(10, 0) + pb(12, 0) + pb(13, 0) + pb(5, 0)),
         ("spec",),
         {
             "parallelism": 0,
@@ -143,27 +122,27 @@ ZEROS: list[tuple[str, bytes, tuple[str, ...], dict[str, Any]]] = [
     ),
     (
         "numbers and switches that are no pointers",
-        _envelope("apps/v1", "Deployment", _pb(1, _pb(1, "d")) + _pb(2, _pb(5, 0) + _pb(7, 0) + _pb(9, 0))),
+        envelope("apps/v1", "Deployment", pb(1, pb(1, "d")) + pb(2, pb(5, 0) + pb(7, 0) + pb(9, 0))),
         ("spec",),
         {"progressDeadlineSeconds": 0},
     ),
-    ("a pointer to an empty text", _claim(_pb(5, "") + _pb(3, "")), ("spec",), {"storageClassName": ""}),
-    ("pointers to empty messages", _pod(_pb(14, b"") + _pb(1, _pb(1, "v") + _pb(2, _pb(2, b"")))), ("spec",), {"securityContext": {}, "volumes": [{"name": "v", "emptyDir": {}}]}),
+    ("a pointer to an empty text", _claim(pb(5, "") + pb(3, "")), ("spec",), {"storageClassName": ""}),
+    ("pointers to empty messages", _pod(pb(14, b"") + pb(1, pb(1, "v") + pb(2, pb(2, b"")))), ("spec",), {"securityContext": {}, "volumes": [{"name": "v", "emptyDir": {}}]}),
     (
         "members that JSON has even when they are zero",
-        _pod(b"", _pb(8, _pb(1, "c") + _pb(4, 0) + _pb(5, 0) + _pb(6, "") + _pb(7, "") + _pb(8, "") + _pb(9, 0))),
+        _pod(b"", pb(8, pb(1, "c") + pb(4, 0) + pb(5, 0) + pb(6, "") + pb(7, "") + pb(8, "") + pb(9, 0))),
         ("status", "containerStatuses", "0"),
         {"name": "c", "ready": False, "restartCount": 0, "image": "", "imageID": "", "started": False},
     ),
     (
         "the fields a manager owns, JSON in bytes",
-        _envelope("v1", "Pod", _pb(1, _pb(1, "p") + _pb(17, _pb(1, "m") + _pb(7, _pb(1, b'{"f:spec":{"f:x":{}}}'))))),
+        envelope("v1", "Pod", pb(1, pb(1, "p") + pb(17, pb(1, "m") + pb(7, pb(1, b'{"f:spec":{"f:x":{}}}'))))),
         ("metadata", "managedFields", "0"),
         {"manager": "m", "fieldsV1": {"f:spec": {"f:x": {}}}},
     ),
     (
         "an ephemeral container, whose members are in a message of their own",
-        _pod(_pb(34, _pb(1, _pb(1, "e") + _pb(16, 1)) + _pb(2, "c"))),
+        _pod(pb(34, pb(1, pb(1, "e") + pb(16, 1)) + pb(2, "c"))),
         ("spec", "ephemeralContainers", "0"),
         {"name": "e", "stdin": True, "targetContainerName": "c"},
     ),
@@ -183,14 +162,25 @@ def test_protobuf_reads_as_the_json_it_represents(raw: bytes, want: dict[str, An
     assert decode_protobuf(raw) == want
 
 
+def _nested(levels: int) -> bytes:
+    """A definition whose schema is the negation of the negation of ..."""
+    schema = b""
+    for _ in range(levels):
+        schema = pb(28, schema)
+    return pb(2, pb(7, pb(4, pb(1, schema))))
+
+
+DEEP = _nested(150)
 REFUSED = [
-    ("an unknown type", _envelope("v1", "Frog", b""), 415),
-    ("an unknown field", _envelope("v1", "Pod", _pb(99, "x")), 415),
-    ("cut short", _envelope("v1", "Pod", _pb(1, _metadata("p")))[:-30], 400),
-    ("JSON inside that is none", _envelope("v1", "Pod", _pb(1, _pb(17, _pb(7, _pb(1, "{"))))), 400),
-    ("JSON inside that is nested deeply", _envelope("v1", "Pod", _pb(1, _pb(17, _pb(7, _pb(1, "[" * 100_000))))), 400),
-    ("a time beyond all clocks", _envelope("v1", "Pod", _pb(1, _pb(8, _pb(1, 2**62)))), 400),
-    ("a number where a message belongs", _envelope("v1", "Pod", _pb(1, 7)), 400),
+    ("an unknown type", envelope("v1", "Frog", b""), 415),
+    ("an unknown field", envelope("v1", "Pod", pb(99, "x")), 415),
+    ("cut short", envelope("v1", "Pod", pb(1, _metadata("p")))[:-30], 400),
+    ("JSON inside that is none", envelope("v1", "Pod", pb(1, pb(17, pb(7, pb(1, "{"))))), 400),
+    ("JSON inside that is nested deeply", envelope("v1", "Pod", pb(1, pb(17, pb(7, pb(1, "[" * 100_000))))), 400),
+    ("a time beyond all clocks", envelope("v1", "Pod", pb(1, pb(8, pb(1, 2**62)))), 400),
+    ("text that is not UTF-8", envelope("v1", "Pod", pb(1, pb(1, b"\xff"))), 400),
+    ("nested deeper than any object", envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", DEEP), 400),
+    ("a number where a message belongs", envelope("v1", "Pod", pb(1, 7)), 400),
 ]
 
 
@@ -201,13 +191,47 @@ def test_protobuf_that_is_refused(raw: bytes, code: int) -> None:
     assert caught.value.code == code
 
 
+INSIDE: list[tuple[bytes, str]] = [
+    (envelope("v1", "Pod", pb(99, "x")), "field 99 of Pod"),
+    (_pod(pb(2, pb(1, "c") + pb(99, 1))), "field 99 of Container"),
+    (_pod(pb(1, pb(1, "v") + pb(2, pb(99, b"")))), "field 99 of VolumeSource"),
+    (_pod(pb(2, pb(8, pb(1, pb(1, "cpu") + pb(2, pb(1, "1") + pb(2, 1)))))), "field 2 of Quantity"),
+    (envelope("v1", "Frog", b""), "type Frog"),
+]
+
+
+@pytest.mark.parametrize(("raw", "named"), INSIDE, ids=[case[1] for case in INSIDE])
+def test_what_is_not_known_is_named(raw: bytes, named: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        decode_protobuf(raw)
+    assert caught.value.code == 415
+    assert str(caught.value).startswith(f"{named} is not known here in protobuf")
+
+
+def test_a_number_where_a_message_belongs_is_named() -> None:
+    with pytest.raises(ApiError, match="spec has another type"):
+        decode_protobuf(envelope("v1", "Pod", pb(2, 7)))
+
+
+def test_a_pod_of_a_go_client_is_created() -> None:
+    async def main() -> None:
+        async with served() as api:
+            answer = await api("POST", PODS, raw=_pod(pb(2, CONTAINER) + pb(4, 0)), type=PROTOBUF)
+            assert answer.status == 201, answer.raw
+            spec = answer.data["spec"]
+            assert spec["terminationGracePeriodSeconds"] == 0
+            assert spec["containers"][0]["resources"] == {"requests": {"cpu": "100m"}}
+
+    run(main())
+
+
 def test_a_go_scheduler_may_bind_in_protobuf() -> None:
     async def main() -> None:
         async with served() as api:
             await api.post(PODS, a_pod())
             answer = await api("POST", f"{PODS}/p/binding", raw=MESSAGES[1][1].replace(b"uid", b"uid"), type=PROTOBUF)
             assert answer.status == 409  # another UID: the body was understood
-            raw = _envelope("v1", "Binding", _pb(1, _pb(1, "p")) + _pb(2, _pb(1, "Node") + _pb(3, "n1")))
+            raw = envelope("v1", "Binding", pb(1, pb(1, "p")) + pb(2, pb(1, "Node") + pb(3, "n1")))
             assert (await api("POST", f"{PODS}/p/binding", raw=raw, type=PROTOBUF)).status == 201
 
     run(main())
@@ -216,11 +240,11 @@ def test_a_go_scheduler_may_bind_in_protobuf() -> None:
 def test_a_deployment_in_protobuf() -> None:
     async def main() -> None:
         async with served() as api:
-            labels = _pb(1, _pb(1, "app") + _pb(2, "w"))
-            template = _pb(1, _pb(11, _pb(1, "app") + _pb(2, "w"))) + _pb(2, _pb(2, CONTAINER))
-            strategy = _pb(1, "RollingUpdate") + _pb(2, _pb(1, _pb(1, 1) + _pb(2, 0) + _pb(3, "25%")))
-            spec = _pb(1, 0) + _pb(2, labels) + _pb(3, template) + _pb(4, strategy)
-            raw = _envelope("apps/v1", "Deployment", _pb(1, _pb(1, "w")) + _pb(2, spec) + _pb(3, _pb(1, 0)))
+            labels = pb(1, pb(1, "app") + pb(2, "w"))
+            template = pb(1, pb(11, pb(1, "app") + pb(2, "w"))) + pb(2, pb(2, CONTAINER))
+            strategy = pb(1, "RollingUpdate") + pb(2, pb(1, pb(1, 1) + pb(2, 0) + pb(3, "25%")))
+            spec = pb(1, 0) + pb(2, labels) + pb(3, template) + pb(4, strategy)
+            raw = envelope("apps/v1", "Deployment", pb(1, pb(1, "w")) + pb(2, spec) + pb(3, pb(1, 0)))
             answer = await api("POST", DEPLOYMENTS, raw=raw, type=PROTOBUF)
             assert answer.status == 201, answer.raw
             assert answer.data["spec"]["replicas"] == 0

@@ -53,7 +53,8 @@ class NodeTable:
     """Rows and columns of all nodes.
 
     Attributes (read-only outside this module):
-        allocatable, requested: int64[R, capacity]; milli-CPU, bytes, counts; the pod count is resource ``PODS_ROW``.
+        allocatable, requested: int64[R, capacity]; milli-CPU, bytes, counts; the pod count is resource ``PODS_ROW``. Rows
+            beyond those of ``resource_index`` are spare and 0.
         nonzero: int64[2, capacity]; milli-CPU and bytes requested with scoring defaults.
         alive: bool[capacity]; the row has a node object.
         unschedulable: bool[capacity].
@@ -65,6 +66,8 @@ class NodeTable:
         capacity = _FIRST_CAPACITY
         self.capacity = capacity
         self.resource_index: dict[str, int] = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2, PODS: 3}
+        #: By row: the resources besides the first four that its node has.
+        self._scalars: dict[int, tuple[int, ...]] = {}
         self.allocatable = np.zeros((4, capacity), np.int64)
         self.requested = np.zeros((4, capacity), np.int64)
         self.nonzero = np.zeros((2, capacity), np.int64)
@@ -342,24 +345,28 @@ class NodeTable:
         nonzero[1, row] = _int64(info.nonzero_memory)
 
     def _mirror_allocatable(self, row: int, amounts: Resources) -> None:
-        for name in amounts.scalars:
-            self._resource(name)
-        column = self.allocatable[:, row]
-        column[:] = 0
-        column[CPU_ROW] = amounts.milli_cpu
-        column[MEMORY_ROW] = amounts.memory
-        column[EPHEMERAL_ROW] = amounts.ephemeral_storage
-        column[PODS_ROW] = amounts.allowed_pods
-        for name, amount in amounts.scalars.items():
-            column[self.resource_index[name]] = amount
+        scalars = {self._resource(name): amount for name, amount in amounts.scalars.items()}
+        allocatable = self.allocatable
+        for index in self._scalars.pop(row, ()):
+            allocatable[index, row] = 0
+        allocatable[CPU_ROW, row] = amounts.milli_cpu
+        allocatable[MEMORY_ROW, row] = amounts.memory
+        allocatable[EPHEMERAL_ROW, row] = amounts.ephemeral_storage
+        allocatable[PODS_ROW, row] = amounts.allowed_pods
+        for index, amount in scalars.items():
+            allocatable[index, row] = amount
+        if scalars:
+            self._scalars[row] = tuple(scalars)
 
     def _resource(self, name: str) -> int:
         index = self.resource_index.get(name)
         if index is None:
             index = self.resource_index[name] = len(self.resource_index)
-            blank = np.zeros((1, self.capacity), np.int64)
-            self.allocatable = np.concatenate((self.allocatable, blank))
-            self.requested = np.concatenate((self.requested, blank))
+            if index >= len(self.allocatable):
+                # More than needed: every node may have a resource of its own, and each growth copies all there is.
+                blank = np.zeros((len(self.allocatable), self.capacity), np.int64)
+                self.allocatable = np.concatenate((self.allocatable, blank))
+                self.requested = np.concatenate((self.requested, blank))
         return index
 
     def _grow(self) -> None:

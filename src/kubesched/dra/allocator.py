@@ -184,7 +184,7 @@ class Allocator:
             view.pools,
             remembered.supply,
             lambda: self._timeout > 0 and self._now() > end,
-            first=remembered.first_places(view),
+            places=remembered.places(view),
             strict_counters=self._strict_counters,
         )
         try:

@@ -16,10 +16,11 @@ import numpy as np
 from .allocated import AllocatedDevices
 from .interface import Verdict
 from .inventory import CommonPools
+from .places import Places
 from .pools import Pool
 from .profiles import MOST_REMEMBERED
 from .search import Solution
-from .supply import FirstPlaces, Supply
+from .supply import Supply
 from .view import NodeView
 from .wanted import Problem, Wanted
 
@@ -47,7 +48,7 @@ class Remembered:
         self._supplies: dict[Pool, Supply] = {}
         self._kinds: dict[Hashable, int] = {}
         self._common: dict[CommonPools, bool] = {}
-        self._first_places: dict[CommonPools, FirstPlaces] = {}
+        self._places: dict[CommonPools, Places] = {}
         self._numbers = count()
         #: By row: the verdict and the score; whether they are right; which kind of row it is.
         self.verdicts: Verdicts = np.zeros(0, np.uint8)
@@ -80,14 +81,15 @@ class Remembered:
             supply.number = self._number(self._states, supply.content)
         return supply
 
-    def first_places(self, view: NodeView) -> FirstPlaces | None:
-        """Where to begin among the pools of a node that has no others than common ones."""
+    def places(self, view: NodeView) -> Places | None:
+        """Where to look among the pools of a node that has no others than common ones."""
         common = view.common
         if common is None or view.own:
             return None
-        found = self._first_places.get(common)
+        found = self._places.get(common)
         if found is None:
-            found = self._first_places[common] = FirstPlaces(common)
+            found = self._places[common] = Places(common, self.wanted)
+        found.settle()
         return found
 
     def _matters(self, common: CommonPools) -> bool:
@@ -107,7 +109,7 @@ class Remembered:
 
     def _forget(self) -> None:
         """Begin again with tables that have become large."""
-        for table in (self.outcomes, self._states, self._supplies, self._kinds, self._common, self._first_places):
+        for table in (self.outcomes, self._states, self._supplies, self._kinds, self._common, self._places):
             if len(table) > MOST_REMEMBERED:
                 table.clear()
 

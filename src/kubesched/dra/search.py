@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kubesched.api.resource import MAX_RESULTS, DeviceConstraint
+from kubesched.api.resource import MAX_RESULTS
 
 from .capacity import Amount
+from .constraint import Constraint
+from .places import Passed, Places
 from .pools import Pool, PoolState
-from .supply import FirstPlaces, Supply
+from .supply import Supply
 from .wanted import ClaimWant, Problem, Service, Want, Wanted
 
 __all__ = ["Pick", "Position", "Search", "SearchProblemError", "SearchTimeoutError", "Solution"]
@@ -71,53 +73,10 @@ _NOTHING: Final[dict[str, int]] = {}
 _STEPS: Final = 64
 
 
-class _Constraint:
-    """A constraint of a claim during the search."""
-
-    def __init__(self, spec: DeviceConstraint) -> None:
-        self._requests = frozenset(spec.requests)
-        self._match = spec.match_attribute
-        self._name = spec.match_attribute or spec.distinct_attribute or ""
-        self._value: tuple[str, object] | None = None
-        self._count = 0
-        #: The latest value of each request (upstream remembers one per request).
-        self._values: dict[str, tuple[str, object]] = {}
-
-    def _concerns(self, want: Want) -> bool:
-        return not self._requests or want.request in self._requests or want.name in self._requests
-
-    def add(self, want: Want, service: Service) -> bool:
-        """Whether the device may be added; notes it when it may."""
-        if not self._concerns(want):
-            return True
-        value = service.attributes[self._name]
-        if value is None:
-            return False
-        if self._match is not None:
-            if self._count == 0:
-                self._value = value
-            elif self._value != value:
-                return False
-            self._count += 1
-            return True
-        if value in self._values.values():
-            return False
-        self._values[want.request] = value
-        return True
-
-    def remove(self, want: Want) -> None:
-        if not self._concerns(want):
-            return
-        if self._match is not None:
-            self._count -= 1
-        else:
-            self._values.pop(want.request, None)
-
-
 class Search:
     """One search on one node. ``supply`` gives the state of a pool; ``expired`` is called now and then and ends the search.
 
-    ``first`` says where to begin, and learns it.
+    ``places`` says which of the pools have to be looked at, and learns it.
     """
 
     def __init__(
@@ -127,11 +86,11 @@ class Search:
         supply: Callable[[Pool], Supply],
         expired: Callable[[], bool],
         *,
-        first: FirstPlaces | None = None,
+        places: Places | None = None,
         strict_counters: bool = False,
     ) -> None:
         self._strict = strict_counters
-        self._first = first
+        self._places = places
         self._wanted = wanted
         self._pools = pools
         self._make_supply = supply
@@ -141,10 +100,11 @@ class Search:
         self._picks: list[list[Pick]] = [[] for _ in wanted.claims]
         self._picked: dict[Position, int] = {}
         self._picked_by: list[set[Position]] = [set() for _ in wanted.claims]
-        self._constraints = [[_Constraint(spec) for spec in claim.constraints] for claim in wanted.claims]
+        self._constraints = [[Constraint(spec) for spec in claim.constraints] for claim in wanted.claims]
         self._consumed: dict[Position, dict[str, int]] = {}
         self._shares: dict[Position, int] = {}
         self._counted: dict[int, dict[tuple[str, str], int]] = {}
+        self._passed = Passed()
         #: Calls of the recursive search, for tests and statistics.
         self.steps = 0
 
@@ -241,7 +201,7 @@ class Search:
             return _EXCEEDED
         if not self._has_candidates(want, want.count - k, start):
             return _FAILED
-        for position, problem in self._candidates(want, start):
+        for position, problem in self._acceptable(want, start):
             if self._is_taken(want, position):
                 continue
             if problem is not None:
@@ -292,23 +252,64 @@ class Search:
     def _candidates(self, want: Want, start: Position) -> Iterator[tuple[Position, Problem | None]]:
         """The devices to try from a position on. Incomplete and invalid pools have none."""
         first, least = start
-        begins = False  # whether no pool with candidates comes before the first one found
-        if self._first is not None:
-            known = self._first.get(want)
-            begins = first <= known
-            if first < known:
-                first, least = known, 0
-        for number in range(first, len(self._pools)):
+        for number in self._numbers(want, first):
             candidates = self._supply(number).candidates(want)
-            if begins and candidates and self._first is not None:
-                self._first.put(want, number)
-                begins = False
+            if not candidates and self._places is not None:
+                self._places.close(want, number)
             for place, problem in candidates:
-                if place >= least:
+                if number > first or place >= least:
                     yield (number, place), problem
-            least = 0
-        if begins and self._first is not None:
-            self._first.put(want, len(self._pools))
+
+    def _numbers(self, want: Want, number: int) -> Iterator[int]:
+        """The pools to look at, from one on."""
+        if self._places is None:
+            yield from range(number, len(self._pools))
+            return
+        while (number := self._places.next_open(want, number)) < len(self._pools):
+            yield number
+            number += 1
+
+    def _acceptable(self, want: Want, start: Position) -> Iterator[tuple[Position, Problem | None]]:
+        """The candidates without those of pools in which the constraints reject every device.
+
+        Devices that are rejected matter by what they keep of the counters of their pools; that is made up for when such
+        a pool is looked at.
+        """
+        chosen = self._pools_of_value(want)
+        if chosen is None:
+            yield from self._candidates(want, start)
+            return
+        number, least = start
+        for place in chosen:
+            if place < number:
+                continue
+            self._passed.add(want, number, place)
+            yield from self._candidates_of(want, place, least if place == start[0] else 0)
+            number = place + 1
+        self._passed.add(want, number, len(self._pools))
+
+    def _candidates_of(self, want: Want, number: int, least: int) -> Iterator[tuple[Position, Problem | None]]:
+        for place, problem in self._supply(number).candidates(want):
+            if place >= least:
+                yield (number, place), problem
+
+    def _pools_of_value(self, want: Want) -> list[int] | None:
+        """The places, in order, of the pools that may have a device with the value that the devices chosen so far have.
+
+        Pools that devices were chosen from are among them. None: no constraint asks for a certain value.
+        """
+        if self._places is None:
+            return None
+        constraints = self._constraints[want.claim]
+        if not constraints or any(each.is_distinct for each in constraints):
+            return None
+        for constraint in constraints:
+            value = constraint.value_for(want)
+            if value is not None:
+                found = set(self._places.with_value(want, constraint.name, value))
+                found.update(pick.position[0] for picks in self._picks for pick in picks)
+                return sorted(found)
+        return None
 
     def _has_candidates(self, want: Want, count: int, start: Position) -> bool:
         """Whether there are so many devices to try, or one with a problem; with fewer, no attempt can succeed."""
@@ -334,8 +335,10 @@ class Search:
         if not supply.has_capacity(want, place, self._consumed.get(position, _NOTHING)):
             return False
         claim = want.claim
-        if service.profile.consumes and not self._count(position, service, 1):
-            return False
+        if service.profile.consumes:
+            self._make_up(number)
+            if not self._count(position, service, 1):
+                return False
         if not service.tolerated[want.index]:
             self._reject(position, service)
             return False
@@ -394,6 +397,23 @@ class Search:
         """A device that took its part of the counters is not chosen after all."""
         if self._strict and service.profile.consumes:
             self._count(position, service, -1)
+
+    def _make_up(self, number: int) -> None:
+        """Take from the counters of a pool what devices keep that were rejected when the search passed the pool by."""
+        if self._strict:
+            return
+        supply = self._supply(number)
+        exhausted: set[int] = set()
+        for want in self._passed.wants_of(number):
+            if want.index in exhausted:
+                continue  # none of its devices got anything, and less is left now
+            took = False
+            for place, problem in supply.candidates(want):
+                service = supply.services[place]
+                if problem is None and service.profile.consumes:
+                    took = self._count((number, place), service, 1) or took
+            if not took:
+                exhausted.add(want.index)
 
     def _count(self, position: Position, service: Service, sign: int) -> bool:
         """Take what a device uses from the counters of its pool, or put it back; False when there is not enough.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from .inventory import CommonPools
 from .pools import InUse, Pool
 from .wanted import Problem, Service, Want, Wanted
 
-__all__ = ["Candidate", "FirstPlaces", "Supply"]
+__all__ = ["Candidate", "Supply"]
 
 #: A device that a want may get, by its place in the pool; with a problem when that cannot be said.
 Candidate = tuple[int, Problem | None]
@@ -95,28 +94,3 @@ class Supply:
         if self.in_use.is_overdrawn:
             return False
         return all(amount <= available[name][counter] for name, uses in profile.consumes for counter, amount in uses)
-
-
-class FirstPlaces:
-    """Where among common pools the first one is that has candidates for a want: those before it need not be searched."""
-
-    def __init__(self, common: CommonPools) -> None:
-        self._common = common
-        self._epoch = common.epoch
-        self._read = len(common.changes)
-        self._places: dict[int, int] = {}
-
-    def get(self, want: Want) -> int:
-        """No pool before this place has candidates."""
-        common = self._common
-        if self._epoch != common.epoch:
-            self._places.clear()
-        elif self._read < len(common.changes):
-            least = min(common.changes[self._read :])
-            for index, place in self._places.items():
-                self._places[index] = min(place, least)
-        self._epoch, self._read = common.epoch, len(common.changes)
-        return self._places.get(want.index, 0)
-
-    def put(self, want: Want, place: int) -> None:
-        self._places[want.index] = place

@@ -262,6 +262,8 @@ class PodInfo:
             QuantityError: when a request is not a quantity.
         """
         if like is not None:
+            if like.pod is pod:
+                return like
             old, new = like.pod.spec, pod.spec
             if (
                 not has_actual_resources(like.pod)

@@ -31,6 +31,7 @@ from .preemption.evict import Evictions
 from .preemption.extenders import ask_extenders, interested
 from .preemption.hold import VictimsAwaited
 from .preemption.importance import importance, is_terminating_by_preemption
+from .preemption.in_vain import InVain
 from .preemption.outcomes import FastDryRuns, FastFound, Question
 
 __all__ = ["DefaultPreemption"]
@@ -59,6 +60,7 @@ class DefaultPreemption(Plugin):
         self._awaited = VictimsAwaited(self.name, handle, self._evictions.is_evicting)
         #: Made when first needed: there is no snapshot yet while some handles are built.
         self._fast: FastDryRuns | None = None
+        self._in_vain = InVain(handle)
         cls = type(self)
         self._has_default_hooks = (
             cls.importance is DefaultPreemption.importance
@@ -115,11 +117,20 @@ class DefaultPreemption(Plugin):
         reason = self._why_not_eligible(pod, statuses)
         if reason:
             return None, _prefixed(Status.unschedulable(reason))
-        found = self._find(state, pod, statuses.nodes_for_code(Code.UNSCHEDULABLE))
+        known = self._in_vain.get(pod, statuses)
+        if known is not None:
+            if known.nodes:
+                self._first(known.nodes)  # the same random numbers as without a memory
+            return _CLEARED, known.status
+        nodes = statuses.nodes_for_code(Code.UNSCHEDULABLE)
+        found = self._find(state, pod, nodes)
         if not found:
             if found.errors:
                 return None, _prefixed(Status.from_error(_joined(found.errors)))
-            return _CLEARED, _prefixed(Status.unschedulable(self._why_not_helpful(found)))
+            status = _prefixed(Status.unschedulable(self._why_not_helpful(found)))
+            if isinstance(found, FastFound) or not nodes:
+                self._in_vain.put(pod, statuses, len(nodes), status)
+            return _CLEARED, status
         extenders = interested(self.handle.extenders, pod)
         if extenders or not self._asynchronous:
             return self._slowly(extenders, pod, found)
@@ -161,7 +172,7 @@ class DefaultPreemption(Plugin):
         if not nodes:
             return Found()
         rows = nodes.rows
-        offset = self.handle.random.randrange(len(rows))
+        offset = self._first(len(rows))
         rows = np.concatenate((rows[offset:], rows[:offset]))
         wanted = candidates_wanted(len(rows), self._percentage, self._absolute)
         plain = self._dry_run(state, pod)
@@ -173,6 +184,10 @@ class DefaultPreemption(Plugin):
             if found is not None:
                 return found
         return find_candidates(plain, NodeList(self.handle.snapshot.table, rows), wanted)
+
+    def _first(self, nodes: int) -> int:
+        """Where to begin among so many nodes."""
+        return self.handle.random.randrange(nodes)
 
     def _why_not_helpful(self, found: Found | FastFound) -> str:
         """The text when no node can be helped (spec section 3.3)."""

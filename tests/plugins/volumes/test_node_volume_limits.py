@@ -24,7 +24,8 @@ from limits_kit import (
 from builders import a_node
 from kubesched.api.decode import DecodeError, from_builtins
 from kubesched.api.storage import CSINode
-from kubesched.config import FeatureGates
+from kubesched.config import DEFAULT_GATES, FeatureGates
+from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.podinfo import PodInfo
 from kubesched.plugins.volumes.attached_volumes import AttachedVolumes
 from kubesched.scheduler.search import Path
@@ -265,6 +266,38 @@ def test_a_pod_whose_volume_is_in_use_is_evaluated_for_itself() -> None:
     assert cluster.search.sign(PodInfo(using("p", "a", on=""))) == (None,)
     assert cluster.decide(using("p", "a", on="")) == (3, "")
     assert cluster.decide(using("p", "b", on="")) == (2, "")
+
+
+def test_a_pod_whose_volume_is_in_use_far_from_the_limit_is_like_any_other() -> None:
+    cluster = limited(*csi("a", "b", "c"), limit=2)
+    cluster.cache.add_pod(PodInfo(using("one", "a", on="n0")))
+    sign = cluster.search.sign
+    assert sign(PodInfo(using("p", "a", on=""))) == sign(PodInfo(using("q", "b", on=""))) != (None,)
+    for name in ("a", "b"):
+        assert cluster.decide(using("p", name, on="")) == (3, "")
+    cluster.cache.add_pod(PodInfo(using("two", "c", on="n0")))
+    assert sign(PodInfo(using("p", "a", on=""))) == (None,), "n0 is full, but for the volume that is there"
+    assert cluster.decide(using("p", "b", on="")) == (2, "")
+    assert cluster.decide(using("p", "a", on="")) == (3, "")
+
+
+@pytest.mark.parametrize(
+    ("objects", "gates", "expected"),
+    [
+        (csi("a"), DEFAULT_GATES, ()),
+        ([*csi("a"), a_csi_node("n", d=None)], DEFAULT_GATES, ()),
+        ([*csi("a"), a_csi_node("n", d=9)], DEFAULT_GATES, None),
+        ([], DEFAULT_GATES, None),
+        ([*csi("a"), a_csi_driver("d", preventPodSchedulingIfMissing=True)], SCALING, None),
+    ],
+    ids=["no CSINode", "no limit", "a limit", "no claim", "a driver that has to be there"],
+)
+def test_preemption_need_not_count_volumes_where_nothing_is_limited(
+    objects: list[JSON], gates: FeatureGates, expected: Any
+) -> None:
+    cluster = Cluster([a_node("n")], (), objects, gates=gates)
+    plugin = cluster.plugin("NodeVolumeLimits")
+    assert plugin.fit_amounts(CycleState(), PodInfo(using("p", "a", on="")), cluster.cache.table) == expected
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .fieldcheck import unknown_in_manifest
     from .kubeconfig import KUBECONFIG_NAME, write_kubeconfig
     from .origins import Origins, is_loopback
+    from .protobuf import decode_protobuf
     from .server import HttpServer
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "CertificateFiles",
     "HttpServer",
     "Origins",
+    "decode_protobuf",
     "is_loopback",
     "make_certificates",
     "unknown_in_manifest",
@@ -32,6 +34,7 @@ _HOMES = {
     "CertificateFiles": "certificates",
     "HttpServer": "server",
     "Origins": "origins",
+    "decode_protobuf": "protobuf",
     "is_loopback": "origins",
     "make_certificates": "certificates",
     "unknown_in_manifest": "fieldcheck",

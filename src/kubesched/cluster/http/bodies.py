@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from ...api.wire import ApiError
 from ...api.yamltext import Document, TextError, parse_json, parse_single
-from .protobuf import PROTOBUF, decode_protobuf
 
-__all__ = ["MAX_BODY", "Body", "decode_body", "is_decodable", "media_type", "not_decodable", "unsupported"]
+__all__ = ["MAX_BODY", "PROTOBUF", "Body", "decode_body", "is_decodable", "media_type", "not_decodable", "unsupported"]
 
 #: Upstream's limit for a JSON body.
 MAX_BODY: Final = 3 * 1024 * 1024
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _YAML: Final = frozenset({"application/yaml", "text/yaml", "application/x-yaml", "application/apply-patch+yaml"})
 
 
@@ -41,7 +41,7 @@ def unsupported(accepted: tuple[str, ...]) -> ApiError:
 
 
 def decode_body(raw: bytes, content_type: str) -> Body:
-    """Plain data of a JSON or YAML body.
+    """Plain data of a JSON, YAML or protobuf body.
 
     Raises:
         ApiError: 415 for another media type, 400 with the position for text that does not parse.
@@ -52,6 +52,8 @@ def decode_body(raw: bytes, content_type: str) -> Body:
     if kind in _YAML:
         return _read(parse_single, raw, "error converting YAML to JSON: yaml")
     if kind == PROTOBUF:
+        from .protobuf import decode_protobuf  # noqa: PLC0415 - its runtime is only loaded for clients that send it
+
         return Body(decode_protobuf(raw), [])
     raise not_decodable()
 

@@ -1,50 +1,42 @@
 """Request bodies in the API's protobuf form, turned into the plain data JSON would have given.
 
-Typed Go clients (kubectl's ``create``, ``auth``; schedulers) send it. Field numbers are in ``protobuf_fields.txt``; a type or
-field that is not there is 415 with the advice to send JSON. Answers are always JSON, which such clients accept.
-Caller: :mod:`.bodies`.
+Go clients send it by default: schedulers, controllers, some commands of kubectl. ``protobuf_fields.txt`` has the field
+numbers of every message; descriptors for the protobuf runtime are made from it on first use. A type or field that is
+not there is 415 with the advice to send JSON. Answers are always JSON, which such clients accept. Caller: :mod:`.bodies`.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
+from google.protobuf.descriptor_pb2 import DescriptorProto, Edition, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.unknown_fields import UnknownFieldSet
+
 from ...api.jsontext import parse_json
 from ...api.wire import ApiError
-from ..schema import Field, root_type, types
 
-__all__ = ["PROTOBUF", "decode_protobuf"]
+__all__ = ["Member", "MessageTable", "decode_protobuf", "message_table"]
 
-PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\0"
-_MAX_DEPTH: Final = 64
-_QUANTITIES: Final = frozenset(
-    {"limits", "requests", "capacity", "allocatable", "overhead", "hard", "used", "default", "defaultRequest"}
-    | {"min", "max", "maxLimitRequestRatio", "allocatedResources", "sizeLimit", "divisor"}
-)
-#: Free form: JSON inside bytes.
-_RAW_JSON: Final = frozenset({"fieldsV1", "parameters"})
-_MICRO: Final = frozenset({"eventTime", "acquireTime", "renewTime", "lastObservedTime"})
-_BYTES: Final = frozenset({("Secret", "data"), ("ConfigMap", "binaryData")})
-
-
-@dataclass(slots=True)
-class _Message:
-    """Members by number; ``inline`` are the messages whose members are the outer object's.
-
-    ``optional`` are the members that are pointers in Go: they are written when set, whatever their value.
-    """
-
-    name: str
-    members: dict[int, tuple[str, Field]] = field(default_factory=dict)
-    optional: set[int] = field(default_factory=set)
-    inline: dict[int, str] = field(default_factory=dict)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SCALARS: Final = {
+    "string": FieldDescriptorProto.TYPE_STRING,
+    "bytes": FieldDescriptorProto.TYPE_BYTES,
+    "bool": FieldDescriptorProto.TYPE_BOOL,
+    "int": FieldDescriptorProto.TYPE_INT64,
+    "double": FieldDescriptorProto.TYPE_DOUBLE,
+}
+_MEMBER: Final = re.compile(r"(>?)([^=]+)=(\d+)([*!]?)(?::([\[{]?)(\w+)[\]}]?)?")
 
 
 class _UnknownError(Exception):
@@ -52,39 +44,101 @@ class _UnknownError(Exception):
 
 
 class _MalformedError(Exception):
-    """Bytes that are no protobuf."""
+    """A value that its member cannot have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A field of a message.
+
+    ``shape`` is ``[`` for lists, ``{`` for maps, else empty. ``type`` is a scalar's name or a message's full name. The zero
+    of a member that is not ``kept`` is how Go writes "not set". The members of an ``inline`` one are the outer object's.
+    """
+
+    name: str
+    number: int
+    shape: str
+    type: str
+    kept: bool
+    inline: bool
+    read: Callable[[Any], Any] | None
+
+
+@dataclass(slots=True)
+class MessageTable:
+    """``protobuf_fields.txt``: full names by section and name, members by full name and number, descriptors."""
+
+    names: dict[str, dict[str, str]] = field(default_factory=dict)
+    members: dict[str, dict[int, Member]] = field(default_factory=dict)
+    pool: DescriptorPool = field(default_factory=DescriptorPool)
+
+    def find(self, section: str, name: str) -> str | None:
+        """The full name of a message: of the one in its section, else of the first in the file."""
+        places = (self.names.get(section, {}), *self.names.values())
+        return next((place[name] for place in places if name in place), None)
+
+    def message(self, full_name: str, raw: bytes = b"") -> Message:
+        """A message of the runtime, from its bytes."""
+        return GetMessageClass(self.pool.FindMessageTypeByName(full_name)).FromString(raw)
 
 
 @cache
-def _messages() -> dict[str, _Message]:
-    text = files(__package__).joinpath("protobuf_fields.txt").read_text(encoding="utf-8")
-    lines = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-    outer: dict[str, dict[str, Field]] = {}
-    for name, *items in lines:
+def message_table() -> MessageTable:
+    """The table, read on first use."""
+    table, section = MessageTable(), ""
+    rows: list[tuple[str, str, list[str]]] = []
+    for line in files(__package__).joinpath("protobuf_fields.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            section = line[3:]
+        elif line and not line.startswith("#"):
+            name, *items = line.split()
+            # Versions of a group have messages of the same names.
+            full_name = table.names.setdefault(section, {})[name] = f"{name}_{len(rows)}"
+            rows.append((section, full_name, items))
+    file = FileDescriptorProto(name="bodies", syntax="editions", edition=Edition.EDITION_2023)
+    for section, full_name, items in rows:
+        members = table.members[full_name] = {}
+        described = file.message_type.add(name=full_name)
         for item in items:
-            if item.startswith(">") and name in types():
-                # The members of an inlined message have the types of the object they end up in.
-                outer.setdefault(item.split("=")[0], {}).update(types()[name].fields)
-    found = {}
-    for name, *items in lines:
-        message = _Message(name)
-        known = types()[name].fields if name in types() else outer.get(name, {})
-        for item in items:
-            member, _, number = item.partition("=")
-            number, _, type_ = number.partition(":")
-            if number.endswith("*"):
-                number = number[:-1]
-                message.optional.add(int(number))
-            if member.startswith(">"):
-                message.inline[int(number)] = member
-            else:
-                message.members[int(number)] = (member, _field(type_) if type_ else known.get(member, Field("-")))
-        found[name] = message
-    return found
+            member = _member(table, section, item)
+            members[member.number] = member
+            _describe(described, member)
+    table.pool.Add(file)
+    return table
 
 
-def _field(text: str) -> Field:
-    return Field(text[1:-1], "list") if text.startswith("[") else Field(text)
+def _member(table: MessageTable, section: str, item: str) -> Member:
+    found = _MEMBER.fullmatch(item)
+    if found is None:
+        raise ValueError(f"protobuf_fields.txt: {item!r} in section {section} is no member")
+    inline, name, number, mark, shape, type_ = found.groups()
+    type_ = type_ or "string"
+    read: Callable[[Any], Any] | None = _base64 if type_ == "bytes" else None
+    if type_ not in _SCALARS:
+        read = _READERS.get(type_, _plain)
+        full_name = table.find(section, type_)
+        if full_name is None:
+            raise ValueError(f"protobuf_fields.txt: {item!r} in section {section} has an unknown type")
+        type_ = full_name
+    kept = bool(mark) or type_ not in _SCALARS
+    return Member(name, int(number), shape or "", type_, kept, bool(inline), read)
+
+
+def _describe(message: DescriptorProto, member: Member) -> None:
+    described = message.field.add(name=f"f{member.number}", number=member.number)
+    described.label = FieldDescriptorProto.LABEL_REPEATED if member.shape else FieldDescriptorProto.LABEL_OPTIONAL
+    if member.shape == "{":
+        entry = message.nested_type.add(name=f"F{member.number}Entry")
+        entry.options.map_entry = True
+        _describe(entry, Member("", 1, "", "string", True, False, None))
+        _describe(entry, Member("", 2, "", member.type, True, False, None))
+        described.type_name = f".{message.name}.{entry.name}"
+    elif member.type in _SCALARS:
+        described.type = _SCALARS[member.type]
+    else:
+        described.type_name = f".{member.type}"
+    if described.type_name:
+        described.type = FieldDescriptorProto.TYPE_MESSAGE
 
 
 def decode_protobuf(raw: bytes) -> dict[str, Any]:
@@ -95,178 +149,139 @@ def decode_protobuf(raw: bytes) -> dict[str, Any]:
     """
     if not raw.startswith(_MAGIC):
         raise ApiError.bad_request("the body is no Kubernetes protobuf: it does not begin with its magic number")
+    table = message_table()
     try:
-        api_version = kind = ""
-        content = b""
-        for number, value in _fields(raw[4:]):
-            if number == 1:
-                for inner, text in _fields(_bytes(value)):
-                    if inner == 1:
-                        api_version = _bytes(text).decode()
-                    elif inner == 2:
-                        kind = _bytes(text).decode()
-            elif number == 2:
-                content = _bytes(value)
-            elif number == 3 and value:
-                raise _UnknownError("an encoded envelope")
-        group = api_version.rpartition("/")[0]
-        root = root_type(group, kind)
-        data = _message(content, root.name if root is not None else kind, 0)
+        envelope = _numbered(table.message(table.names["runtime"]["Unknown"], raw[4:]))
+        head = _numbered(envelope[1]) if 1 in envelope else {}
+        api_version, kind = head.get(1, ""), head.get(2, "")
+        if envelope.get(3):
+            raise _UnknownError("an encoded envelope")
+        full_name = table.find(api_version, kind)
+        if full_name is None:
+            raise _UnknownError(f"type {kind}")
+        message = table.message(full_name, envelope.get(2, b""))
+        size = message.ByteSize()
+        message.DiscardUnknownFields()
+        if message.ByteSize() != size:
+            _refuse_unknown(table.message(full_name, envelope[2]))
+        data = _plain(message)
     except _UnknownError as unknown:
         refused = f"{unknown} is not known here in protobuf; send application/json"
         raise ApiError(415, "UnsupportedMediaType", refused) from None
-    except (_MalformedError, UnicodeDecodeError, IndexError, ValueError, OverflowError, OSError) as error:
-        # OSError: a time that the C library cannot express.
+    except (_MalformedError, DecodeError, ValueError, OverflowError) as error:
         raise ApiError.bad_request(f"the protobuf body cannot be read: {error}") from None
     return {"kind": kind, "apiVersion": api_version, **data}
 
 
-def _bytes(value: int | bytes) -> bytes:
-    if not isinstance(value, bytes):
-        raise _MalformedError("a number where a message or text was expected")
-    return value
+def _refuse_unknown(message: Message) -> None:
+    """Name the first field that its message does not have, or that has another wire type there."""
+    name = message.DESCRIPTOR.name
+    members = message_table().members.get(name, {})
+    unknown = UnknownFieldSet(message)
+    if len(unknown):
+        number = unknown[0].field_number
+        if number in members:
+            raise _MalformedError(f"{members[number].name} has another type")
+        raise _UnknownError(f"field {number} of {name.rpartition('_')[0]}")
+    for described, value in message.ListFields():
+        for inner in _inner(members[described.number].shape, value):
+            _refuse_unknown(inner)
 
 
-def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The (number, value) pairs of a message; values are integers or bytes."""
-    position, end = 0, len(raw)
-    while position < end:
-        tag, position = _varint(raw, position)
-        number, wire = tag >> 3, tag & 7
-        if wire == 0:
-            value, position = _varint(raw, position)
-            yield number, value
-            continue
-        if wire == 2:
-            size, position = _varint(raw, position)
-        elif wire in (1, 5):
-            size = 8 if wire == 1 else 4
-        else:
-            raise _MalformedError(f"wire type {wire}")
-        if position + size > end:
-            raise _MalformedError("it ends too early")
-        yield number, raw[position : position + size]
-        position += size
+def _inner(shape: str, value: Any) -> Iterator[Message]:
+    values = value.values() if shape == "{" else value if shape else (value,)
+    return (one for one in values if isinstance(one, Message))
 
 
-def _varint(raw: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 70:
-        if position >= len(raw):
-            raise _MalformedError("it ends too early")
-        byte = raw[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    raise _MalformedError("a number is too long")
+def _numbered(message: Message) -> dict[int, Any]:
+    return {described.number: value for described, value in message.ListFields()}
 
 
-def _message(raw: bytes, name: str, depth: int) -> dict[str, Any]:
-    if depth > _MAX_DEPTH:
-        raise _MalformedError("it is nested too deeply")
-    message = _messages().get(name)
-    if message is None:
-        raise _UnknownError(f"type {name.lstrip('>')}")
+def _plain(message: Message) -> dict[str, Any]:
     data: dict[str, Any] = {}
-    for number, value in _fields(raw):
-        inner = message.inline.get(number)
-        if inner is not None:
-            data.update(_inlined(_bytes(value), inner, depth))
-            continue
-        found = message.members.get(number)
-        if found is None:
-            raise _UnknownError(f"field {number} of {name.lstrip('>')}")
-        member, kind = found
-        if kind.type == "-":
-            continue
-        if kind.is_map:
-            key, item = _map_entry(_bytes(value), name, member, kind, depth)
-            data.setdefault(member, {})[key] = item
-        elif kind.is_list:
-            data.setdefault(member, []).append(_value(value, name, member, kind.type, depth))
-        else:
-            item = _value(value, name, member, kind.type, depth)
-            # Members that must be there are written in JSON, too, when they are zero.
-            if number in message.optional or kind.required or not _is_unset(item):
-                data[member] = item
+    members = message_table().members[message.DESCRIPTOR.name]
+    for described, value in message.ListFields():
+        member = members[described.number]
+        read = member.read
+        if member.shape == "[":
+            data[member.name] = list(value) if read is None else [read(one) for one in value]
+        elif member.shape:
+            data[member.name] = {key: one if read is None else read(one) for key, one in value.items()}
+        elif value or member.kept:
+            plain = value if read is None else read(value)
+            if member.inline:
+                data.update(plain)
+            elif plain is not None:
+                data[member.name] = plain
     return data
 
 
-def _inlined(raw: bytes, name: str, depth: int) -> dict[str, Any]:
-    return _message(raw, name if name in _messages() else name[1:], depth + 1)
+# -- values that are messages in protobuf, but no objects in JSON ------------------------------------------
 
 
-def _is_unset(value: Any) -> bool:
-    """Whether a member without a pointer says nothing: Go always writes those, empty ones too."""
-    return value is None or value is False or value in ("", 0, {})
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
 
 
-def _map_entry(raw: bytes, owner: str, member: str, kind: Field, depth: int) -> tuple[str, Any]:
-    key, item = "", b""
-    for number, value in _fields(raw):
-        if number == 1:
-            key = _bytes(value).decode()
-        elif number == 2:
-            item = _bytes(value)
-    if (owner, member) in _BYTES:
-        return key, base64.b64encode(item).decode()
-    return key, _value(item, owner, member, kind.type, depth)
+def _quantity(message: Message) -> str:
+    return str(_numbered(message).get(1, "0"))
 
 
-def _value(value: int | bytes, owner: str, member: str, type_: str, depth: int) -> Any:
-    if type_ == "bool":
-        return bool(value)
-    if type_ == "int":
-        if not isinstance(value, int):
-            raise _MalformedError(f"{member} is no number")
-        return value - (1 << 64) if value >= 1 << 63 else value
-    raw = _bytes(value)
-    if type_ == "str":
-        if member in _QUANTITIES:
-            return next((_bytes(text).decode() for number, text in _fields(raw) if number == 1), "0")
-        return raw.decode()
-    if type_ == "time":
-        return _time(raw, micro=member in _MICRO)
-    if type_ == "any":
-        return _raw_json(raw) if member in _RAW_JSON else _int_or_string(raw, owner, member)
-    return _message(raw, type_, depth + 1)
+def _time(message: Message) -> str | None:
+    """A timestamp of whole seconds; None for Go's zero time, which is an empty message."""
+    values = _numbered(message)
+    return _moment(values.get(1, 0), 0).isoformat().replace("+00:00", "Z") if values else None
 
 
-def _time(raw: bytes, *, micro: bool) -> str | None:
-    """A timestamp; None for Go's zero time, which is an empty message."""
-    seconds = nanos = 0
-    for number, value in _fields(raw):
-        if isinstance(value, int):
-            signed = value - (1 << 64) if value >= 1 << 63 else value
-            if number == 1:
-                seconds = signed
-            elif number == 2:
-                nanos = signed
-    if not raw:
+def _micro_time(message: Message) -> str | None:
+    values = _numbered(message)
+    if not values:
         return None
-    moment = datetime.fromtimestamp(seconds, UTC)
-    if micro:
-        return moment.replace(microsecond=nanos // 1000 % 1_000_000).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    moment = _moment(values.get(1, 0), values.get(2, 0))
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _raw_json(raw: bytes) -> Any:
-    """A message whose only member is the text of any JSON value; None when it is empty."""
-    text = next((_bytes(value) for number, value in _fields(raw) if number == 1), b"")
+def _moment(seconds: int, nanos: int) -> datetime:
+    return _EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
+
+
+def _int_or_string(message: Message) -> int | str:
+    values = _numbered(message)
+    return str(values.get(3, "")) if values.get(1) else int(values.get(2, 0))
+
+
+def _json(message: Message) -> Any:
+    """The text of any JSON value, the message's only member; None when it is empty."""
+    text = _numbered(message).get(1)
     return parse_json(text).data if text else None
 
 
-def _int_or_string(raw: bytes, owner: str, member: str) -> int | str:
-    kind, number_value, text = 0, 0, ""
-    for number, value in _fields(raw):
-        if number == 1 and isinstance(value, int):
-            kind = value
-        elif number == 2 and isinstance(value, int):
-            number_value = value - (1 << 64) if value >= 1 << 63 else value
-        elif number == 3:
-            text = _bytes(value).decode()
-        else:
-            raise _UnknownError(f"the form of {owner}.{member}")
-    return text if kind else number_value
+def _items(message: Message) -> list[str]:
+    return list(_numbered(message).get(1, ()))
+
+
+def _schema_or(message: Message) -> Any:
+    """A schema, or what the message's other member holds: schemas, names, or whether anything is allowed."""
+    values = _plain(message)
+    return values["schema"] if "schema" in values else next(iter(values.values()), None)
+
+
+def _claim_template(message: Message) -> dict[str, Any]:
+    """A claim inside another object; the API server adds its type."""
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **_plain(message)}
+
+
+_READERS: Final[dict[str, Callable[[Message], Any]]] = {
+    "Quantity": _quantity,
+    "Time": _time,
+    "MicroTime": _micro_time,
+    "IntOrString": _int_or_string,
+    "FieldsV1": _json,
+    "RawExtension": _json,
+    "JSON": _json,
+    "ExtraValue": _items,
+    "JSONSchemaPropsOrArray": _schema_or,
+    "JSONSchemaPropsOrBool": _schema_or,
+    "JSONSchemaPropsOrStringArray": _schema_or,
+    "PersistentVolumeClaim": _claim_template,
+}

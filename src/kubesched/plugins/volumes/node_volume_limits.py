@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -72,8 +72,9 @@ class _Question:
 
     @property
     def signature(self) -> Hashable | None:
-        """Equal for pods that add the same to every node; None for one that is rejected for what it lacks."""
-        if any(side.lacking or side.error is not None for side in (self.with_csi, self.without)):
+        """Equal for pods that add the same to every node; None for one whose answers depend on its own volumes."""
+        sides = (self.with_csi, self.without)
+        if any(side.lacking or side.error is not None or side.volumes for side in sides):
             return None
         return (self.with_csi.counts, self.with_csi.installed, self.without.installed)
 
@@ -101,12 +102,11 @@ class NodeVolumeLimits(Plugin):
         return bool(pod.storage) and any(map(is_countable, pod.storage))
 
     def sign(self, pod: PodInfo) -> Hashable | None:
-        question = self._question(pod)
-        return question.signature if self._is_like_new(question.with_csi) else None
+        return self._question(pod).signature
 
     def _is_like_new(self, wanted: _Wanted) -> bool:
         """Whether a pod gets the verdicts of one whose volumes are in use nowhere: its own nodes are far from their limits."""
-        if not wanted.volumes:
+        if not self._attached.has_limits.any():
             return True
         if any(True for _ in self.handle.nominations.nominated_nodes()):
             return False
@@ -130,9 +130,11 @@ class NodeVolumeLimits(Plugin):
     def _question(self, pod: PodInfo) -> _Question:
         self._attached.refresh()
         with_csi = self._wanted(pod, migrated=True)
+        if with_csi.volumes and self._is_like_new(with_csi):
+            with_csi = replace(with_csi, volumes=())  # so that what is remembered of it holds for pods with others
         if with_csi.error is None and not with_csi.lacking and not self._drivers_required:
             return _Question(with_csi, _NOTHING)  # without a CSINode there are no limits
-        return _Question(with_csi, self._wanted(pod, migrated=False))
+        return _Question(with_csi, replace(self._wanted(pod, migrated=False), volumes=()))
 
     def _wanted(self, pod: PodInfo, *, migrated: bool) -> _Wanted:
         try:
@@ -269,6 +271,15 @@ class NodeVolumeLimits(Plugin):
             number and driver in limits and counts[driver] + number > limits[driver] for driver, number in new.items()
         )
         return _EXCEEDED if exceeded else 0
+
+    def fit_amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
+        """Nothing, where no node has a limit: then pods that leave change no verdict."""
+        question = self._read(state, pod)
+        self._attached.refresh()
+        for side in (question.with_csi, question.without):
+            if side.lacking or side.error is not None or side.installed:
+                return None
+        return None if self._attached.has_limits.any() else ()
 
     def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
         if verdict == _EXCEEDED:

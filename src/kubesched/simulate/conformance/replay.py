@@ -13,6 +13,7 @@ from typing import Any
 
 from kubesched.framework.registry import Registry
 
+from .bodies import compare_body
 from .comparison import AreaResult, Comparison, Verdict
 from .configs import compare_config
 from .coverage import Coverage
@@ -82,7 +83,7 @@ def _replay(vector: JSON, registry: Registry, change: Change, coverage: Coverage
         check_members(vector)
         mode = vector["mode"]
         if mode == "body":
-            comparison.leave("body", "protobuf bodies are not decoded here")
+            compare_body(comparison, vector)
         elif mode == "config":
             compare_config(comparison, vector)
         else:

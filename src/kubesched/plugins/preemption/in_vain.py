@@ -1,0 +1,63 @@
+"""Preemptions that cannot help, remembered while nothing changes.
+
+A batch of pods alike that all wait for the same resources is tried again and again. The search gives each of them the same
+statuses, the very object, while no node has changed; then preemption finds the same as for the one before. Used by
+:mod:`..default_preemption`, for what depends on nothing but nodes, nominations, statuses and priority.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from kubesched.framework.interface import Handle, NodeToStatus
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.status import Status
+
+__all__ = ["InVain", "Known"]
+
+#: So many kinds of pods are remembered.
+_MOST: Final = 64
+
+
+class Known(NamedTuple):
+    """What was found for a kind of pods.
+
+    ``statuses`` is kept so that no other object gets its identity. ``changes`` and ``nominations`` are the positions in
+    the node table's journal and of the nominations, at which this was found; ``nodes`` is the number of nodes tried.
+    """
+
+    statuses: NodeToStatus
+    changes: int
+    nominations: int
+    nodes: int
+    status: Status
+
+
+class InVain:
+    """What was found, by statuses and priority."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._kept: OrderedDict[tuple[int, int], Known] = OrderedDict()
+
+    def get(self, pod: PodInfo, statuses: NodeToStatus) -> Known | None:
+        """What is still true for a pod that may preempt; a pod with a nomination of its own is a case of its own."""
+        known = self._kept.get((id(statuses), pod.priority))
+        if known is None or (known.changes, known.nominations) != self._positions():
+            return None
+        return None if self._handle.nominations.node_of(pod.uid) is not None else known
+
+    def put(self, pod: PodInfo, statuses: NodeToStatus, nodes: int, status: Status) -> None:
+        """Remember that no victims on ``nodes`` nodes help the pod, in the words of ``status``."""
+        if self._handle.nominations.node_of(pod.uid) is not None:
+            return
+        key = id(statuses), pod.priority
+        self._kept[key] = Known(statuses, *self._positions(), nodes, status)
+        self._kept.move_to_end(key)
+        if len(self._kept) > _MOST:
+            self._kept.popitem(last=False)
+
+    def _positions(self) -> tuple[int, int]:
+        position, _ = self._handle.nominations.changes(-1)
+        return self._handle.snapshot.table.journal.position, position

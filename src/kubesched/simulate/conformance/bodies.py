@@ -1,0 +1,30 @@
+"""Golden vectors about protobuf bodies: does each decode to the object that Kubernetes gives in JSON?"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from kubesched.api.wire import ApiError
+from kubesched.cluster.schema import drop_nulls
+
+from .comparison import Comparison
+
+__all__ = ["compare_body"]
+
+
+def compare_body(comparison: Comparison, vector: dict[str, Any]) -> None:
+    """Compare the members of the decoded object with those of the recorded one, where null means absent."""
+    try:
+        from kubesched.cluster.http import decode_protobuf  # noqa: PLC0415 - an optional package
+    except ImportError:
+        comparison.leave("body", "the package protobuf is not installed: install kubesched[server]")
+        return
+    expected = drop_nulls(vector["expected"])
+    try:
+        body = decode_protobuf(base64.b64decode(vector["scenario"]["body"], validate=True))
+    except ApiError as error:
+        comparison.fail("body", f"body: {error}")
+        return
+    for member in sorted(expected.keys() | body.keys()):
+        comparison.check("body", member, expected.get(member), body.get(member))

@@ -1,0 +1,209 @@
+"""What is remembered of failed attempts changes nothing: the same trace, event by event, as without any memory.
+
+Random batches that do not fit all at once run twice, once with every memory of rejections and of preemptions in vain
+switched off. Attempts, queue states, conditions, events, metrics and preemptions must be equal; only the number of nodes
+that plugins evaluated is smaller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from kubesched.api.kinds import EVENTS, NODES, PODS, Kind, kind_of
+from kubesched.config import default_config
+from kubesched.framework.queued import QueuedPodInfo
+from kubesched.plugins import in_tree_registry
+from kubesched.plugins.preemption.in_vain import InVain
+from kubesched.scheduler.layers import Layer
+from kubesched.simulate.embedded import Embedded
+from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+
+JSON = dict[str, Any]
+GPU = "example.com/gpu"
+#: Priority classes: value and preemptionPolicy.
+CLASSES = {"high": (5, "PreemptLowerPriority"), "higher": (10, "PreemptLowerPriority"), "patient": (10, "Never")}
+END = 3_000.0
+
+
+@dataclass
+class Trace:
+    """All that can be seen of a run. ``known`` and ``vain``: how often a memory could answer."""
+
+    attempts: list[tuple[Any, ...]] = field(default_factory=list)
+    states: list[tuple[Any, ...]] = field(default_factory=list)
+    metrics: list[tuple[Any, ...]] = field(default_factory=list)
+    objects: dict[str, list[JSON]] = field(default_factory=dict)
+    preemptions: list[tuple[Any, ...]] = field(default_factory=list)
+    known: int = 0
+    vain: int = 0
+
+
+def pod_budget(rng: random.Random) -> JSON:
+    spec = {"maxUnavailable": rng.randrange(3), "selector": {"matchLabels": {"team": "a"}}}
+    return {"metadata": {"name": "budget", "namespace": "default"}, "spec": spec}
+
+
+def node(rng: random.Random, name: str) -> JSON:
+    amounts = {
+        "cpu": str(rng.choice((4, 8))),
+        "memory": "32Gi",
+        "pods": str(rng.choice((3, 110))),
+        GPU: str(rng.choice((0, 4, 8))),
+    }
+    taints = [{"key": "lab", "effect": "NoSchedule"}] if rng.random() < 0.2 else []
+    metadata = {"name": name, "labels": {"zone": rng.choice("ab")}}
+    return {"metadata": metadata, "spec": {"taints": taints}, "status": {"allocatable": amounts, "capacity": amounts}}
+
+
+def kinds_of_pods(rng: random.Random) -> list[JSON]:
+    """Specs with labels; the pods of a batch share them."""
+    kinds = []
+    for _ in range(rng.randrange(2, 6)):
+        requests = {"cpu": str(rng.choice((1, 2, 3))), "memory": "1Gi"}
+        if rng.random() < 0.7:
+            requests[GPU] = str(rng.choice((1, 2, 4, 8)))
+        spec: JSON = {
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": requests, "limits": requests}}]
+        }
+        if rng.random() < 0.4:
+            spec["priorityClassName"] = rng.choice(tuple(CLASSES))
+        if rng.random() < 0.2:
+            spec["nodeSelector"] = {"zone": rng.choice("abc")}
+        kinds.append({"labels": {"team": rng.choice("ab")}, "spec": spec})
+    return kinds
+
+
+def plan(seed: int) -> list[tuple[float, str, Kind, JSON]]:
+    """What is created when, and under which name."""
+    rng = random.Random(seed)
+    found: list[tuple[float, str, Kind, JSON]] = [
+        (0.0, "", NODES, node(rng, f"n{number}")) for number in range(rng.randrange(2, 5))
+    ]
+    found.append((rng.uniform(0, 500), "", NODES, node(rng, "late")))
+    classes = kind_of("scheduling.k8s.io/v1", "PriorityClass")
+    assert classes is not None
+    for name, (value, policy) in CLASSES.items():
+        found.insert(0, (0.0, "", classes, {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy}))
+    budgets = kind_of("policy/v1", "PodDisruptionBudget")
+    assert budgets is not None
+    if rng.random() < 0.5:
+        found.append((rng.uniform(0, 300), "default", budgets, pod_budget(rng)))
+    for number, kind in enumerate(kinds_of_pods(rng)):
+        later = rng.uniform(20, 200)
+        begin = later if "priorityClassName" in kind["spec"] else rng.choice((0.0, later))
+        for place in range(rng.randrange(5, 16)):
+            metadata = {
+                "name": f"p{number}-{place}",
+                "labels": kind["labels"],
+                "annotations": {"kubesched.io/duration": f"{rng.choice((30, 240, 700))}s"},
+            }
+            at = begin + (rng.uniform(0, 60) if rng.random() < 0.3 else 0.0)
+            found.append((at, "default", PODS, {"metadata": metadata, "spec": kind["spec"]}))
+    return sorted(found, key=lambda item: item[0])
+
+
+@contextmanager
+def memory(on: bool, trace: Trace) -> Iterator[None]:
+    """Count what is remembered, or remember nothing."""
+    find = InVain.get
+
+    def get(self: InVain, *of: Any) -> Any:
+        known = find(self, *of) if on else None
+        trace.vain += known is not None
+        return known
+
+    def diagnosis(layer: Any) -> Any:
+        return layer.__dict__.get("diagnosis") if on else None
+
+    def remember(layer: Any, value: Any) -> None:
+        trace.known += value is not None
+        layer.__dict__["diagnosis"] = value
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InVain, "get", get)
+        patch.setattr(Layer, "diagnosis", property(diagnosis, remember), raising=False)
+        yield
+
+
+def state(embedded: Embedded, record: QueuedPodInfo) -> tuple[Any, ...]:
+    return (
+        record.key,
+        embedded.scheduler.queue.views.where(record.pod_info.pod),
+        record.attempts,
+        record.timestamp,
+        record.backoff_expiration,
+        record.unschedulable_count,
+        sorted(record.unschedulable_plugins),
+        record.was_flushed_from_unschedulable,
+    )
+
+
+async def play(seed: int, trace: Trace) -> None:
+    loop = asyncio.get_running_loop()
+    embedded = Embedded(
+        default_config(),
+        in_tree_registry(),
+        clock=VirtualClock(loop),
+        seed=seed,
+        on_preemption=lambda found: trace.preemptions.append((loop.time(), found.pod.key, found.chosen.node_name)),
+    )
+    scheduler = embedded.scheduler
+    schedule_one = scheduler.cycle.schedule_one
+
+    def traced(queued: QueuedPodInfo) -> Any:
+        answer = schedule_one(queued)
+        trace.attempts.append((loop.time(), *state(embedded, queued)))
+        return answer
+
+    scheduler.cycle.schedule_one = traced  # type: ignore[method-assign]
+    async with embedded.running():
+        for at, namespace, kind, data in plan(seed):
+            await asyncio.sleep(max(0.0, at - loop.time()))
+            embedded.store.create(kind, namespace, data, restore=kind == NODES)
+        while loop.time() < END:
+            await asyncio.sleep(50.0)
+            queued, summary = scheduler.queue.views.pending_pods()
+            trace.states.append((loop.time(), summary, sorted(pod.key for pod in queued)))
+        assert embedded.check() == []
+    for kind in (PODS, EVENTS):
+        trace.objects[kind.plural] = [item.data() for item in embedded.store.list(kind).items]
+    for family in scheduler.metrics.collect():
+        if family.name == "scheduler_plugin_evaluation_total":
+            continue  # counts what was evaluated, which is what memory saves
+        trace.metrics.append((family.name, sorted((labels, repr(value)) for labels, value in family.samples)))
+
+
+def run(seed: int, *, remember: bool) -> Trace:
+    trace = Trace()
+    with memory(remember, trace):
+        run_virtual(play(seed, trace))
+    return trace
+
+
+def compare(seed: int) -> Trace:
+    kept, plain = run(seed, remember=True), run(seed, remember=False)
+    assert plain.vain == 0
+    for part in ("attempts", "states", "preemptions", "objects", "metrics"):
+        assert getattr(kept, part) == getattr(plain, part), part
+    return kept
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_memory_changes_nothing(seed: int) -> None:
+    compare(seed)
+
+
+def test_the_comparison_covers_what_is_remembered() -> None:
+    """Otherwise the test above compares nothing."""
+    traces = [run(seed, remember=True) for seed in range(8)]
+    assert sum(trace.vain for trace in traces) > 100
+    assert sum(trace.known for trace in traces) > 100
+    assert sum(len(trace.preemptions) for trace in traces) > 0
+    assert any("Insufficient" in str(trace.objects["events"]) for trace in traces)
