@@ -194,10 +194,22 @@ def test_limits_zero_and_absurd(
     assert message in (result["pending"][0]["message"] if result["pending"] else "")
 
 
+def volume_of_size(size: str) -> Data:
+    spec = {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": "fast"}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": spec}
+
+
 @pytest.mark.parametrize(
     ("objects", "message"),
     [
-        ((claim("data", size="much"),), "quantit"),
+        (
+            (claim("data", size="much"),),
+            "cannot be handled as a PersistentVolumeClaim: spec.resources.requests.storage",
+        ),
+        ((claim("data", size="0"),), 'spec.resources[storage]: Invalid value: "0": must be greater than zero'),
+        ((volume_of_size("much"),), "cannot be handled as a PersistentVolume: spec.capacity.storage"),
+        ((volume_of_size("-1Gi"),), 'spec.capacity.storage: Invalid value: "-1Gi"'),
+        ((volume_of_size("0"),), 'spec.capacity[storage]: Invalid value: "0": must be greater than zero'),
         ((storage_class("fast", mode="Sometimes"),), 'volumeBindingMode: Unsupported value: "Sometimes"'),
         ((csi_node(-1),), "must be greater than or equal to 0"),
     ],

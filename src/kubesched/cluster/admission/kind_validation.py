@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...api.decode import DecodeError, from_builtins
-from ...api.kinds import NODES, PODS, PRIORITY_CLASSES, Kind
+from ...api.kinds import CLAIMS, NODES, PRIORITY_CLASSES, VOLUMES, Kind
 from ...api.selectors import SelectorError, compile_label_selector, is_label_value, is_qualified_name
 from ...api.types import LabelSelector
 from ...api.wire import ApiError
@@ -297,7 +297,16 @@ def _check_claim(data: Data, causes: Causes, admission: Admission) -> None:
     path = "spec.resources[storage]"
     if "storage" not in requests:
         causes.required(path)
-    check_quantities(PODS, requests, "spec.resources.requests", causes)
+    amounts = check_quantities(CLAIMS, requests, "spec.resources.requests", causes)
+    if "storage" in amounts and amounts["storage"].nanos == 0:
+        causes.invalid(path, str(requests["storage"]), "must be greater than zero")
+
+
+def _check_volume(data: Data, causes: Causes, admission: Admission) -> None:
+    capacity = _mapping(_mapping(data, "spec", "spec"), "capacity", "spec.capacity")
+    for name, amount in check_quantities(VOLUMES, capacity, "spec.capacity", causes).items():
+        if amount.nanos == 0:
+            causes.invalid(f"spec.capacity[{name}]", str(capacity[name]), "must be greater than zero")
 
 
 def _check_storage_class(data: Data, causes: Causes, admission: Admission) -> None:
@@ -333,6 +342,7 @@ _CHECKS: Final[dict[str, Callable[[Data, Causes, Admission], None]]] = {
     "jobs.batch": _check_workload,
     "leases.coordination.k8s.io": _check_lease,
     "persistentvolumeclaims": _check_claim,
+    "persistentvolumes": _check_volume,
     "storageclasses.storage.k8s.io": _check_storage_class,
     "csinodes.storage.k8s.io": _check_csi_node,
 }
