@@ -5,7 +5,8 @@
 
 Every node is full of four pods of low priority, started at different times. A decision is the search that finds no node
 and the PostFilter that chooses victims, timed as one. After each the victims leave and the preemptor takes their place, or
-with ``--nominated`` it stays nominated and the victims stay. No API, no queue: the parts of the scheduler only.
+with ``--nominated`` it stays nominated and the victims stay. With ``--budgets`` there are disruption budgets, which cover
+no victim, or with ``--covered`` each the victims of some nodes. No API, no queue: the parts of the scheduler only.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def a_node(name: str) -> Node:
     return from_builtins({"metadata": metadata, "status": {"allocatable": capacity, "capacity": capacity}}, Node)
 
 
-def measure(nodes: int, decisions: int, nominated: bool, budgets: int, seed: int) -> list[float]:
+def measure(nodes: int, decisions: int, nominated: bool, budgets: int, covered: bool, seed: int) -> list[float]:
     """Seconds of each decision, in order."""
     rng, cache, waiting = random.Random(seed), Cache(), {}
     nominator = Nominator(None, waiting.get)
@@ -76,7 +77,9 @@ def measure(nodes: int, decisions: int, nominated: bool, budgets: int, seed: int
         cache.set_node(a_node(f"node-{number:06d}"))
         for which in range(4):
             pod = a_pod(f"low-{number}-{which}", "900m", 0, startTime=timestamp(_STARTED + rng.randrange(1 << 20)))
-            cache.add_pod(PodInfo.derive(msgspec.structs.replace(pod.on_node(f"node-{number:06d}")), low))
+            labels = {"app": str(number % budgets if covered else -1), "tier": "low"}
+            pod = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels))
+            cache.add_pod(PodInfo.derive(pod.on_node(f"node-{number:06d}"), low))
     print(f"{nodes:,} nodes, {4 * nodes:,} pods in {time.perf_counter() - begin:.1f} s")
     search.find(PodInfo(a_pod("small", "100m", 0)))  # the scheduler has run before
     gc.collect()
@@ -116,10 +119,13 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--decisions", type=int, default=200)
     parser.add_argument("--nominated", action="store_true", help="preemptors stay nominated")
-    parser.add_argument("--budgets", type=int, default=0, help="disruption budgets, none of which covers a victim")
+    parser.add_argument("--budgets", type=int, default=0, help="disruption budgets, each allows one")
+    parser.add_argument("--covered", action="store_true", help="they cover all victims")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    found = measure(options.nodes, options.decisions, options.nominated, options.budgets, options.seed)
+    if options.covered and not options.budgets:
+        parser.error("--covered needs --budgets")
+    found = measure(options.nodes, options.decisions, options.nominated, options.budgets, options.covered, options.seed)
     first, rest = found[0] * 1e3, sorted(each * 1e3 for each in found[1:])
     print(
         f"first {first:.2f} ms; the other {len(rest)}: mean {statistics.mean(rest):.2f} ms, p50 {rest[len(rest) // 2]:.2f} ms, "

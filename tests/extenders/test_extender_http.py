@@ -81,7 +81,7 @@ def test_rejections_are_in_the_message() -> None:
         ):
             found.create(a_pod("p"))
             condition = await found.failed("p")
-            assert condition.message == "0/2 nodes are available: 1 busy, 1 no device."
+            assert condition.message == "0/2 nodes are available: 1 busy, 1 no device. no new claims to deallocate"
             assert condition.reason == "Unschedulable"
 
     run(main())

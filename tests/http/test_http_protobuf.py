@@ -70,6 +70,27 @@ MESSAGES: list[tuple[str, bytes, dict[str, Any]]] = [
         {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s"}, "data": {"k": "/wA="}, "type": "Opaque"},
     ),
     (
+        "options of a deletion, which every group has",
+        envelope("apps/v1", "DeleteOptions", pb(1, 0) + pb(2, pb(1, "u")) + pb(4, "Orphan")),
+        {
+            "kind": "DeleteOptions",
+            "apiVersion": "apps/v1",
+            "gracePeriodSeconds": 0,
+            "preconditions": {"uid": "u"},
+            "propagationPolicy": "Orphan",
+        },
+    ),
+    (
+        "an eviction of an older client",
+        envelope("policy/v1beta1", "Eviction", pb(1, pb(1, "p")) + pb(2, pb(1, 0))),
+        {
+            "kind": "Eviction",
+            "apiVersion": "policy/v1beta1",
+            "metadata": {"name": "p"},
+            "deleteOptions": {"gracePeriodSeconds": 0},
+        },
+    ),
+    (
         "a lease with its times",
         envelope(
             "coordination.k8s.io/v1",
@@ -135,6 +156,12 @@ ZEROS: list[tuple[str, bytes, tuple[str, ...], dict[str, Any]]] = [
         {"name": "c", "ready": False, "restartCount": 0, "image": "", "imageID": "", "started": False},
     ),
     (
+        "a priority of zero",
+        envelope("scheduling.k8s.io/v1", "PriorityClass", pb(1, pb(1, "p")) + pb(2, 0) + pb(3, 0) + pb(4, "")),
+        (),
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "p"}, "value": 0},
+    ),
+    (
         "the fields a manager owns, JSON in bytes",
         envelope("v1", "Pod", pb(1, pb(1, "p") + pb(17, pb(1, "m") + pb(7, pb(1, b'{"f:spec":{"f:x":{}}}'))))),
         ("metadata", "managedFields", "0"),
@@ -147,6 +174,30 @@ ZEROS: list[tuple[str, bytes, tuple[str, ...], dict[str, Any]]] = [
         {"name": "e", "stdin": True, "targetContainerName": "c"},
     ),
 ]  # fmt: skip
+
+
+STRING = pb(5, "string")
+#: What may be one of two things in the schema of a custom resource.
+SCHEMAS: list[tuple[str, bytes, dict[str, Any]]] = [
+    ("a schema of all items", pb(24, pb(1, STRING)), {"items": {"type": "string"}}),
+    ("a schema for each item", pb(24, pb(2, STRING) + pb(2, b"")), {"items": [{"type": "string"}, {}]}),
+    ("nothing else allowed", pb(30, pb(1, 0)), {"additionalProperties": False}),
+    ("anything else allowed", pb(30, pb(1, 1)), {"additionalProperties": True}),
+    ("else a schema", pb(30, pb(1, 1) + pb(2, STRING)), {"additionalProperties": {"type": "string"}}),
+    ("dependencies by name", pb(32, pb(1, "a") + pb(2, pb(2, "b") + pb(2, "c"))), {"dependencies": {"a": ["b", "c"]}}),
+    ("a schema as dependency", pb(32, pb(1, "a") + pb(2, pb(1, STRING))), {"dependencies": {"a": {"type": "string"}}}),
+    ("JSON", pb(8, pb(1, '{"a":[1]}')) + pb(20, pb(1, "0")), {"default": {"a": [1]}, "enum": [0]}),
+    ("odd names", pb(3, "#/a") + pb(40, 1), {"$ref": "#/a", "x-kubernetes-int-or-string": True}),
+    ("bounds", pb(9, 0.0) + pb(11, -0.5) + pb(14, 0), {"maximum": 0.0, "minimum": -0.5, "minLength": 0}),
+]
+
+
+@pytest.mark.parametrize(("raw", "want"), [case[1:] for case in SCHEMAS], ids=[case[0] for case in SCHEMAS])
+def test_schemas_of_custom_resources(raw: bytes, want: dict[str, Any]) -> None:
+    versions = pb(7, pb(1, "v1") + pb(2, 1) + pb(3, 0) + pb(4, pb(1, raw)))
+    found = decode_protobuf(envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", pb(2, versions)))
+    version = {"name": "v1", "served": True, "storage": False, "schema": {"openAPIV3Schema": want}}
+    assert json.dumps(found["spec"]["versions"], sort_keys=True) == json.dumps([version], sort_keys=True)
 
 
 @pytest.mark.parametrize(("raw", "path", "want"), [case[1:] for case in ZEROS], ids=[case[0] for case in ZEROS])
@@ -178,6 +229,7 @@ REFUSED = [
     ("JSON inside that is none", envelope("v1", "Pod", pb(1, pb(17, pb(7, pb(1, "{"))))), 400),
     ("JSON inside that is nested deeply", envelope("v1", "Pod", pb(1, pb(17, pb(7, pb(1, "[" * 100_000))))), 400),
     ("a time beyond all clocks", envelope("v1", "Pod", pb(1, pb(8, pb(1, 2**62)))), 400),
+    ("compressed", envelope("v1", "Pod", b"").removesuffix(pb(3, "") + pb(4, "")) + pb(3, "gzip"), 415),
     ("text that is not UTF-8", envelope("v1", "Pod", pb(1, pb(1, b"\xff"))), 400),
     ("nested deeper than any object", envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", DEEP), 400),
     ("a number where a message belongs", envelope("v1", "Pod", pb(1, 7)), 400),
@@ -197,6 +249,7 @@ INSIDE: list[tuple[bytes, str]] = [
     (_pod(pb(1, pb(1, "v") + pb(2, pb(99, b"")))), "field 99 of VolumeSource"),
     (_pod(pb(2, pb(8, pb(1, pb(1, "cpu") + pb(2, pb(1, "1") + pb(2, 1)))))), "field 2 of Quantity"),
     (envelope("v1", "Frog", b""), "type Frog"),
+    (envelope("example.com/v1", "Service", b""), "type Service"),
 ]
 
 

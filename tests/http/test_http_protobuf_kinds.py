@@ -9,12 +9,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from http_world import run, served
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from protobuf_kit import envelope, pb
 
+from golden_kit import JSON, read
 from kubesched.api.kinds import KINDS, Kind
 from kubesched.cluster.http import decode_protobuf
+from kubesched.cluster.http.bodies import PROTOBUF
 from kubesched.cluster.http.fieldcheck import unknown_in_manifest
 from kubesched.cluster.http.protobuf import Member, message_table
 from kubesched.cluster.schema import Type, root_type, types
@@ -186,3 +189,52 @@ def test_any_object_reads_as_the_json_it_represents(kind: Kind, version: str, dr
     )
     if version == kind.version:
         assert unknown_in_manifest(kind, decoded) == []
+
+
+# -- over HTTP ---------------------------------------------------------------------------------------------
+
+
+#: Members of metadata that a client leaves to the server, by their numbers.
+_OF_THE_SERVER = {"namespace": 3, "uid": 5, "resourceVersion": 6, "managedFields": 17}
+
+
+def _recorded() -> list[tuple[Kind, JSON]]:
+    """The first recorded object of each kind that is served."""
+    first: dict[tuple[str, str], JSON] = {}
+    for vector in read("protobuf"):
+        first.setdefault((vector["expected"]["apiVersion"], vector["expected"]["kind"]), vector)
+    return [(kind, first[key]) for kind in KINDS if (key := (kind.api_version, kind.kind)) in first]
+
+
+def _as_new(kind: Kind, vector: JSON) -> tuple[bytes, JSON]:
+    """A recorded object as a client creates it, in both forms."""
+    table, expected = message_table(), vector["expected"]
+    unknown: Any = table.message(
+        table.names["runtime"]["Unknown"], base64.b64decode(vector["scenario"]["body"]).removeprefix(b"k8s\0")
+    )
+    message: Any = table.message(table.names[kind.api_version][kind.kind], unknown.f2)
+    for number in _OF_THE_SERVER.values():
+        message.f1.ClearField(f"f{number}")
+    metadata = {name: value for name, value in expected["metadata"].items() if name not in _OF_THE_SERVER}
+    return envelope(kind.api_version, kind.kind, message.SerializeToString()), {**expected, "metadata": metadata}
+
+
+RECORDED = _recorded()
+
+
+@pytest.mark.parametrize(("kind", "vector"), RECORDED, ids=[str(kind) for kind, _ in RECORDED])
+def test_an_object_is_created_alike_in_both_forms(kind: Kind, vector: JSON) -> None:
+    raw, data = _as_new(kind, vector)
+    place = "namespaces/default/" if kind.namespaced else ""
+    path = f"/api{'s' if kind.group else ''}/{kind.api_version}/{place}{kind.plural}"
+
+    async def main() -> None:
+        async with served() as api:
+            in_protobuf = await api("POST", path, raw=raw, type=PROTOBUF)
+        async with served() as api:
+            in_json = await api.post(path, data)
+        assert in_protobuf.status == in_json.status
+        assert in_protobuf.data == in_json.data
+        assert in_json.status == 201
+
+    run(main())

@@ -35,7 +35,7 @@ class Preempts(InProcessExtender):
 
 def full_nodes(world: World) -> None:
     """n1 and n2 are full of pods without priority; a pod with priority wants one of them."""
-    world.nodes(2, "1")
+    world.create(*(a_node(name, "1", labels={"only": name}) for name in ("n1", "n2")))
     world.create(*(a_pod(f"on-n{number}", "1", nodeName=f"n{number}", priority=0) for number in (1, 2)))
     world.create(a_pod("vip", "1", labels={"vip": "yes"}, priority=100))
 
@@ -119,6 +119,23 @@ def test_an_ignorable_extender_that_fails_changes_nothing() -> None:
         await world.until(lambda: world.node_of("vip"), "the preemptor is bound")
 
     preempting(Preempts(refuse, ignorable=True), scenario)
+
+
+def test_a_node_that_another_preemptor_took_meanwhile_is_no_candidate_any_more() -> None:
+    """Both would rely on one victim, and keep each other out of its place."""
+    extender = Preempts(lambda victims: {"n1": victims["n1"]} if "n1" in victims else {})
+
+    async def scenario(world: World) -> None:
+        full_nodes(world)
+        await world.until(lambda: extender.given, "the call")
+        world.create(a_pod("boss", "1", priority=100, nodeSelector={"only": "n1"}))
+        await world.until(lambda: world.pod("boss").status.nominated_node_name, "the other preemptor is nominated")
+        await world.sleep(3)
+        assert world.pod("vip").status.nominated_node_name == ""
+        await world.until(lambda: world.node_of("boss"), "the other preemptor is bound")
+        assert world.exists("on-n2")
+
+    preempting(extender, scenario)
 
 
 def test_nobody_is_evicted_for_a_pod_deleted_while_an_extender_is_awaited() -> None:

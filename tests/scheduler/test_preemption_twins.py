@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from unittest import mock
 
 import msgspec
 from hypothesis import given, settings
@@ -33,6 +34,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.preemption import Candidate, Victims
 from kubesched.framework.status import Code
 from kubesched.plugins.default_preemption import DefaultPreemption
+from kubesched.plugins.preemption import alike
 from kubesched.plugins.preemption.candidates import find_candidates
 from kubesched.plugins.preemption.choose import choose
 from kubesched.plugins.preemption.outcomes import FastFound, Question
@@ -85,7 +87,8 @@ class Town:
         self.house.nominated = Nominator(None, self.waiting.get)
         self.house.search = self.house.fresh_search()
         self.plugin: DefaultPreemption = self.house.framework.plugins["DefaultPreemption"]
-        self.plugin._absolute, self.plugin._percentage = 3, 0
+        self.wanted = 3
+        self.plugin._percentage = 0
         self.count = 0
         for number in range(5):
             self.node(number)
@@ -159,13 +162,14 @@ class Town:
         assert reasons(outcome.diagnosis.statuses) == reasons(fresh.diagnosis.statuses)
         nodes = outcome.diagnosis.statuses.nodes_for_code(Code.UNSCHEDULABLE)
         self.plugin.handle.random.seed(self.count)
+        self.plugin._absolute = self.wanted
         found = self.plugin._find(outcome.state, pod, nodes)
         if not nodes:
             return False
         offset = random.Random(self.count).randrange(len(nodes))
         listed = list(nodes)
         plain = self.plugin._dry_run(fresh.state, pod)
-        twin = find_candidates(plain, listed[offset:] + listed[:offset], 3)
+        twin = find_candidates(plain, listed[offset:] + listed[:offset], self.wanted)
         assert not twin.errors
         assert [seen(each) for each in found.candidates()] == [seen(each) for each in twin.candidates()]
         if twin:
@@ -208,6 +212,28 @@ def test_the_fast_dry_run_and_remembered_nominations_find_what_the_plain_procedu
         # A pod that is nominated itself, tried again.
         for nominee in list(town.waiting.values())[:1]:
             town.check(nominee)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(steps(), min_size=12, max_size=30),
+    st.lists(st.tuples(cpus, st.sampled_from((5, 6, 20))), min_size=1, max_size=2),
+    st.integers(1, 5),
+    st.sampled_from((1, 1, 24)),
+)
+def test_the_victims_of_many_nodes_at_once_are_those_of_the_plain_procedure(
+    changes: list[tuple[str, dict[str, Any]]], kinds: list[tuple[str, int]], wanted: int, many: int
+) -> None:
+    """As above, where a few nodes are many: what only large clusters do. Budgets change, for preemptors that are alike."""
+    town = Town()
+    town.wanted = wanted
+    with mock.patch.object(alike, "_MANY", many):
+        for number, (what, how) in enumerate(changes):
+            town.do(what, how)
+            for cpu, priority in kinds:
+                for allowed in ((None, 0, 1, 2)[how["pick"] % 4], (0, None)[number % 2]):
+                    town.budgets(allowed)
+                    town.check(PodInfo(a_pod(f"preemptor{number}", cpu=cpu, priority=priority)))
 
 
 ZONE = "topology.kubernetes.io/zone"

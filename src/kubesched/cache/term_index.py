@@ -22,6 +22,9 @@ import enum
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from kubesched.api.selectors import Selector
 from kubesched.api.types import Labels
 from kubesched.framework.podinfo import AffinityTerm, AffinityTerms, PodInfo
@@ -264,6 +267,12 @@ class TermIndex:
             if shelves is not None:
                 for pair in pairs:
                     yield from shelves.get(pair, ())
+
+    def mark_rows(self, marked: npt.NDArray[np.bool_], namespace: str, selector: Selector) -> None:
+        """Set ``marked`` (bool[capacity]) for the rows with pods of the namespace that the selector matches."""
+        for group in self._possible(frozenset((namespace,)), selector):
+            if selector.matches(group.labels):
+                marked[list(group.by_row)] = True
 
     def _most(self) -> int:
         """How many counters may have arrays: at 4 to 16 bytes a row each."""

@@ -63,8 +63,8 @@ class _Pool:
         self.consumed: dict[str, dict[str, int]] = {}
         self.use: PoolUse | None = None
 
-    def apply(self, result: DeviceRequestAllocationResult, sign: int, *, sharing: bool) -> None:
-        self.use = None
+    def apply(self, result: DeviceRequestAllocationResult, sign: int, *, sharing: bool) -> bool:
+        """Count a result; whether something else is in use now."""
         device = result.device
         counts = self.shared if sharing and result.share_id is not None else self.exclusive
         number = counts.get(device, 0) + sign
@@ -72,12 +72,16 @@ class _Pool:
             counts[device] = number
         else:
             counts.pop(device, None)
+        if counts is self.exclusive and number != (sign > 0):
+            return False  # another claim holds it, too
+        self.use = None
         if counts is self.shared and result.consumed_capacity:
             totals = self.consumed.setdefault(device, {})
             for name, amount in result.consumed_capacity.items():
                 totals[name] = totals.get(name, 0) + sign * parse_quantity(amount).nanos
             if not any(totals.values()):
                 del self.consumed[device]
+        return True
 
     def current(self) -> PoolUse:
         if self.use is None:
@@ -117,9 +121,9 @@ class AllocatedDevices:
                 pool = self._pools.get(pool_id)
                 if pool is None:
                     pool = self._pools[pool_id] = _Pool()
-                pool.apply(result, sign, sharing=self._sharing)
-                for changed in self._readers:
-                    changed.add(pool_id)
+                if pool.apply(result, sign, sharing=self._sharing):
+                    for changed in self._readers:
+                        changed.add(pool_id)
         if after:
             self._claims[uid] = after
         else:

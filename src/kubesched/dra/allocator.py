@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
 from kubesched.api.resource import AllocationResult, ResourceClaim
@@ -21,7 +21,7 @@ from .failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
 from .interface import ClassLookup, Verdict
 from .inventory import ALL_NODES, Inventory
 from .pools import PoolState
-from .remembered import Outcome, Remembered, Rows, Scores, Verdicts
+from .remembered import NO_KIND, Outcome, Remembered, Rows, Scores, Verdicts
 from .results import allocation_result
 from .search import Search, SearchProblemError, SearchTimeoutError
 from .selectors import SelectorCache
@@ -166,10 +166,10 @@ class Allocator:
             if not names:
                 del self._nodes_of[pool.id]
 
-    def _outcome(self, plan: Plan, view: NodeView) -> Outcome:
-        """The result of the search on a node, shared between nodes in the same state."""
+    def _outcome(self, plan: Plan, view: NodeView, state: Hashable = None) -> Outcome:
+        """The result of the search on a node, shared between nodes in the same state; ``state`` if it is known."""
         remembered = plan.remembered
-        state = remembered.state_of(view)
+        state = state or remembered.state_of(view)
         outcome = remembered.outcomes.get(state)
         if outcome is None or isinstance(outcome, Problem):
             # The text of a problem may name a device or pool of the node.
@@ -233,7 +233,7 @@ class Allocator:
         if remembered.common_changes != self._common_changes:
             remembered.common_pools_changed()
             remembered.common_changes = self._common_changes
-        remembered.bring_up_to_date(rows, self._view_of_row, lambda row: self._verdict(plan, row))
+        remembered.bring_up_to_date(rows, lambda row: self._verdict(plan, row))
         return remembered.verdicts[rows]
 
     def changes(self, since: tuple[int, int] | None) -> tuple[Sequence[int] | None, tuple[int, int]]:
@@ -243,10 +243,6 @@ class Allocator:
         if since is None or since[1] != now[1] or since[0] < self._journal_start:
             return None, now
         return self._journal[since[0] - self._journal_start :], now
-
-    def _view_of_row(self, row: int) -> NodeView | None:
-        node = self._nodes[row]
-        return None if node is None else self._views.get(node.name)
 
     def preferences(self, plan: Plan, rows: Rows) -> Scores:
         """How high in their lists the requests are served that say ``firstAvailable``: 8 less the place, summed up.
@@ -259,23 +255,34 @@ class Allocator:
         self.verdicts(plan, rows)
         return plan.remembered.scores[rows]
 
-    def _verdict(self, plan: Plan, row: int) -> tuple[Verdict, int]:
-        """The verdict and the score of a row."""
+    def _verdict(self, plan: Plan, row: int) -> tuple[Verdict, int, int]:
+        """The verdict, the score and the kind of a row."""
         node = self._nodes[row]
         if node is None:
-            return Verdict.CANNOT_ALLOCATE, 0
+            return Verdict.CANNOT_ALLOCATE, 0, NO_KIND
+        remembered, kind = plan.remembered, NO_KIND
         try:
             view = self._view(node)
-            outcome = self._outcome(plan, view)
+            kind = remembered.kind_of(view)
+            state = remembered.state_of(view, kind)
+            answer = remembered.answers.get(state)
+            if answer is not None:
+                return *answer, kind
+            outcome = self._outcome(plan, view, state)
             if isinstance(outcome, tuple) and view.is_odd:
                 self.allocate(plan, node)  # a result that cannot be built is an error
         except AllocationError:
-            return Verdict.ERROR, 0
+            return Verdict.ERROR, 0, kind
         if isinstance(outcome, Problem):
-            return Verdict.ERROR, 0
+            return Verdict.ERROR, 0, kind
         if isinstance(outcome, Verdict):
-            return outcome, 0
-        return Verdict.FITS, plan.remembered.wanted.preference(pick.want for picks in outcome for pick in picks)
+            answer = outcome, 0
+        else:
+            chosen = (pick.want for picks in outcome for pick in picks)
+            answer = Verdict.FITS, remembered.wanted.preference(chosen)
+        if not view.is_odd:
+            remembered.answers[state] = answer
+        return *answer, kind
 
     def _refresh(self) -> None:
         """Take note of changed slices and allocations."""

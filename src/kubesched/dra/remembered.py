@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from .supply import Supply
 from .view import NodeView
 from .wanted import Problem, Wanted
 
-__all__ = ["Outcome", "Remembered", "Rows", "Scores", "Verdicts"]
+__all__ = ["NO_KIND", "Outcome", "Remembered", "Rows", "Scores", "Verdicts"]
 
 Rows = np.ndarray[Any, np.dtype[np.intp]]
 Verdicts = np.ndarray[Any, np.dtype[np.uint8]]
@@ -33,8 +33,8 @@ Scores = np.ndarray[Any, np.dtype[np.int64]]
 #: The result of a search: a solution, an error, or why there is no solution.
 Outcome = Solution | Problem | Verdict
 
-#: A row that belongs to no kind yet.
-_NO_KIND = -1
+#: For a row that belongs to no kind (yet).
+NO_KIND: Final = -1
 
 
 class Remembered:
@@ -44,6 +44,8 @@ class Remembered:
         self.wanted = wanted
         self._allocated = allocated
         self.outcomes: dict[Hashable, Outcome] = {}
+        #: The verdict and the score for each outcome that is no error and cannot become one when results are built.
+        self.answers: dict[Hashable, tuple[Verdict, int]] = {}
         self._states: dict[Hashable, int] = {}
         self._supplies: dict[Pool, Supply] = {}
         self._kinds: dict[Hashable, int] = {}
@@ -66,18 +68,21 @@ class Remembered:
         content = (view.common, tuple([(place, self.supply(pool).number) for place, pool in view.own]))
         return self._number(self._kinds, (content, view.node.name) if view.is_odd else content)
 
-    def state_of(self, view: NodeView) -> Hashable:
-        """The state of a node: equal for nodes on which the search has the same result, up to names."""
+    def state_of(self, view: NodeView, kind: int | None = None) -> Hashable:
+        """The state of a node: equal for nodes on which the search has the same result, up to names. ``kind`` if known."""
         common = view.common
-        return self.kind_of(view), common.stamp if common is not None and self._matters(common) else 0
+        if kind is None:
+            kind = self.kind_of(view)
+        return kind, common.stamp if common is not None and self._matters(common) else 0
 
     def supply(self, pool: Pool) -> Supply:
         """A pool in its current state."""
         in_use = pool.in_use(self._allocated)
         supply = self._supplies.get(pool)
         if supply is None or supply.in_use is not in_use:
-            self._forget()
-            supply = self._supplies[pool] = Supply(pool, in_use, self.wanted)
+            if supply is None:
+                self._forget()
+            supply = self._supplies[pool] = Supply(pool, in_use, self.wanted, supply)
             supply.number = self._number(self._states, supply.content)
         return supply
 
@@ -104,12 +109,21 @@ class Remembered:
     def _number(self, table: dict[Hashable, int], content: Hashable) -> int:
         number = table.get(content)
         if number is None:
+            self._forget()
             number = table[content] = next(self._numbers)
         return number
 
     def _forget(self) -> None:
         """Begin again with tables that have become large."""
-        for table in (self.outcomes, self._states, self._supplies, self._kinds, self._common, self._places):
+        for table in (
+            self.outcomes,
+            self.answers,
+            self._states,
+            self._supplies,
+            self._kinds,
+            self._common,
+            self._places,
+        ):
             if len(table) > MOST_REMEMBERED:
                 table.clear()
 
@@ -120,7 +134,7 @@ class Remembered:
         more = max(size, 2 * len(self._fresh)) - len(self._fresh)
         if len(self._fresh) < size:
             self._fresh = np.concatenate((self._fresh, np.zeros(more, np.bool_)))
-            self._kind = np.concatenate((self._kind, np.full(more, _NO_KIND, np.int64)))
+            self._kind = np.concatenate((self._kind, np.full(more, NO_KIND, np.int64)))
             self.verdicts = np.concatenate((self.verdicts, np.zeros(more, np.uint8)))
             self.scores = np.concatenate((self.scores, np.zeros(more, np.int64)))
 
@@ -128,7 +142,7 @@ class Remembered:
         """These rows see something else now; None: all of them."""
         changed = slice(None) if rows is None else list(rows)
         self._fresh[changed] = False
-        self._kind[changed] = _NO_KIND
+        self._kind[changed] = NO_KIND
 
     def common_pools_changed(self) -> None:
         """What is in use of some common pool changed."""
@@ -137,29 +151,26 @@ class Remembered:
     def bring_up_to_date(
         self,
         rows: Rows,
-        view_of: Callable[[int], NodeView | None],
-        evaluate: Callable[[int], tuple[Verdict, int]],
+        evaluate: Callable[[int], tuple[Verdict, int, int]],
     ) -> None:
         """Evaluate the rows whose verdicts are not right, one of each kind where the kind is known.
 
-        ``view_of`` is None for rows whose kind cannot be said.
+        ``evaluate`` gives the verdict, the score and the kind of a row, :data:`NO_KIND` when that cannot be said.
         """
         stale = rows[~self._fresh[rows]]
         if not len(stale):
             return
         kinds = self._kind[stale]
-        for row in stale[kinds == _NO_KIND].tolist():
-            self.verdicts[row], self.scores[row] = evaluate(row)
+        for row in stale[kinds == NO_KIND].tolist():
+            self.verdicts[row], self.scores[row], self._kind[row] = evaluate(row)
             self._fresh[row] = True
-            view = view_of(row)
-            self._kind[row] = _NO_KIND if view is None else self.kind_of(view)
-        known = stale[kinds != _NO_KIND]
+        known = stale[kinds != NO_KIND]
         if not len(known):
             return
         _, first, member = np.unique(self._kind[known], return_index=True, return_inverse=True)
         models = known[first]
         for row in models.tolist():
-            self.verdicts[row], self.scores[row] = evaluate(row)
+            self.verdicts[row], self.scores[row], _ = evaluate(row)
         self.verdicts[known] = self.verdicts[models][member]
         self.scores[known] = self.scores[models][member]
         self._fresh[known] = True

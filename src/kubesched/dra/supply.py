@@ -14,16 +14,19 @@ Candidate = tuple[int, Problem | None]
 
 
 class Supply:
-    """A pool with the services of its devices, and what is in use. Made again when that changes."""
+    """A pool with the services of its devices, and what is in use. Made again when that changes, ``before`` being the last."""
 
     __slots__ = ("_candidates", "_numbers", "_wanted", "in_use", "number", "pool", "services")
 
-    def __init__(self, pool: Pool, in_use: InUse, wanted: Wanted) -> None:
+    def __init__(self, pool: Pool, in_use: InUse, wanted: Wanted, before: Supply | None = None) -> None:
         self.pool = pool
         self.in_use = in_use
         self._wanted = wanted
         self.services: tuple[Service, ...]
-        self._numbers, self.services = wanted.services(entry.profile for entry in pool.devices)
+        if before is None:
+            self._numbers, self.services = wanted.services(entry.profile for entry in pool.devices)
+        else:
+            self._numbers, self.services = before._numbers, before.services
         self._candidates: dict[int, list[Candidate]] | None = None
         #: Given by the owner: equal for supplies of equal content.
         self.number = -1

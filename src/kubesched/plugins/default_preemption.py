@@ -19,7 +19,7 @@ from kubesched.framework.fit_error import fit_error_text
 from kubesched.framework.interface import Handle, NodeToStatus, Plugin, PostFilterResult
 from kubesched.framework.nominating import NominatingInfo
 from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.preemption import Preemption, Victims
+from kubesched.framework.preemption import Candidate, Preemption, Victims
 from kubesched.framework.status import Code, Status
 
 from . import names
@@ -207,6 +207,7 @@ class DefaultPreemption(Plugin):
                 if self.handle.live_pod(pod.pod) is None:
                     # No pod is evicted for a pod that was deleted while extenders were awaited.
                     return None, Status.from_error(f'preemption: pod "{pod.name}" not found', self.name)
+                candidates = self._still_helpful(pod, candidates)
             if not candidates:
                 # Its victims, if it had any, are gone, and it fits nowhere: an old nomination would only keep out others.
                 return _CLEARED, _prefixed(Status.unschedulable("no candidate node for preemption"))
@@ -220,6 +221,18 @@ class DefaultPreemption(Plugin):
             return None, _prefixed(Status.from_error(error))
         preemption = Preemption(pod, chosen, lambda: lost, lambda: rejected)
         return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption), None
+
+    def _still_helpful(self, pod: PodInfo, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Those that make room for the pod now. While extenders were awaited, other pods took nodes and preempted.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        state = CycleState()
+        self.handle.framework.pre_filter(state, pod, self.handle.snapshot.nodes())
+        dry_run = self._dry_run(state, pod)
+        nodes = [(candidate, self._node(candidate.node_name)) for candidate in candidates]
+        return [each for each, node in nodes if node is not None and dry_run.helps(node, each.victims)]
 
     # -- for conformance and reports -------------------------------------------------------------------
 

@@ -336,7 +336,7 @@ class Layer:
         entries = [entry for entry in self.share.scores if entry.name not in state.skip_score]
         self.columns = [ScoreColumn(entry, len(self.owner)) for entry in entries]
         self._score_all(self.columns)
-        self._total_all()
+        self._total(None)
         self.is_scored = True
 
     def _rescore(self, changed: _Rows, rows: _Rows, same: bool) -> None:
@@ -364,12 +364,10 @@ class Layer:
             self._score_all(self.columns)
             moved = not same or None in levels or levels != [column.level for column in self.columns]
             rows = changed  # the others' raw scores moved together: normalised they are what they were
-        elif isinstance(rows, dict):
-            moved = self._rescore_few(rows)
         else:
-            moved = self._rescore_many(rows)
+            moved = self._rescore_rows(rows)
         if moved or images or (self.base is not None and self.base._epoch != self._base_epoch):
-            self._total_all()
+            self._total(None)
         elif rows is not None and len(rows):
             self._total(rows)
 
@@ -379,37 +377,30 @@ class Layer:
             column.replace(rows, column.entry.many(self.state, self._pod, self._table, rows))
             column.settle(self.feasible)
 
-    def _rescore_few(self, rows: dict[int, bool]) -> bool:
-        """Raw scores of some rows, one by one; True when final scores of other rows changed with them."""
+    def _rescore_rows(self, rows: dict[int, bool] | IntpArray) -> bool:
+        """Raw scores of some rows; True when final scores of other rows changed with them."""
         table, state, pod = self._table, self.state, self._pod
-        for row, whole in rows.items():
-            if self.owner[row] != PASSES:
+        if isinstance(rows, dict):
+            for row, whole in rows.items():
+                passes, node = self.owner[row] == PASSES, table.info(row)
                 for column in self.columns:
-                    column.put(row, NOT_SCORED)
-                continue
-            node = table.info(row)
+                    if not passes:
+                        column.put(row, NOT_SCORED)
+                    elif whole or column.entry.reads_pods:
+                        column.put(row, column.entry.one(state, pod, table, node))
+        else:
+            passing = self.owner[rows] == PASSES
+            left, gone = rows[passing], rows[~passing]
             for column in self.columns:
-                entry = column.entry
-                if whole or entry.reads_pods:
-                    column.put(row, entry.one(state, pod, table, node))
-        return self._settle()
-
-    def _rescore_many(self, rows: IntpArray) -> bool:
-        passes = self.owner[rows] == PASSES
-        left, gone = rows[passes], rows[~passes]
-        for column in self.columns:
-            if len(gone):
-                column.drop(gone)
-            if len(left):
-                column.put_many(left, column.entry.many(self.state, self._pod, self._table, left))
-        return self._settle()
-
-    def _settle(self) -> bool:
+                if len(gone):
+                    column.drop(gone)
+                if len(left):
+                    column.put_many(left, column.entry.many(state, pod, table, left))
         return True in [column.settle(self.feasible) for column in self.columns]  # each has to settle
 
     # -- totals ----------------------------------------------------------------------------------------
 
-    def _total(self, rows: dict[int, bool] | IntpArray) -> None:
+    def _total(self, rows: _Rows) -> None:
         """Totals of these rows again."""
         base = self.base.ranking.total if self.base is not None else None
         if isinstance(rows, dict):
@@ -420,22 +411,17 @@ class Layer:
                     for column in self.columns:
                         total += column.final_one(int(column.raw[row]))
                 self.ranking.put(row, total)
-        else:
-            totals = base[rows] if base is not None else np.zeros(len(rows), np.int64)
-            for column in self.columns:
-                totals += column.final(column.raw[rows])
-            totals[self.owner[rows] != PASSES] = INFEASIBLE
-            self.ranking.put(rows, totals)
-        self.ranking.settle(rows)
-
-    def _total_all(self) -> None:
-        if self.base is not None:
-            total, self._base_epoch = self.base.ranking.total.copy(), self.base._epoch
-        else:
-            total = np.zeros(len(self.owner), np.int64)
+            self.ranking.settle(rows)
+            return
+        at = rows if rows is not None else slice(None)
+        totals = base[at].copy() if base is not None else np.zeros(len(self.owner[at]), np.int64)
         for column in self.columns:
-            total += column.final(column.raw)
-        if self.feasible < len(total):
-            np.copyto(total, INFEASIBLE, where=self.owner != PASSES)
-        self.ranking.replace(total)
-        self._epoch += 1
+            totals += column.final(column.raw[at])
+        np.copyto(totals, INFEASIBLE, where=self.owner[at] != PASSES)
+        if rows is not None:
+            self.ranking.put(rows, totals)
+            self.ranking.settle(rows)
+        else:
+            self.ranking.replace(totals)
+            self._epoch += 1
+            self._base_epoch = self.base._epoch if self.base is not None else 0

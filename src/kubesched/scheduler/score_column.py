@@ -34,7 +34,7 @@ class ScoreColumn:
         level: the final score of every feasible row, when it is one and the same; None when that is not known.
     """
 
-    __slots__ = ("_at_high", "_at_low", "_is_stale", "_is_written", "_listed", "_table", "_used", "entry", "high", "level", "low", "raw")  # fmt: skip
+    __slots__ = ("_is_stale", "_is_written", "_listed", "_table", "_used", "entry", "high", "level", "low", "raw")  # fmt: skip
 
     def __init__(self, entry: ScoreEntry, size: int) -> None:
         self.entry = entry
@@ -43,10 +43,8 @@ class ScoreColumn:
         self.level: int | None = None
         #: The bounds that final scores were last made with.
         self._used = (0, -1)
-        #: Something was written; and the bounds have to be measured, since they were not counted.
+        #: Something was written; and perhaps beyond the bounds, or over one of them, so that they have to be measured.
         self._is_written = self._is_stale = False
-        #: Rows at the bounds, counted when one of them first changes; 0 before.
-        self._at_low = self._at_high = 0
         #: Final scores of every raw score from low to high, with a 0 before and behind: made once needed for many, for one.
         self._table: IntArray | None = None
         self._listed: list[int] | None = None
@@ -89,30 +87,11 @@ class ScoreColumn:
                 raw[row] = new
             return
         old = int(raw[row])
-        if old == new:
-            return
-        raw[row] = new
-        self._is_written = True
-        if self._is_stale or self.low > self.high:
-            self._is_stale = True
-            return
-        has_floor = entry.normalize is not None
-        if new > self.high:
-            self.high, self._at_high = new, 1
-        elif old == self.high and not (has_floor and old == 0):
-            self._at_high = self._at_high - 1 if self._at_high else int(np.count_nonzero(raw == old))
-            self._is_stale = not self._at_high
-        elif new == self.high and self._at_high:
-            self._at_high += 1
-        if has_floor:
-            return
-        if NOT_SCORED != new < self.low:
-            self.low, self._at_low = new, 1
-        elif old == self.low:
-            self._at_low = self._at_low - 1 if self._at_low else int(np.count_nonzero(raw == old))
-            self._is_stale |= not self._at_low
-        elif new == self.low and self._at_low:
-            self._at_low += 1
+        if old != new:
+            raw[row] = new
+            self._is_written = True
+            if not self.low < old < self.high or not self.low <= new <= self.high:
+                self._is_stale = True
 
     def settle(self, feasible: int) -> bool:
         """Bring the bounds up to date after writing; True when final scores of rows that were not written changed.
@@ -125,7 +104,6 @@ class ScoreColumn:
         if self._is_stale:
             self._is_stale = False
             self.low, self.high = self.entry.bounds(self.raw)
-            self._at_low = self._at_high = 0
         before, bounds = self.level, (self.low, self.high)
         moved = bounds != self._used
         if moved:

@@ -599,6 +599,19 @@ def test_a_claim_that_changed_since_the_decision_is_not_assumed_and_nothing_else
     assert cluster.metrics.volume_scheduling_stage_error_total.labels("assume").value == 1
 
 
+def test_a_claim_that_another_pod_takes_to_its_node_meanwhile_is_not_reserved() -> None:
+    """Two pods that share a claim are evaluated before either is reserved, as happens while extenders are awaited."""
+    cluster = Binding(NODES[:2], [FAST, claim("c", storage="fast")])
+    state, first = cluster.filtered(ONE)
+    other_state, second = cluster.filtered(with_volumes("q", *claims("c")))
+    assert cluster.binding.reserve(state, first.on_node("a"), "a") is None
+    status = cluster.binding.reserve(other_state, second.on_node("b"), "b")
+    assert status is not None
+    assert (status.code, status.message()) == (Code.ERROR, NO_VOLUME)
+    assert list(cluster.state.reservations) == ["p"]
+    assert cluster.problems() == []
+
+
 def test_pods_without_claims_cost_nothing_however_many_volumes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 

@@ -156,7 +156,8 @@ def decode_protobuf(raw: bytes) -> dict[str, Any]:
         api_version, kind = head.get(1, ""), head.get(2, "")
         if envelope.get(3):
             raise _UnknownError("an encoded envelope")
-        full_name = table.find(api_version, kind)
+        # Every group has DeleteOptions.
+        full_name = table.names.get("meta/v1" if kind == "DeleteOptions" else api_version, {}).get(kind)
         if full_name is None:
             raise _UnknownError(f"type {kind}")
         message = table.message(full_name, envelope.get(2, b""))

@@ -73,7 +73,8 @@ def is_for_pod(claim: ResourceClaim, pod: Pod) -> bool:
     """Whether the pod controls the claim."""
     if claim.metadata.namespace != pod.namespace:
         return False
-    return any(owner.controller and owner.uid == pod.uid for owner in claim.metadata.owner_references)
+    uid = pod.metadata.uid
+    return any(owner.controller and owner.uid == uid for owner in claim.metadata.owner_references)
 
 
 def consumer(pod: Pod) -> ClaimConsumer:
@@ -83,7 +84,8 @@ def consumer(pod: Pod) -> ClaimConsumer:
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
     """Whether the claim is reserved for the pod already."""
-    return any(entry.uid == pod.uid for entry in claim.status.reserved_for)
+    uid = pod.metadata.uid
+    return any(entry.uid == uid for entry in claim.status.reserved_for)
 
 
 def can_be_released_by(claim: ResourceClaim, pod: Pod) -> bool:

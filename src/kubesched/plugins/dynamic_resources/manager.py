@@ -117,7 +117,8 @@ class DeviceManager:
             version, shown = known[key].metadata.resource_version, informed[key].metadata.resource_version
             if version != shown:
                 yield f"{CLAIMS} {key}: assumed at version {version}, the informer has {shown}"
-        pending = [_in_flight_key(claim.metadata.uid) for claim in self.in_flight.claims()]
+        uids = (claim.metadata.uid for claim in self.in_flight.claims())
+        pending = [_in_flight_key(uid) if uid in self._allocations else uid for uid in uids]
         yield from compare_allocated(self.allocated, pending, known.values())
         yield from check_allocations([*known.values(), *self._unwritten()], self.slices.slices())
 
@@ -229,16 +230,21 @@ class DeviceManager:
             self._after_deletion.pop(old.key)()
 
     def _recount(self, uid: str) -> None:
-        """Count what is allocated to a claim, by its object and in flight; once if they agree."""
+        """Count what is allocated to a claim, by its object and in flight; once if they agree.
+
+        So an allocation that was in flight and is written then changes nothing for the allocator.
+        """
         written, pending = self._allocations.get(uid), self.in_flight.allocation(uid)
-        if written is not None and pending is not None and written.devices.results == pending.devices.results:
+        if written is None:
+            written, pending = pending, None
+        elif pending is not None and written.devices.results == pending.devices.results:
             pending = None
         self.allocated.set_claim(uid, written)
         self.allocated.set_claim(_in_flight_key(uid), pending)
 
 
 def _in_flight_key(uid: str) -> str:
-    """Under what an allocation in flight is counted, in addition to one that is written."""
+    """Under what an allocation in flight is counted, in addition to another one that is written."""
     return f"{uid} in flight"
 
 

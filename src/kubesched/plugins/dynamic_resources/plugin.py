@@ -83,7 +83,7 @@ _TEXTS: Final = {
 _OF_ALLOCATOR: Final = np.array([0, _CANNOT_ALLOCATE, _INVALID_POOLS, 0], np.uint64)
 
 #: The positions of some rows, and the extended resources that devices serve there.
-_Kind = tuple[RowArray, frozenset[str]]
+_Kind = tuple[RowArray | slice, frozenset[str]]
 _Answer = tuple[PostFilterResult | None, Status | None]
 
 
@@ -236,12 +236,13 @@ class DynamicResources(Plugin):
         """The rows by which of the pod's extended resources devices serve there: those without a device plugin."""
         served = [name for name, class_name in attempt.resources.items() if class_name]
         if attempt.special is None or not served:
-            return [(np.arange(len(rows)), frozenset())]
+            return [(slice(None), frozenset())]
         code = np.zeros(len(rows), np.int64)
         for bit, name in enumerate(served):
             index = nodes.column(name)
-            lacking = np.ones(len(rows), np.bool_) if index is None else nodes.allocatable[index, rows] == 0
-            code |= lacking.astype(np.int64) << bit
+            code |= (1 if index is None else (nodes.allocatable[index, rows] == 0).astype(np.int64)) << bit
+        if not (code != code[0]).any():
+            return [(slice(None), frozenset(name for bit, name in enumerate(served) if int(code[0]) >> bit & 1))]
         return [
             (np.flatnonzero(code == value), frozenset(name for bit, name in enumerate(served) if value >> bit & 1))
             for value in np.unique(code).tolist()
@@ -263,6 +264,8 @@ class DynamicResources(Plugin):
             DeviceAllocationFailure: for a claim, class or slice that cannot be used, or a search that took too long.
         """
         found = self._allocator.verdicts(plan, nodes, rows)
+        if not found.any():
+            return np.zeros(len(rows), np.uint64)
         if (found == Verdict.ERROR).any():
             self._allocator.allocate(plan, nodes.info(int(rows[np.argmax(found == Verdict.ERROR)])))
         verdicts: VerdictArray = _OF_ALLOCATOR[found]

@@ -6,7 +6,6 @@ others as they were. Used by :mod:`.outcomes`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -20,7 +19,7 @@ from kubesched.cache.nominated_rows import NominatedPods, requested_by
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.preemption import Victims
 
-from .budgets import Budget
+from .budgets import Budgets
 from .importance import importance
 from .reprieve import CRITERIA, by_importance, measures_of, needs_of, reprieve_row, reprieve_rows
 
@@ -52,7 +51,7 @@ class Alike:
         self._indexes = [index for index, _ in amounts]
         self._position: int | None = None
         self._nominated = self._restarted = -1
-        self._budgets: Sequence[Budget] = ()
+        self._budgets = Budgets()
         self._victims: dict[int, Victims] = {}
         self._known = np.zeros(0, np.bool_)
         #: Rows to forget the next time.
@@ -66,9 +65,7 @@ class Alike:
 
     # -- keeping up ------------------------------------------------------------------------------------
 
-    def refresh(
-        self, pod: PodInfo, lower: LowerPriorityColumns, nominated: NominatedPods, budgets: Sequence[Budget]
-    ) -> None:
+    def refresh(self, pod: PodInfo, lower: LowerPriorityColumns, nominated: NominatedPods, budgets: Budgets) -> None:
         """Catch up with nodes, pods, nominations and budgets, for this preemptor."""
         table, self._lower = self._table, lower
         capacity, restarted = table.capacity, table.placed.restarted
@@ -93,19 +90,14 @@ class Alike:
         self._volatile.clear()
         self._position, self._nominated = table.journal.position, nominated.log.position
         self._restarted = restarted.position
-        self._read_budgets(budgets)
+        if budgets is not self._budgets:  # others than those by which victims were found
+            self._known[budgets.changed_rows(self._budgets, table)] = False
+            self._budgets = budgets
         if len(rows):
             self._measure(rows, nominated)
         own = nominated.row_of.get(pod.uid)
         if own is not None:
             self._measure_own(pod, own, nominated)
-
-    def _read_budgets(self, budgets: Sequence[Budget]) -> None:
-        """Forget the victims of nodes if budgets are others than those by which they were found."""
-        before = self._budgets
-        if len(before) != len(budgets) or any(a is not b for a, b in zip(before, budgets, strict=True)):
-            self._budgets = tuple(budgets)
-            self._known[:] = False
 
     def _measure(self, rows: RowArray, nominated: NominatedPods) -> None:
         table, lower = self._table, self._lower.amounts
@@ -145,11 +137,15 @@ class Alike:
         self._known[rows] = True
         for row in rows.tolist():
             self._victims.pop(row, None)
-        if len(rows) >= _MANY and not self._budgets:
-            measures = reprieve_rows(self._table, rows, self._priority, self._indexes, self.spare[:, rows], now)
+        if len(rows) >= _MANY:
+            covered = self._budgets.rows(self._table)[rows]
+            free = rows[~covered]
+            measures = reprieve_rows(self._table, free, self._priority, self._indexes, self.spare[:, free], now)
             if measures is not None:
-                self.criteria[:, rows], self.earliest[rows], self.unstarted[rows] = measures
-                return
+                self.criteria[:, free], self.earliest[free], self.unstarted[free] = measures
+                rows = rows[covered]
+                if not len(rows):
+                    return
         found = np.array([measures_of(self._find_victims(row, now)) for row in rows.tolist()]).T
         self.criteria[:, rows], self.earliest[rows] = found[:CRITERIA], found[CRITERIA]
         self.unstarted[rows] = found[CRITERIA + 1] != 0

@@ -6,7 +6,7 @@ comes back in order of importance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from kubesched.framework.cycle_state import CycleState
@@ -18,7 +18,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.preemption import Victims
 from kubesched.framework.status import Status
 
-from .budgets import Budget, split_by_budgets
+from .budgets import Budgets
 
 __all__ = ["NO_VICTIMS", "DryRun", "Eligible", "Importance"]
 
@@ -38,7 +38,7 @@ class DryRun:
         handle: Handle,
         state: CycleState,
         pod: PodInfo,
-        budgets: Sequence[Budget],
+        budgets: Budgets,
         eligible: Eligible,
         importance: Importance,
     ) -> None:
@@ -78,7 +78,7 @@ class DryRun:
             if status is not None:
                 return status
             potential.sort(key=self.rank)
-            violating, others = split_by_budgets(potential, self.budgets)
+            violating, others = self.budgets.split(potential)
             victims: list[PodInfo] = []
             violations = 0
             for group in (violating, others):
@@ -94,6 +94,22 @@ class DryRun:
         if violating and others:
             victims.sort(key=self.rank)
         return Victims(tuple(victims), violations)
+
+    def helps(self, node: NodeInfo, victims: Victims) -> bool:
+        """Whether the pod fits once these victims have left, of which some must still be there.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        handle, pod, state = self._handle, self._pod, self._state.clone()
+        there = [node.pods[victim.uid] for victim in victims.pods if victim.uid in node.pods]
+        nominated = nominations_that_count(handle.nominations.nominated_pods_for_node(node.name), pod)
+        with handle.snapshot.what_if(node) as trial:
+            for victim in there:
+                trial.remove(victim)
+                handle.framework.remove_pod(state, pod, victim, node)
+            status = handle.framework.filter_with_nominated(state, pod, handle.snapshot, node, nominated)
+        return bool(there) and status is None
 
     def rank(self, pod: PodInfo) -> tuple[float, ...]:
         """The sort key of a victim."""

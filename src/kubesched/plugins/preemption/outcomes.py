@@ -31,7 +31,7 @@ from kubesched.framework.preemption import Candidate
 from kubesched.framework.status import Status
 
 from .alike import HUGE, Alike, Amounts
-from .budgets import Budget
+from .budgets import Budgets
 from .dry_run import NO_VICTIMS, DryRun
 
 __all__ = ["FastDryRuns", "FastFound", "Question"]
@@ -89,9 +89,7 @@ class FastDryRuns:
         self._nominated: NominatedRows | None = None
         self._kept: OrderedDict[tuple[int, Amounts], Alike] = OrderedDict()
 
-    def run(
-        self, question: Question, rows: RowArray, wanted: int, budgets: Sequence[Budget], plain: DryRun
-    ) -> FastFound | None:
+    def run(self, question: Question, rows: RowArray, wanted: int, budgets: Budgets, plain: DryRun) -> FastFound | None:
         """Try ``rows`` in this order until ``wanted`` candidates are found; None when the plain procedure must be used."""
         if self._nominated is None:
             self._nominated = NominatedRows(self._table, self._handle.nominations)
@@ -139,11 +137,12 @@ class FastDryRuns:
         alike.evaluate(taken, now)
         if may_violate and len(taken) == wanted and alike.criteria[0, taken].all():
             while position < len(open_):
-                part = self._passing(question, open_[position : position + 1])
-                position += 1
+                part = self._passing(question, open_[position : position + wanted])
+                position += wanted
                 alike.evaluate(part, now)
-                if (alike.criteria[0, part] == 0).any():
-                    return np.concatenate((taken, part))
+                clean = part[alike.criteria[0, part] == 0]
+                if len(clean):
+                    return np.concatenate((taken, clean[:1]))
         return taken
 
     def _passing(self, question: Question, rows: RowArray) -> RowArray:

@@ -21,7 +21,7 @@ from kubesched.cache.placed_pods import CPU_AT, EPHEMERAL_AT, MEMORY_AT, NUMBER_
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.preemption import Victims
 
-from .budgets import Budget, split_by_budgets
+from .budgets import Budgets
 from .choose import PER_VICTIM
 from .importance import importance, latest_start, start_of
 
@@ -77,9 +77,7 @@ def needs_of(indexes: Sequence[int], table: NodeTable) -> Needs:
     return lambda pod: [1 if index == PODS_ROW else pod.requests.get(names[index]) for index in indexes]
 
 
-def reprieve_row(
-    ordered: Sequence[PodInfo], left: list[int], needs: Needs, budgets: Sequence[Budget], now: float
-) -> Victims:
+def reprieve_row(ordered: Sequence[PodInfo], left: list[int], needs: Needs, budgets: Budgets, now: float) -> Victims:
     """The victims among one node's pods of lower priority.
 
     Args:
@@ -89,7 +87,7 @@ def reprieve_row(
         budgets: those that may be violated.
         now: seconds; when pods start that have not.
     """
-    violating, others = split_by_budgets(ordered, budgets) if budgets else ([], ordered)
+    violating, others = budgets.split(ordered) if budgets else ([], ordered)
     victims: list[PodInfo] = []
     violations = 0
     for group in (violating, others) if violating else (others,):

@@ -190,7 +190,11 @@ class VolumeBinding(Plugin):
             return Status.from_error(f'node "{node_name}" not found')
         reservation = Reservation(pod, node_name)
         try:
-            reservation.make(self.volumes_on(state, pod, nodes, row), self._state.cache)
+            found = self._place(state, pod, nodes, np.array([row], np.intp))
+            if verdict := int(found.verdicts[0]):
+                # Extenders were awaited, and meanwhile another pod had a shared claim assumed on its node.
+                raise PlacementError(self.verdict_status(state, pod, verdict).message())
+            reservation.make(volumes_of(found, 0, self._state.cache, self._state.pools), self._state.cache)
         except (AssumeError, PlacementError) as error:
             self._count_error("assume")
             return Status.from_error(error)

@@ -1,0 +1,102 @@
+"""Pods placed one after the other by one profile: the real plugins and the real search, without the cluster around them.
+
+What a study of policies needs: no queue, no time, nothing is bound, and a pod that fits nowhere is left out. Reserve is
+called, so plugins keep what they assigned. Callers: example policies and their tests.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Iterable, Iterator
+
+from kubesched.api.times import RealClock
+from kubesched.api.types import Node, Pod
+from kubesched.cache import Cache
+from kubesched.config import KubeSchedulerConfiguration
+from kubesched.framework.metrics import SchedulerMetrics
+from kubesched.framework.nominating import NoNominations
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.registry import Registry
+from kubesched.scheduler.full_scan import Rotation
+from kubesched.scheduler.handle import Backends
+from kubesched.scheduler.profiles import build_frameworks
+from kubesched.scheduler.search import Decision, Search
+
+__all__ = ["Placement", "Ties"]
+
+
+class Ties(enum.Enum):
+    """Which of several best nodes is chosen."""
+
+    #: Each with the same chance, as the scheduler does.
+    RANDOM = "random"
+    #: The first in an order of the nodes that is random, and the same for all pods.
+    FIRST = "first"
+
+
+class _First(random.Random):
+    """Chooses the first of the candidates."""
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        return 0 if stop is None else start
+
+
+class Placement:
+    """A cluster that pods are placed on.
+
+    Attributes:
+        cache: the nodes, and the pods placed so far.
+        framework: the profile; its plugins by name are in ``framework.plugins``.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        config: KubeSchedulerConfiguration,
+        registry: Registry,
+        *,
+        seed: int = 0,
+        ties: Ties = Ties.RANDOM,
+    ) -> None:
+        """``config`` has one profile. All randomness comes from ``seed``.
+
+        Raises:
+            ConfigError: when the profile cannot be built.
+        """
+        rng = random.Random(seed)
+        self.cache = Cache()
+        snapshot = self.cache.snapshot()
+        backends = Backends(
+            RealClock(), random.Random(rng.getrandbits(64)), snapshot, node_changed=self.cache.node_changed
+        )
+        (self.framework,) = build_frameworks(config, registry, backends, SchedulerMetrics()).values()
+        choice = random.Random(rng.getrandbits(64)) if ties is Ties.RANDOM else _First()
+        self._search = Search(self.framework, snapshot, NoNominations(), choice, Rotation())
+        ordered = list(nodes)
+        rng.shuffle(ordered)
+        for node in ordered:
+            self.cache.set_node(node)
+
+    def place(self, pod: Pod) -> str | None:
+        """The node that the pod was placed on, or None when it fits nowhere, or a Reserve plugin rejected it.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        info = PodInfo(pod)
+        decision = self._search.find(info)
+        if not isinstance(decision, Decision):
+            return None
+        node_name = decision.node.name
+        assumed = info.on_node(node_name)
+        self.cache.assume_pod(assumed)
+        if self.framework.reserve(decision.state, assumed, node_name) is not None:
+            self.framework.unreserve(decision.state, assumed, node_name)
+            self.cache.forget_pod(assumed.pod)
+            return None
+        return node_name
+
+    def place_all(self, pods: Iterable[Pod]) -> Iterator[str | None]:
+        """:meth:`place` for one pod after the other."""
+        return map(self.place, pods)

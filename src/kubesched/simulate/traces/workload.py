@@ -1,0 +1,66 @@
+"""Workloads sampled from a trace's pods, as the study of fragmentation gradient descent samples them.
+
+Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, section 6 (workload inflation), and the settings
+of the published experiments: load 1.3, seeds 42 to 51, the shapes that make up 95 % of the pods are typical.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+from .openb import OpenbPod
+
+__all__ = ["typical_pods", "with_load"]
+
+
+def with_load(pods: Sequence[OpenbPod], capacity_milli: int, load: float, seed: int) -> list[OpenbPod]:
+    """The pods in random order, followed by pods drawn from them at random until they request ``load`` times the capacity.
+
+    ``capacity_milli`` is that of all GPUs together, in thousandths of a GPU. When the pods already request more, some are
+    dropped at random instead. The same seed gives the same workload.
+
+    Raises:
+        ValueError: when no pod requests a GPU, or the load is not positive.
+    """
+    if load <= 0:
+        raise ValueError(f"load {load}: expected a number above 0, such as 1.3")
+    if not any(pod.gpus for pod in pods):
+        raise ValueError("no pod requests a GPU: the load cannot be reached")
+    rng = random.Random(seed)
+    target = load * capacity_milli
+    result = list(pods)
+    rng.shuffle(result)
+    total = sum(pod.total_gpu_milli for pod in result)
+    if total > target:
+        while total > target:
+            total -= result.pop(rng.randrange(len(result))).total_gpu_milli
+        return result
+    while True:
+        drawn = pods[rng.randrange(len(pods))]
+        # As in the published experiments: a pod with several GPUs counts as one here, so it may go beyond the target.
+        if total + drawn.gpu_milli > target:
+            return result
+        total += drawn.total_gpu_milli
+        result.append(drawn)
+
+
+def typical_pods(pods: Sequence[OpenbPod], percent: int = 95) -> list[dict[str, float]]:
+    """The most frequent shapes that make up ``percent`` of the pods, with their shares of the sum, which are 1 together.
+
+    Each is ``cpuMilli``, ``gpuMilli``, ``gpus`` and ``share``: what a policy takes as argument.
+    """
+    counts = Counter(pod.shape for pod in pods)
+    ordered = sorted(counts.items(), key=lambda item: (item[1], item[0]), reverse=True)
+    chosen: list[tuple[tuple[int, int, int], int]] = []
+    covered = 0
+    for shape, count in ordered:
+        if 100 * covered >= percent * len(pods):
+            break
+        chosen.append((shape, count))
+        covered += count
+    return [
+        {"cpuMilli": cpu, "gpuMilli": milli, "gpus": gpus, "share": count / covered}
+        for (cpu, milli, gpus), count in chosen
+    ]

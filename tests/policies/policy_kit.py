@@ -1,0 +1,78 @@
+"""The example policies, loaded as a user would load them, and a placement of pods on made-up nodes."""
+
+import importlib
+import random
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kubesched.api.types import Node, Pod
+from kubesched.config import load_config_data
+from kubesched.plugins import in_tree_registry
+from kubesched.simulate.placement import Placement, Ties
+from kubesched.simulate.traces import OpenbNode, OpenbPod
+
+POLICIES = Path(__file__).parents[2] / "examples" / "policies"
+
+TYPICAL = [
+    {"cpuMilli": 4000, "gpuMilli": 1000, "gpus": 1, "share": 0.5},
+    {"cpuMilli": 2000, "gpuMilli": 400, "gpus": 1, "share": 0.3},
+    {"cpuMilli": 8000, "gpuMilli": 1000, "gpus": 2, "share": 0.1},
+    {"cpuMilli": 1000, "gpuMilli": 0, "gpus": 0, "share": 0.1},
+]
+
+
+def load(module: str) -> Any:
+    """A module of ``examples/policies``."""
+    if str(POLICIES) not in sys.path:
+        sys.path.insert(0, str(POLICIES))
+    return importlib.import_module(module)
+
+
+def profile(name: str, args: Any, *, scores: bool) -> Any:
+    needed = ("PrioritySort", "NodeAffinity", "NodeResourcesFit", "DefaultBinder", name)
+    plugins = {
+        "multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": one} for one in needed]},
+        "score": {"disabled": [{"name": "*"}], "enabled": [{"name": name}] if scores else []},
+    }
+    return load_config_data(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [
+                {
+                    "schedulerName": "default-scheduler",
+                    "plugins": plugins,
+                    "pluginConfig": [{"name": name, "args": args}],
+                }
+            ],
+        }
+    )
+
+
+def placement(policy: type, nodes: Iterable[Node], *, seed: int = 0, ties: Ties = Ties.FIRST) -> Placement:
+    """A cluster whose only score is the policy's."""
+    registry = in_tree_registry()
+    registry.register(policy)
+    name: str = policy.name  # type: ignore[attr-defined]
+    config = profile(name, {"typicalPods": TYPICAL}, scores=hasattr(policy, "score_rows"))
+    return Placement(nodes, config, registry, seed=seed, ties=ties)
+
+
+def gpu_node(name: str, gpus: int, cpu: int = 32) -> Node:
+    return OpenbNode(name, cpu * 1000, 1 << 20, gpus, "T4" if gpus else "").as_node()
+
+
+def gpu_pod(name: str, milli: int = 0, gpus: int = 1, cpu: int = 1) -> Pod:
+    return OpenbPod(name, cpu * 1000, 64, gpus if milli else 0, milli).as_pod()
+
+
+def random_cluster(rng: random.Random) -> tuple[list[Node], list[Pod]]:
+    nodes = [gpu_node(f"n{index}", rng.choice((0, 1, 2, 4, 8)), rng.choice((8, 16, 64))) for index in range(12)]
+    shapes: Sequence[tuple[int, int]] = [(0, 0), (1000, 1), (1000, 2), (1000, 4), (400, 1), (250, 1), (810, 1)]
+    pods = [
+        gpu_pod(f"p{index}", milli, gpus, rng.choice((1, 2, 4, 8)))
+        for index, (milli, gpus) in enumerate(rng.choices(shapes, k=90))
+    ]
+    return nodes, pods
