@@ -51,6 +51,8 @@ class Server:
         self.patches: list[dict[str, Any]] = []
         #: (operation, error): raised by the next call of that operation, in order.
         self.failures: deque[tuple[str, Exception]] = deque()
+        #: Raised by the next changes of a status, in order, after they were carried out: their answers are lost.
+        self.lost: deque[Exception] = deque()
         #: Do not show changes by themselves.
         self.late = False
         #: Every version of every claim, for informers that are late.
@@ -116,7 +118,10 @@ class Server:
             gone = {each["uid"] for each in patch["status"]["reservedFor"] if each["$patch"] == "delete"}
             left = tuple(each for each in claim.status.reserved_for if each.uid not in gone)
             changed = msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, reserved_for=left))
-        return self.put(changed)
+        stored = self.put(changed)
+        if merge and subresource and self.lost:
+            raise self.lost.popleft()
+        return stored
 
     async def delete_object(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
         self._call("delete")

@@ -231,6 +231,31 @@ def test_a_refused_write_says_what_was_to_be_written() -> None:
     scenario(main)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [ConnectionResetError("gone"), ApiError(504, "Timeout", "no answer"), conflict()],
+    ids=["reset", "504", "409"],
+)
+def test_devices_of_a_write_whose_answer_was_lost_are_not_given_to_another_claim(error: Exception) -> None:
+    async def main() -> None:
+        house = House(nodes=1, devices=1)
+        for name in ("a", "b"):
+            house.server.put(claim(name))
+        house.server.late = True  # the informer shows nothing of the write
+        house.server.lost.append(error)
+        status = await house.bind(house.decide(pod("first", "a")))
+        assert status is not None
+        await house.settle()
+        assert house.devices("a") == house.in_use() == ["n1/gpu-0"]
+        assert "cannot allocate all claims" in message(house, pod("second", "b"))
+        # The first pod goes on with what its claim has.
+        assert await house.bind(house.decide(pod("first", "a"))) is None
+        assert [each.name for each in house.server.claims["default/a"].status.reserved_for] == ["first"]
+        assert len(house.manager.in_flight) == 0
+
+    scenario(main)
+
+
 def test_a_reservation_is_given_back_when_a_later_claim_fails() -> None:
     async def main() -> None:
         house = House()

@@ -21,7 +21,7 @@ _PODS = 6
 _steps = st.lists(
     st.tuples(
         st.sampled_from(
-            ["decide", "decide", "bind", "bind", "fail", "give back", "show", "show old", "free", "delete"]
+            ["decide", "decide", "bind", "bind", "fail", "lose", "give back", "show", "show old", "free", "delete"]
         ),
         st.integers(0, 40),
     ),
@@ -45,15 +45,18 @@ class _Days:
     async def step(self, what: str, which: int) -> None:
         if what == "decide":
             self._decide(which)
-        elif what in ("bind", "fail", "give back") and self.attempts:
+        elif what in ("bind", "fail", "lose", "give back") and self.attempts:
             attempt = self.attempts.pop(which % len(self.attempts))
             if what == "give back":
                 self.house.framework.unreserve(*attempt)
             else:
                 if what == "fail":
                     self.server.failures.append(("patch", ApiError(500, "InternalError", "no")))
+                if what == "lose":
+                    self.server.lost.append(ConnectionResetError("the answer is lost"))
                 await self.house.bind(attempt)
                 self.server.failures.clear()
+                self.server.lost.clear()
         elif what in ("show", "show old") and self.server.history:
             late = self.server.history[-1 - which % min(3, len(self.server.history))]
             self._show(late if what == "show" else self.server.history[which % len(self.server.history)])

@@ -79,12 +79,32 @@ class ClaimWriter:
                 each.created = True
             await self._retried(lambda claim: self._reserve(claim, pod, each), each)
             written = each.claim
+        except (WriteError, ApiError, OSError):
+            written = await self._stored_in_spite(each) or written
+            raise
         finally:
             assumed = written is not None and await self._assume(written, wait=each.created)
             if each.pending is not None:
                 self._manager.in_flight.maybe_remove(each.initial_uid, force=assumed)
         if each.is_special:
             await self._write_mappings(attempt, each.claim)
+
+    async def _stored_in_spite(self, each: PodClaim) -> ResourceClaim | None:
+        """The claim with an allocation that the server has although its write failed, or None.
+
+        The answer to a write may be lost. Nobody may get the devices until the informer shows them as allocated.
+        """
+        meta = each.claim.metadata
+        if each.pending is None or is_in_memory(each.claim):
+            return None
+        try:
+            stored: ResourceClaim = await self._client.get_object(CLAIMS, meta.namespace, meta.name)
+        except (ApiError, OSError):
+            return None
+        if stored.metadata.uid != meta.uid or stored.status.allocation is None:
+            return None
+        each.claim = stored
+        return stored
 
     async def _retried(self, write: Callable[[ResourceClaim], Any], each: PodClaim) -> None:
         """Write a claim, again from its latest version when there is a conflict."""
