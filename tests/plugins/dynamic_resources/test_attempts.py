@@ -15,6 +15,7 @@ from kubesched.api.resource import DeviceTaintRule
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code
 from kubesched.scheduler.diagnosis import NodeStatuses, Rejection
@@ -252,6 +253,44 @@ def test_devices_of_a_write_whose_answer_was_lost_are_not_given_to_another_claim
         assert await house.bind(house.decide(pod("first", "a"))) is None
         assert [each.name for each in house.server.claims["default/a"].status.reserved_for] == ["first"]
         assert len(house.manager.in_flight) == 0
+
+    scenario(main)
+
+
+@pytest.mark.parametrize("reserved", [(), ("p",)], ids=["free", "reserved"])
+@pytest.mark.parametrize("late", [False, True], ids=["shown", "late"])
+def test_a_pod_is_not_bound_where_its_claim_was_and_is_no_more(late: bool, reserved: tuple[str, ...]) -> None:
+    async def main() -> None:
+        house = House(nodes=2, devices=1)
+        house.server.put(claim("c", allocation=on_node(results("gpu-0", pool="n1"), "n1")))
+        attempt = house.decide(pod("p", "c", uid="p"))
+        assert attempt[2] == "n1"
+        house.server.late = late
+        moved = on_node(results("gpu-0", pool="n2"), "n2")
+        stored = house.server.put(claim("c", allocation=moved, reserved=reserved))
+        status = await house.bind(attempt)
+        assert status is not None
+        assert "claim default/c got allocated elsewhere in the meantime" in status.message()
+        house.server.show(stored)
+        again = house.decide(pod("p", "c", uid="p"))
+        assert again[2] == "n2"
+        assert await house.bind(again) is None
+
+    scenario(main)
+
+
+def test_an_allocation_with_a_node_selector_that_cannot_be_read_is_an_error_of_the_pod(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        house = House()
+        term = {"matchExpressions": [{"key": "size", "operator": "Gt", "values": ["x"]}]}
+        allocation = {**results("gpu-0"), "nodeSelector": {"nodeSelectorTerms": [term]}}
+        house.server.put(claim("c", allocation=allocation))
+        with pytest.raises(PluginFailedError) as caught:
+            house.find(pod("p", "c"))
+        assert 'Invalid value: "x"' in str(caught.value)
+        assert not caplog.records, "it is no fault of the plugin, whose traceback would be logged"
 
     scenario(main)
 

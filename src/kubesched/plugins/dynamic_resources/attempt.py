@@ -24,6 +24,7 @@ class PodClaim:
         claim: the newest version that the attempt knows.
         selector: the nodes on which its devices are available; None: all, or it is not allocated.
         is_special: it is for the pod's extended resources.
+        decided: the allocation that the node was chosen for; None when it had none.
         initial_uid: what its allocation is in flight under; a claim in memory gets another UID when it is created.
         pending: the allocation that Reserve decided.
         created: the object was created in PreBind.
@@ -32,12 +33,14 @@ class PodClaim:
     claim: ResourceClaim
     selector: NodeSelectorMatcher | None = None
     is_special: bool = False
+    decided: AllocationResult | None = None
     initial_uid: str = ""
     pending: AllocationResult | None = None
     created: bool = False
 
     def __post_init__(self) -> None:
         self.initial_uid = self.claim.metadata.uid
+        self.decided = self.claim.status.allocation
 
     @property
     def is_allocated(self) -> bool:

@@ -52,6 +52,7 @@ class Binding:
             for each in attempt.claims:
                 if each.pending is None and not each.is_special:
                     each.claim = self._manager.claims.get(each.claim.key)
+                    self._writer.check_decided(each.claim, each)
                 if each.pending is not None or not is_reserved_for(each.claim, pod):
                     await self._writer.bind(attempt, each)
         except (*_FAILURES, AssumeError) as error:

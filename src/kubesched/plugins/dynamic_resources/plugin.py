@@ -27,7 +27,7 @@ from kubesched.api.resource import (
     ExactDeviceRequest,
     ResourceClaim,
 )
-from kubesched.api.selectors import NodeSelectorMatcher
+from kubesched.api.selectors import NodeSelectorMatcher, SelectorError
 from kubesched.config.args import DynamicResourcesArgs
 from kubesched.dra.allocator import Plan
 from kubesched.dra.interface import Verdict
@@ -174,7 +174,10 @@ class DynamicResources(Plugin):
         allocation = claim.status.allocation
         if allocation is not None:
             if allocation.node_selector is not None:
-                each.selector = NodeSelectorMatcher.compile_strict(allocation.node_selector)
+                try:
+                    each.selector = NodeSelectorMatcher.compile_strict(allocation.node_selector)
+                except SelectorError as error:
+                    return Status.from_error(error)
             return None
         if claim.metadata.uid in self._manager.in_flight:
             return Status.unresolvable(f"resource claim {claim.key} is in the process of being allocated")

@@ -125,6 +125,7 @@ class ClaimWriter:
         meta = claim.metadata
         if meta.deletion_timestamp is not None:
             raise WriteError(f"claim {claim.key} got deleted in the meantime")
+        self.check_decided(claim, each)
         status: dict[str, Any] = {}
         allocation = claim.status.allocation
         if each.pending is not None:
@@ -145,6 +146,18 @@ class ClaimWriter:
         status["reservedFor"] = to_builtins([*claim.status.reserved_for, consumer(pod)])
         what = "allocation and reservation" if each.pending is not None else "reservation"
         return await self._patched(claim, {}, status, f"add {what} to claim {claim.key}")
+
+    def check_decided(self, claim: ResourceClaim, each: PodClaim) -> None:
+        """The node was chosen for devices that the claim had; it must not have others by now, maybe of another node.
+
+        Upstream does not check this: it reserves the claim, and the pod cannot start.
+
+        Raises:
+            WriteError: it has others.
+        """
+        now, decided = claim.status.allocation, each.decided
+        if now is not None and decided is not None and now.devices.results != decided.devices.results:
+            raise WriteError(f"claim {claim.key} got allocated elsewhere in the meantime")
 
     async def _patched(
         self, claim: ResourceClaim, metadata: Mapping[str, Any], status: Mapping[str, Any] | None, doing: str
