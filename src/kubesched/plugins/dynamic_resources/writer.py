@@ -92,7 +92,7 @@ class ClaimWriter:
     async def _stored_in_spite(self, each: PodClaim) -> ResourceClaim | None:
         """The claim with an allocation that the server has although its write failed, or None.
 
-        The answer to a write may be lost. Nobody may get the devices until the informer shows them as allocated.
+        The answer to a write may be lost. Until the informer shows them as allocated, the devices must stay in use.
         """
         meta = each.claim.metadata
         if each.pending is None or is_in_memory(each.claim):
