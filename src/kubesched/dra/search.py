@@ -20,7 +20,7 @@ from kubesched.api.resource import MAX_RESULTS
 
 from .capacity import Amount
 from .constraint import Constraint
-from .places import Passed, Places
+from .places import Passed, Places, PlacesWithOwn
 from .pools import Pool, PoolState
 from .supply import Supply
 from .wanted import ClaimWant, Problem, Service, Want, Wanted
@@ -86,7 +86,7 @@ class Search:
         supply: Callable[[Pool], Supply],
         expired: Callable[[], bool],
         *,
-        places: Places | None = None,
+        places: Places | PlacesWithOwn | None = None,
         strict_counters: bool = False,
     ) -> None:
         self._strict = strict_counters
