@@ -24,11 +24,12 @@ class ThoroughWorld(World):
             return super().allocate(*claims, on=on)
 
 
-def pool_of(number: int, devices: list[JSON], counters: JSON | None) -> list[ResourceSlice]:
+def pool_of(number: int, devices: list[JSON], counters: JSON | None, *, own: bool = False) -> list[ResourceSlice]:
     count = 1 if counters is None else 2
-    slices = [a_slice(f"d{number}", devices, pool=f"p{number}", count=count, allNodes=True)]
+    where: JSON = {"node": "n1"} if own else {"allNodes": True}
+    slices = [a_slice(f"d{number}", devices, pool=f"p{number}", count=count, **where)]
     if counters is not None:
-        slices.append(a_slice(f"c{number}", pool=f"p{number}", count=count, counters=counters, allNodes=True))
+        slices.append(a_slice(f"c{number}", pool=f"p{number}", count=count, counters=counters, **where))
     return slices
 
 
@@ -46,7 +47,7 @@ def random_slices(rng: random.Random) -> list[ResourceSlice]:
                 fields["size"] = rng.choice(["small", "large"])
             taints = ["broken"] if rng.random() < 0.1 else []
             devices.append(a_device(f"d{index}", {"m": "3"}, uses=uses, taints=taints, **fields))
-        slices += pool_of(number, devices, counters)
+        slices += pool_of(number, devices, counters, own=rng.random() < 0.25)
     return slices
 
 
@@ -143,7 +144,7 @@ def test_a_pool_that_is_used_up_is_looked_at_once_until_it_changes() -> None:
 
 
 def _supplies_of(world: World) -> set[str]:
-    """The pools whose state a search for the pair looks at from now on."""
+    """The pools whose state a search for the pair evaluates from now on."""
     remembered = world.allocator.plan([PAIR]).remembered
     seen: set[str] = set()
     supply = remembered.supply

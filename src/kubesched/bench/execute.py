@@ -360,7 +360,11 @@ class _Execution:
     def _check_progress(self, keys: set[str]) -> None:
         """Raise when nothing has been bound for so long that these pods will not be either."""
         quiet = time.perf_counter() - self._last_bound
+        if quiet <= _STILL_SECONDS:
+            return
         still = self.embedded.scheduler.is_idle and all(task.done() for task in self._background)
+        if still and not all(map(self._was_tried, keys)):
+            still = False  # controllers may have work to do before the others are tried, such as making their claims
         if quiet > (_STILL_SECONDS if still else _PATIENCE_SECONDS):
             example = min(keys)
             raise WorkloadError(

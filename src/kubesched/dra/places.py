@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, Final
 
 from .inventory import CommonPools
 from .wanted import Problem, Want, Wanted
 
-__all__ = ["Passed", "Places"]
+__all__ = ["Passed", "Places", "PlacesWithOwn"]
 
 _OPEN: Final = b"\x01"
 
@@ -74,6 +75,35 @@ class Places:
             for value in values:
                 found.setdefault(value, []).append(place)
         return found
+
+
+class PlacesWithOwn:
+    """:class:`Places` for a node with pools of its own among the common ones: those are always open."""
+
+    def __init__(self, places: Places, own: Sequence[int]) -> None:
+        """``own``: the places of the node's own pools among all, in order."""
+        self._places = places
+        self._own = own
+
+    def next_open(self, want: Want, place: int) -> int:
+        before = bisect_left(self._own, place)
+        found = self._among_all(self._places.next_open(want, place - before))
+        return min(found, self._own[before]) if before < len(self._own) else found
+
+    def close(self, want: Want, place: int) -> None:
+        before = bisect_left(self._own, place)
+        if before == len(self._own) or self._own[before] != place:
+            self._places.close(want, place - before)
+
+    def with_value(self, want: Want, attribute: str, value: tuple[str, Any]) -> list[int]:
+        return [*map(self._among_all, self._places.with_value(want, attribute, value)), *self._own]
+
+    def _among_all(self, place: int) -> int:
+        for own in self._own:
+            if own > place:
+                break
+            place += 1
+        return place
 
 
 class Passed:

@@ -16,7 +16,7 @@ import numpy as np
 from .allocated import AllocatedDevices
 from .interface import Verdict
 from .inventory import CommonPools
-from .places import Places
+from .places import Places, PlacesWithOwn
 from .pools import Pool
 from .profiles import MOST_REMEMBERED
 from .search import Solution
@@ -86,16 +86,16 @@ class Remembered:
             supply.number = self._number(self._states, supply.content)
         return supply
 
-    def places(self, view: NodeView) -> Places | None:
-        """Where to look among the pools of a node that has no others than common ones."""
+    def places(self, view: NodeView) -> Places | PlacesWithOwn | None:
+        """Where to look among the pools of a node; None without common ones."""
         common = view.common
-        if common is None or view.own:
+        if common is None:
             return None
         found = self._places.get(common)
         if found is None:
             found = self._places[common] = Places(common, self.wanted)
         found.settle()
-        return found
+        return PlacesWithOwn(found, [place for place, _ in view.own]) if view.own else found
 
     def _matters(self, common: CommonPools) -> bool:
         """Whether any device of common pools serves a want."""

@@ -20,7 +20,7 @@ from kubesched.api.resource import MAX_RESULTS
 
 from .capacity import Amount
 from .constraint import Constraint
-from .places import Passed, Places
+from .places import Passed, Places, PlacesWithOwn
 from .pools import Pool, PoolState
 from .supply import Supply
 from .wanted import ClaimWant, Problem, Service, Want, Wanted
@@ -76,7 +76,7 @@ _STEPS: Final = 64
 class Search:
     """One search on one node. ``supply`` gives the state of a pool; ``expired`` is called now and then and ends the search.
 
-    ``places`` says which of the pools have to be searched, and learns it.
+    ``places`` says which of the pools have to be evaluated, and learns it.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Search:
         supply: Callable[[Pool], Supply],
         expired: Callable[[], bool],
         *,
-        places: Places | None = None,
+        places: Places | PlacesWithOwn | None = None,
         strict_counters: bool = False,
     ) -> None:
         self._strict = strict_counters
@@ -261,7 +261,7 @@ class Search:
                     yield (number, place), problem
 
     def _numbers(self, want: Want, number: int) -> Iterator[int]:
-        """The pools to search, from one on."""
+        """The pools to evaluate, from one on."""
         if self._places is None:
             yield from range(number, len(self._pools))
             return
@@ -273,7 +273,7 @@ class Search:
         """The candidates without those of pools in which the constraints reject every device.
 
         Devices that are rejected matter by what they keep of the counters of their pools; that is made up for when such
-        a pool is searched.
+        a pool is evaluated.
         """
         chosen = self._pools_of_value(want)
         if chosen is None:
