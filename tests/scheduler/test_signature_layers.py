@@ -244,3 +244,13 @@ TestLayers = LayerMachine.TestCase
 TestLayers.settings = _machine
 TestForgetfulJournal = ForgetfulMachine.TestCase
 TestForgetfulJournal.settings = _machine
+
+
+def test_a_removed_node_leaves_the_scores_of_the_others() -> None:
+    house = House([a_node(name, cpu="4", labels={"disk": "ssd"}) for name in ("n1", "n2", "n3")])
+    pod = a_pod("p", cpu="1", affinity=node_affinity(preferred=[(1, _ssd)]))
+    house.find(pod)
+    house.cache.remove_node("n2")
+    decision, evaluation = house.find(pod_like(pod, "q")), house.evaluate(pod)
+    assert decision.feasible == 2
+    assert decision.node.name in best_names(house, evaluation) == {"n1", "n3"}

@@ -382,9 +382,9 @@ class Layer:
         table, state, pod = self._table, self.state, self._pod
         if isinstance(rows, dict):
             for row, whole in rows.items():
-                passes, node = self.owner[row] == PASSES, table.info(row)
+                node = table.info(row) if self.owner[row] == PASSES else None  # it may have no node any more
                 for column in self.columns:
-                    if not passes:
+                    if node is None:
                         column.put(row, NOT_SCORED)
                     elif whole or column.entry.reads_pods:
                         column.put(row, column.entry.one(state, pod, table, node))
