@@ -53,7 +53,9 @@ class ProblemLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         reported = record.exc_info[1] if record.exc_info else getattr(record, "cause", None)
         error = _first_cause(reported) if isinstance(reported, BaseException) else None
-        place = _place(error) if error is not None else None
+        # Errors of our own types are verdicts on objects, such as a selector that fails: no fault of the run.
+        is_verdict = type(error).__module__.startswith("kubesched.")
+        place = _place(error) if error is not None and not is_verdict else None
         if place is None:
             self._note(self._remarks, str(record.msg), record.getMessage())
         elif error is not None and self._last.get(place) is not error:
