@@ -187,7 +187,7 @@ class HoldForEver(Plugin):
 
 
 def test_pods_held_by_permit_are_waited_for_and_reported() -> None:
-    from kubesched.cli.loading import with_plugins
+    from kubesched.simulate.loading import with_plugins
 
     registry = in_tree_registry()
     registry.register(HoldForEver)
@@ -205,7 +205,7 @@ class _TalksNonsense(Plugin):
 
 
 def test_a_pod_held_by_a_plugin_with_invalid_results_is_reported_as_an_error() -> None:
-    from kubesched.cli.loading import with_plugins
+    from kubesched.simulate.loading import with_plugins
 
     registry = in_tree_registry()
     registry.register(_TalksNonsense)

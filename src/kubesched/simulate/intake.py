@@ -120,8 +120,11 @@ def gather(
     nodes: int = 0,
     node_template: Mapping[str, Any] | None = None,
     zones: Sequence[str] = (),
+    present: Sequence[Node] = (),
 ) -> Intake:
     """Load and expand; ``nodes`` hollow nodes are added to those of the manifests.
+
+    A DaemonSet makes pods for all of these, and for the nodes that are ``present`` already.
 
     Raises:
         ManifestError: for what cannot be read or used.
@@ -131,8 +134,8 @@ def gather(
         Manifest(NODES, data, "hollow nodes") for data in make_nodes(nodes, node_template, zones=zones)
     ] + loaded.objects
     check_devices(objects)
-    names = [item.name for item in objects if item.kind == NODES]
-    typed = [from_builtins(item.data, Node) for item in objects if item.kind == NODES]
+    names = [node.name for node in present] + [item.name for item in objects if item.kind == NODES]
+    typed = [*present] + [from_builtins(item.data, Node) for item in objects if item.kind == NODES]
     made_already = _controllers(objects)
     intake = Intake(warnings=[*loaded.warnings, *unknown_fields(loaded.objects)])
     problems: list[str] = []

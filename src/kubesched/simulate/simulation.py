@@ -8,7 +8,7 @@ Callers: ``kubesched simulate``, and programs by :func:`simulate`. Rendering is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -34,7 +34,7 @@ from .problems import ProblemLog
 from .result import MissingNode, NodeUse, Placement, PreemptionReport, Refusal, ResourceUse, Result, Stopped, Totals
 from .virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
 
-__all__ = ["DEFAULT_UNTIL", "Progress", "node_uses", "run_simulation", "simulate"]
+__all__ = ["DEFAULT_UNTIL", "Drive", "Progress", "Session", "node_uses", "run_simulation", "simulate"]
 
 #: A day of virtual time is enough by default.
 DEFAULT_UNTIL: Final = 86_400.0
@@ -65,6 +65,7 @@ async def simulate(
     until: float = DEFAULT_UNTIL,
     remarks: Sequence[str] = (),
     on_progress: Progress = lambda done, total: None,
+    drive: Drive | None = None,
 ) -> Result:
     """Simulate a cluster.
 
@@ -75,7 +76,7 @@ async def simulate(
     plugins (``kubesched.plugins.in_tree_registry()`` and whatever was added). ``nodes`` hollow nodes of
     ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``stages`` are rules for what pods
     and volumes do. ``until`` bounds the virtual time in seconds. ``remarks`` are the first warnings of the result: what the
-    caller's configuration asks for and does not get.
+    caller's configuration asks for and does not get. ``drive`` decides how long the run lasts instead of ``until``.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
@@ -118,10 +119,17 @@ async def simulate(
             pods = embedded.pods()
             before = {pod.uid for pod in pods}
             run.total = sum(1 for pod in pods if not pod.spec.node_name)
-            stopped = await run.until_settled(embedded, until)
-            found = _result(embedded, run, seed, stopped, before, refused)
-    warnings = [*remarks, *intake.warnings, *found.warnings, *problems.remarks()]
-    return msgspec.structs.replace(found, warnings=warnings, errors=problems.errors())
+
+            def complete(found: Result) -> Result:
+                warnings = [*remarks, *intake.warnings, *found.warnings, *problems.remarks()]
+                return msgspec.structs.replace(found, warnings=warnings, errors=problems.errors())
+
+            def look(stopped: Stopped) -> Result:
+                return _result(embedded, run, seed, stopped, before, refused)
+
+            session = Session(embedded, run, lambda stopped: complete(look(stopped)))
+            found = look(await (drive(session) if drive is not None else session.until_settled(until)))
+    return complete(found)
 
 
 def run_simulation(manifests: Source, *, registry: Registry, **options: Any) -> Result:
@@ -144,6 +152,41 @@ def _check_extenders(config: KubeSchedulerConfiguration, given: Sequence[Extende
 def _is_new(item: Manifest) -> bool:
     """Whether it is a pod that has no node yet."""
     return item.kind == PODS and not (item.data.get("spec") or {}).get("nodeName")
+
+
+class Session:
+    """A simulation under way, for what drives it.
+
+    Attributes:
+        embedded: the cluster; writing to its store is what users of the API do.
+        result: what would be reported if the run ended now.
+    """
+
+    def __init__(self, embedded: Embedded, run: _Run, result: Callable[[Stopped], Result]) -> None:
+        self.embedded = embedded
+        self.result = result
+        self._run = run
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return self._run.now
+
+    async def until_settled(self, until: float) -> Stopped:
+        """Run until nothing moves any more, but not beyond ``until`` seconds from the start."""
+        return await self._run.until_settled(self.embedded, until)
+
+    async def step(self) -> bool:
+        """Move to the next moment at which something happens, and do all of it. False when nothing will move any more."""
+        return await self._run.step(self.embedded)
+
+    async def quiet(self) -> None:
+        """Do everything that can happen now; no time passes."""
+        await self._run.quiet(self.embedded)
+
+
+#: Awaited while the cluster runs; the run ends when it returns why.
+Drive = Callable[[Session], Awaitable[Stopped]]
 
 
 class _Run:
@@ -186,6 +229,21 @@ class _Run:
             if self._is_fruitless(embedded, now):
                 return "noProgress"
             await asyncio.sleep(min(end, max(self._next(embedded), now)) - now)
+
+    async def step(self, embedded: Embedded) -> bool:
+        """See :meth:`Session.step`."""
+        await self.quiet(embedded)
+        if embedded.is_settled:
+            return False
+        now = self._loop.time()
+        await asyncio.sleep(max(self._next(embedded), now) - now)
+        await self.quiet(embedded)
+        return True
+
+    async def quiet(self, embedded: Embedded) -> None:
+        """See :meth:`Session.quiet`."""
+        await self._quiet()
+        self._measure(embedded)
 
     async def _quiet(self) -> None:
         """Let everything that can happen now happen."""
