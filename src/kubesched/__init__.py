@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from .simulate.entry import simulate_now as simulate
+    from .simulate.entry import run_here as simulate
     from .simulate.result import Result
     from .simulate.stepping import Simulation
 

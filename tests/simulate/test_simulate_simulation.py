@@ -231,7 +231,7 @@ def test_nothing_at_all_is_a_settled_simulation() -> None:
 
 def test_an_object_other_than_a_pod_that_is_refused_is_an_error() -> None:
     bad = node("n", "-1")
-    with pytest.raises(ManifestError, match=r"object 0: document 1, line 1: Node n was refused: .*cpu"):
+    with pytest.raises(ManifestError, match=r"object 0: Node n was refused: .*cpu"):
         run(bad)
 
 

@@ -7,12 +7,10 @@ pods are in the export makes no pods of its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-
-import msgspec
 
 from kubesched.api.decode import DecodeError, from_builtins
 from kubesched.api.kinds import CLAIMS, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, STORAGE_CLASSES, VOLUMES
@@ -27,12 +25,13 @@ from kubesched.cluster.files import (
     Manifests,
     expand_workloads,
     load_manifests,
-    parse_manifests,
+    object_manifests,
 )
 from kubesched.cluster.http import unknown_in_manifest
 from kubesched.cluster.kubelets import make_nodes
 from kubesched.cluster.store import Store
 
+from .arrivals import ARRIVAL, arrival_of, template_arrival
 from .result import Refusal
 
 __all__ = [
@@ -92,6 +91,14 @@ class Intake:
 
     objects: list[Manifest] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    #: What arrives later: seconds after the start, and the objects that then arrive together.
+    later: list[tuple[float, list[Manifest]]] = field(default_factory=list)
+
+    def everything(self) -> Iterator[Manifest]:
+        """All objects, those that arrive later included."""
+        yield from self.objects
+        for _, objects in self.later:
+            yield from objects
 
     @property
     def uses_storage(self) -> bool:
@@ -100,7 +107,7 @@ class Intake:
             item.kind in (CLAIMS, VOLUMES)
             or item.kind.group == STORAGE_CLASSES.group
             or (item.kind == PODS and _uses_claims(item.data))
-            for item in self.objects
+            for item in self.everything()
         )
 
     @property
@@ -110,7 +117,7 @@ class Intake:
             item.kind.group == RESOURCE_CLAIMS.group
             or (item.kind == NODES and _devices(item) is not None)
             or (item.kind == PODS and (item.data.get("spec") or {}).get("resourceClaims"))
-            for item in self.objects
+            for item in self.everything()
         )
 
 
@@ -142,12 +149,16 @@ def gather(
     cut: list[tuple[Manifest, int]] = []
     for item in objects:
         metadata = item.data["metadata"]
-        if metadata.get("uid") in made_already or _controller(metadata) is not None:
-            intake.objects.append(item)
-            continue
         try:
-            made = _expand(item, names, typed, intake.warnings)
-            intake.objects += made
+            arrival = arrival_of(item)
+            if metadata.get("uid") in made_already or _controller(metadata) is not None:
+                made = [item]
+            else:
+                made = _expand(item, names, typed, intake.warnings)
+            if arrival:
+                intake.later.append((arrival, made))
+            else:
+                intake.objects += made
             if item.kind.group_resource == "jobs.batch" and _completions(item) > len(made) - 1 > 0:
                 cut.append((item, len(made) - 1))
         except ManifestError as error:
@@ -214,16 +225,24 @@ def unknown_fields(objects: Iterable[Manifest]) -> list[str]:
     ]
 
 
-def _not_honoured(objects: Iterable[Manifest]) -> list[str]:
-    """A warning for each kind that acts in a real cluster and does nothing here."""
+def _not_honoured(objects: Sequence[Manifest]) -> list[str]:
+    """A warning for each kind that acts in a real cluster and does nothing here, and for annotations in the wrong place."""
     found: dict[str, list[Manifest]] = {}
     for item in objects:
         if item.kind.group_resource in _INERT:
             found.setdefault(item.kind.group_resource, []).append(item)
-    return [
+    texts = [
         f"{items[0].source}: {items[0].kind.kind} {items[0].name} has no effect in a simulation: {_INERT[kind]}{_also(items)}"
         for kind, items in found.items()
     ]
+    misplaced = [item for item in objects if template_arrival(item)]
+    if misplaced:
+        first = misplaced[0]
+        texts.append(
+            f"{first.source}: {first.kind.kind} {first.name}: {ARRIVAL} has no effect in a pod template; write it into the "
+            f"metadata of the {first.kind.kind} itself{_also(misplaced)}"
+        )
+    return texts
 
 
 def _also(items: Sequence[Manifest]) -> str:
@@ -269,7 +288,7 @@ def _load(source: Source) -> Manifests:
         if isinstance(item, Manifest):
             result.objects.append(item)
         elif isinstance(item, Mapping):
-            found = parse_manifests(msgspec.json.encode(item).decode(), f"object {index}")
+            found = object_manifests(item, f"object {index}")
             result.objects += found.objects
             result.warnings += found.warnings
         else:

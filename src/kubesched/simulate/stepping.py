@@ -18,10 +18,11 @@ from kubesched.api.types import Pod
 from .embedded import Embedded
 from .entry import Options, options_of, seconds_of
 from .inputs import Objects, manifests_of
-from .intake import gather, store_objects
+from .intake import gather
+from .outcome import node_uses
 from .own_thread import outside_any_loop
 from .result import NodeUse, Refusal, Result, Stopped
-from .simulation import Session, node_uses, simulate
+from .simulation import Session, simulate
 from .virtual_time import VirtualTimeLoop
 
 __all__ = ["QueuedPod", "Simulation"]
@@ -56,7 +57,6 @@ class Simulation:
 
     def __init__(self, manifests: Objects = (), **options: Unpack[Options]) -> None:
         arguments = options_of(manifests, **options)
-        self._until: float = arguments.pop("until")
         self._engine = _Engine(arguments)
         self._close = weakref.finalize(self, self._engine.close)
         try:
@@ -84,11 +84,7 @@ class Simulation:
         """
         seconds = seconds_of("time", time)
 
-        async def pass_time() -> None:
-            await asyncio.sleep(seconds)
-            await self._session.quiet()
-
-        self._do(pass_time)
+        self._do(lambda: self._session.advance(seconds))
         return self.now
 
     def run(self, until: str | float | None = None) -> Result:
@@ -97,7 +93,7 @@ class Simulation:
         Raises:
             ValueError: when ``until`` is no time.
         """
-        end = self._until if until is None else seconds_of("until", until)
+        end = self._session.until if until is None else seconds_of("until", until)
         self._engine.stopped = self._do(lambda: self._session.until_settled(end))
         return self.result()
 
@@ -109,9 +105,8 @@ class Simulation:
         Raises:
             ManifestError: for objects that cannot be used, and when anything but a pod is refused.
         """
-        store = self.embedded.store
         intake = gather(manifests_of(objects, "objects"), present=self.embedded.nodes())
-        return self._do_now(lambda: store_objects(store, intake.objects))
+        return self._do_now(lambda: self._session.create(intake))
 
     def delete(self, kind: str, name: str, namespace: str = "default") -> None:
         """Delete an object now: ``delete("Pod", "web-1")``, ``delete("Node", "n1")``.
