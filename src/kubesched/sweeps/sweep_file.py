@@ -27,8 +27,8 @@ from kubesched.api.yamltext import read_single
 
 from .functions import qualified
 from .plan import Run, SweepError, make_runs
-from .simulated import with_paths_from
 from .running import SIMULATE
+from .simulated import with_paths_from
 
 __all__ = ["Description", "read_sweep", "read_value"]
 
