@@ -1,7 +1,8 @@
 """The Kubernetes scheduler in Python.
 
 ``kubesched.simulate(...)`` schedules manifests on a simulated cluster, ``kubesched.Simulation(...)`` goes through it step by
-step; see ``docs/python.md``. Both are imported when they are first used.
+step; see ``docs/python.md``. ``kubesched.sweep(...)`` makes many runs; see ``docs/sweeps.md``. All are imported when they are
+first used.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ if TYPE_CHECKING:
     from .simulate.entry import run_here as simulate
     from .simulate.result import Result
     from .simulate.stepping import Simulation
+    from .sweeps import sweep
 
 __version__ = "0.1.0"
 
-__all__ = ["Result", "Simulation", "__version__", "simulate"]
+__all__ = ["Result", "Simulation", "__version__", "simulate", "sweep"]
 
 #: Name to the module it is in, and its name there; without one it is the module itself.
 _LAZY: Final = {
     "Result": ("kubesched.simulate.result", "Result"),
     "Simulation": ("kubesched.simulate.stepping", "Simulation"),
     "simulate": ("kubesched.simulate", ""),
+    "sweep": ("kubesched.sweeps", "sweep"),
 }
 
 
