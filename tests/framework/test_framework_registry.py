@@ -118,7 +118,9 @@ def test_refused(name: str, plugin: type, texts: list[str]) -> None:
 def test_a_name_that_is_nearly_one_of_the_interface_is_refused(written: str, meant: str) -> None:
     other = "reserve" if meant != "reserve" else "permit"
     plugin = make_plugin("Slip", **{written: say(None), other: say(None)})
-    with pytest.raises(PluginError, match=rf"defines {written}, which is not part .* did you mean {meant}\?.*_{written}"):
+    with pytest.raises(
+        PluginError, match=rf"defines {written}, which is not part .* did you mean {meant}\?.*_{written}"
+    ):
         check_plugin(plugin)
     inherits = type("Inherits", (plugin,), {"name": "Inherits"})
     with pytest.raises(PluginError, match=f"did you mean {meant}"):
