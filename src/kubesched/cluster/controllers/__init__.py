@@ -8,10 +8,11 @@ from .base import Controller
 from .context import ControllerSettings
 from .device_pools import DEVICES as DEVICES_ANNOTATION
 from .device_pools import DevicesError, parse_devices
-from .manager import ALL, DEVICES, STORAGE, ControllerManager, ControllerStatistics
+from .manager import ALL, BATCH, DEVICES, STORAGE, ControllerManager, ControllerStatistics
 
 __all__ = [
     "ALL",
+    "BATCH",
     "DEVICES",
     "DEVICES_ANNOTATION",
     "STORAGE",
