@@ -8,17 +8,17 @@ Callers: ``kubesched simulate``, and programs by :func:`simulate`. Rendering is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from kubesched.api.decode import DecodeError, from_builtins
-from kubesched.api.kinds import PODS
+from kubesched.api.kinds import CRON_JOBS, PODS
 from kubesched.api.quantity import QuantityError
 from kubesched.api.requests import pod_requests
 from kubesched.api.types import Pod
-from kubesched.cluster.controllers import DEVICES, STORAGE
+from kubesched.cluster.controllers import ALL, BATCH, DEVICES, STORAGE, Controller
 from kubesched.cluster.files import Manifest
 from kubesched.cluster.kubelets import Stage
 from kubesched.config import DEFAULT_GATES, ConfigError, FeatureGates, KubeSchedulerConfiguration, default_config
@@ -30,7 +30,7 @@ from kubesched.framework.registry import Registry
 from .arrivals import Arrivals
 from .course import Course, Shapes
 from .embedded import Embedded
-from .intake import Source, gather, in_order, store_objects, with_default_class
+from .intake import Intake, Source, gather, in_order, is_unplaced, store_objects, with_default_class
 from .outcome import outcome
 from .pending import Workloads
 from .pod_times import PodBook, amounts
@@ -66,6 +66,7 @@ async def simulate(
     seed: int = 0,
     extenders: Sequence[Extender] = (),
     stages: Sequence[Stage] = (),
+    controllers: bool = False,
     until: float | None = None,
     remarks: Sequence[str] = (),
     on_progress: Progress = lambda done, total: None,
@@ -75,7 +76,8 @@ async def simulate(
     Await it on a :class:`~.virtual_time.VirtualTimeLoop` (``run_virtual(simulate(…))``); on an ordinary event
     loop it works too, but then a pod's hour is an hour.
 
-    ``manifests`` are paths, plain objects or loaded manifests; workloads are expanded. ``registry`` holds the
+    ``manifests`` are paths, plain objects or loaded manifests; workloads are expanded, Jobs run to completion, and
+    CronJobs make Jobs. With ``controllers`` all controllers run, and make the pods of all workloads. ``registry`` holds the
     plugins (``kubesched.plugins.in_tree_registry()`` and whatever was added). ``nodes`` hollow nodes of
     ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``stages`` are rules for what pods
     and volumes do. ``until`` bounds the virtual time in seconds; None is :data:`DEFAULT_UNTIL` after the last
@@ -95,7 +97,14 @@ async def simulate(
         TaskCrashedError: when a part of the simulated cluster crashed.
     """
     loop = asyncio.get_running_loop()
-    intake = gather(manifests, nodes=nodes, node_template=node_template, zones=zones)
+    intake = gather(
+        manifests,
+        nodes=nodes,
+        node_template=node_template,
+        zones=zones,
+        controllers="all" if controllers else "batch",
+        pods_end=any(stage.kind == PODS.kind for stage in stages),
+    )
     with_storage = intake.uses_storage
     if with_storage:
         intake.objects = in_order(with_default_class(intake.objects))
@@ -105,6 +114,7 @@ async def simulate(
     if until is None:
         until = DEFAULT_UNTIL + max((at for at, _ in intake.later), default=0.0)
     run = _Run(loop, arrivals, on_progress)
+    run.driven = {item.data["metadata"].get("uid", "") for item in intake.driven}
     embedded = Embedded(
         config,
         registry,
@@ -112,20 +122,20 @@ async def simulate(
         seed=seed,
         gates=gates,
         on_bind=run.bound,
-        controllers=[*(STORAGE if with_storage else ()), *(DEVICES if intake.uses_devices else ())],
+        controllers=ALL if controllers else _controllers(intake),
         stages=stages,
         extenders=extenders,
         on_preemption=run.preempted,
         on_attempt=run.attempted,
     )
-    run.follow(embedded, Shapes(_requests(intake.everything())))
+    run.follow(embedded, Shapes(*_requests(intake)))
     # What runs already is there when the scheduler starts; pods to be placed then come in the order of the manifests.
-    new = [item for item in intake.objects if _is_new(item)]
-    refused = store_objects(embedded.store, [item for item in intake.objects if not _is_new(item)])
+    before, new = intake.split()
+    refused = store_objects(embedded.store, before)
     with ProblemLog() as problems:
         async with embedded.running():
-            refused += store_objects(embedded.store, new)
-            run.total = sum(1 for item in intake.everything() if _is_new(item))
+            refused += store_objects(embedded.store, new, run.driven)
+            run.total = _pods_to_come(intake)
             stopped = await run.until_settled(embedded, until)
             refused += run.refused
             found = outcome(embedded, run.book, run.course, run.now, seed=seed, stopped=stopped, refused=refused)
@@ -150,21 +160,55 @@ def _check_extenders(config: KubeSchedulerConfiguration, given: Sequence[Extende
         raise ConfigError("framework", [text])
 
 
-def _is_new(item: Manifest) -> bool:
-    """Whether it is a pod that has no node yet."""
-    return item.kind == PODS and not (item.data.get("spec") or {}).get("nodeName")
+def _controllers(intake: Intake) -> list[type[Controller]]:
+    """The controllers that the input needs."""
+    return [
+        *(BATCH if intake.driven else ()),
+        *(STORAGE if intake.uses_storage else ()),
+        *(DEVICES if intake.uses_devices else ()),
+    ]
 
 
-def _requests(objects: Iterable[Manifest]) -> list[dict[str, int]]:
-    """What pods of the run ask for: of all pods, or of some of them when there are many."""
-    pods = [item for item in objects if item.kind == PODS]
-    found = []
-    for item in pods[:: max(1, len(pods) // _SAMPLE)]:
+def _spec(item: Manifest) -> dict[str, Any]:
+    """The spec of a workload; of a CronJob that of its jobs."""
+    spec: dict[str, Any] = item.data.get("spec") or {}
+    if item.kind == CRON_JOBS:
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    return spec
+
+
+def _count(item: Manifest) -> int:
+    """How many pods a workload makes, as far as its spec says so."""
+    counts = [
+        value for name in ("completions", "replicas", "parallelism") if (value := _spec(item).get(name)) is not None
+    ]
+    return int(counts[0]) if counts else 1
+
+
+def _pods_to_come(intake: Intake) -> int:
+    """How many pods there will be to bind, about."""
+    driven = {item.data["metadata"].get("uid") for item in intake.driven}
+    owners = (
+        (item.data["metadata"].get("ownerReferences") or [{}]) for item in intake.everything() if is_unplaced(item)
+    )
+    bare = sum(owner[0].get("uid") not in driven for owner in owners)
+    return bare + sum(_count(item) for item in intake.driven if item.kind != CRON_JOBS)
+
+
+def _requests(intake: Intake) -> tuple[list[dict[str, int]], list[int]]:
+    """What pods of the run ask for, with how many pods do: of all pods, or of some of them when there are many."""
+    pods = [item for item in intake.everything() if item.kind == PODS]
+    step = max(1, len(pods) // _SAMPLE)
+    bodies = [(item.data, step) for item in pods[::step]]
+    bodies += [(_spec(item).get("template") or {}, _count(item)) for item in intake.driven]
+    found, counts = [], []
+    for body, count in bodies:
         try:
-            found.append(amounts(pod_requests(from_builtins(item.data, Pod))))
+            found.append(amounts(pod_requests(from_builtins(body, Pod))))
+            counts.append(count)
         except (DecodeError, QuantityError):
             continue  # such a pod is refused by the store
-    return found
+    return found, counts
 
 
 class _Run:
@@ -181,6 +225,8 @@ class _Run:
         self._last_bound = self._last_quiet = self._start
         self._bound = 0
         self.total = 0
+        #: UIDs of workloads whose pods controllers make.
+        self.driven: set[str] = set()
         self.preemptions: list[PreemptionReport] = []
         #: Pods that arrived during the run and were refused.
         self.refused: list[Refusal] = []
@@ -227,7 +273,7 @@ class _Run:
                 arrived = self._arrivals.due(now)
                 if arrived:
                     self._last_bound = self._last_quiet = now
-                    self.refused += store_objects(embedded.store, arrived)
+                    self.refused += store_objects(embedded.store, arrived, self.driven)
                     continue
             if not len(self._arrivals) and embedded.is_settled:
                 return "settled"
@@ -266,10 +312,14 @@ class _Run:
 
         Storage may be slow, or fail again and again: that alone is given an hour.
         """
-        kubelets = embedded.kubelets
-        if len(self._arrivals) or (kubelets is not None and kubelets.next_timer() is not None):
+        kubelets, controllers = embedded.kubelets, embedded.controllers
+        if (
+            len(self._arrivals)
+            or (kubelets is not None and kubelets.next_timer() is not None)
+            or (controllers is not None and controllers.next_timer(besides=(*STORAGE, *DEVICES)) is not None)
+        ):
             self._last_bound = self._last_quiet = now
-        storage = embedded.controllers is not None and embedded.controllers.next_timer() is not None
+        storage = controllers is not None and controllers.next_timer() is not None
         waiting = any(True for _ in embedded.scheduler.waiting_pods)
         if waiting or storage or embedded.scheduler.busy:
             self._last_quiet = now

@@ -19,7 +19,7 @@ from .context import Context, Data
 from .job_status import Count, completed_indexes, format_indexes
 from .pods import conditions_with, is_finished, is_ready, pod_body
 
-__all__ = ["COMPLETION_INDEX", "TRACKING", "Jobs", "finished_as", "release_pod"]
+__all__ = ["COMPLETION_INDEX", "TRACKING", "Jobs", "finished_as", "indexed_spec", "release_pod"]
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -35,7 +35,7 @@ def finished_as(data: Data) -> str:
     return ""
 
 
-def _indexed(spec: Data, hostname: str) -> Data:
+def indexed_spec(spec: Data, hostname: str) -> Data:
     """A template's spec for one index: a host name of its own, and the index in every container's environment."""
     variable = {
         "name": "JOB_COMPLETION_INDEX",
@@ -263,7 +263,7 @@ class Jobs(WorkloadController):
         if "restartPolicy" not in spec:
             spec = {**spec, "restartPolicy": "Never"}
         if index is not None:
-            spec = _indexed(spec, f"{item.name}-{index}")
+            spec = indexed_spec(spec, f"{item.name}-{index}")
         body = pod_body(
             item,
             template,
