@@ -43,7 +43,7 @@ class NotOnFirst(Plugin):
         return Status.unschedulable("is the first") if node.name == "a" else None
 
 
-def where(result: kubesched.Result) -> dict[str, str]:
+def where(result: kubesched.SimulationResult) -> dict[str, str]:
     return {item.name: item.node for item in result.placements}
 
 
@@ -240,7 +240,7 @@ def test_all_bad_objects_are_in_one_error(tmp_path: Path) -> None:
 def test_the_result_is_the_same_inside_a_running_event_loop() -> None:
     objects = [pod(f"p{number}", "3", duration="5m") for number in range(4)]
 
-    async def inside() -> tuple[kubesched.Result, bool]:
+    async def inside() -> tuple[kubesched.SimulationResult, bool]:
         before = asyncio.get_running_loop()
         result = kubesched.simulate(objects, nodes=[node("a"), node("b")], seed=3)
         return result, before is asyncio.get_running_loop()

@@ -13,13 +13,13 @@ import sys
 import types
 from typing import TYPE_CHECKING
 
-from .entry import run_here
+from .entry import simulate_now
 from .result import Result
 from .simulation import run_simulation, simulate
 from .stepping import Simulation
 
 if TYPE_CHECKING:
-    __call__ = run_here
+    __call__ = simulate_now
 
 __all__ = ["Result", "Simulation", "run_simulation", "simulate"]
 
@@ -27,7 +27,7 @@ __all__ = ["Result", "Simulation", "run_simulation", "simulate"]
 class _Callable(types.ModuleType):
     """A module that is called as the function that it is about."""
 
-    __call__ = staticmethod(run_here)
+    __call__ = staticmethod(simulate_now)
 
 
 sys.modules[__name__].__class__ = _Callable

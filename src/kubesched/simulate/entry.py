@@ -21,16 +21,16 @@ from kubesched.framework.registry import PluginError
 from .inputs import Objects, manifests_of, node_template_of
 from .loading import load_configuration, load_registry
 from .own_thread import outside_any_loop
-from .result import Result
 from .simulation import Progress, run_simulation
+from .views import SimulationResult
 
-__all__ = ["Options", "options_of", "run_here", "seconds_of"]
+__all__ = ["Options", "options_of", "seconds_of", "simulate_now"]
 
 Path = str | os.PathLike[str]
 
 
 class Options(TypedDict, total=False):
-    """The options of :func:`run_here`, which describes them."""
+    """The options of :func:`simulate_now`, which describes them."""
 
     nodes: int | Objects
     node_template: Path | Mapping[str, Any] | None
@@ -46,7 +46,7 @@ class Options(TypedDict, total=False):
     on_progress: Progress | None
 
 
-def run_here(
+def simulate_now(
     manifests: Objects = (),
     *,
     nodes: int | Objects = 0,
@@ -61,7 +61,7 @@ def run_here(
     stages: Path | Sequence[Stage] = (),
     extenders: Sequence[Extender] = (),
     on_progress: Progress | None = None,
-) -> Result:
+) -> SimulationResult:
     """Schedule objects on a simulated cluster, until nothing moves any more or the time is over.
 
     Args:
@@ -101,14 +101,14 @@ def run_here(
         extenders=extenders,
         on_progress=on_progress,
     )
-    return outside_any_loop(lambda: run_simulation(**options))
+    return SimulationResult.of(outside_any_loop(lambda: run_simulation(**options)))
 
 
 def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
-    """The arguments of :func:`run_here` as those of :func:`.simulation.simulate`.
+    """The arguments of :func:`simulate_now` as those of :func:`.simulation.simulate`.
 
     Raises:
-        ManifestError, ConfigError, PluginError, ValueError: see :func:`run_here`.
+        ManifestError, ConfigError, PluginError, ValueError: see :func:`simulate_now`.
     """
     objects = manifests_of(manifests, "manifests")
     nodes = given.get("nodes", 0)

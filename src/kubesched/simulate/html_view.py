@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .hints import format_amount
-
-if TYPE_CHECKING:
-    from .result import Result
+from .result import Result
 
 __all__ = ["html_of"]
 
@@ -52,7 +50,9 @@ def html_of(result: Result) -> str:
         ]
         parts.append(_table(("pending", "pods", "reason", "message", "what would help"), pending))
         parts += _more(len(result.pending), "groups")
-    said = [*(error.text for error in result.errors), *result.warnings]
+    said = [error.text for error in result.errors]
+    said += [f"{item.source}: {item.count:,} refused: {item.message}" for item in result.refused]
+    said += result.warnings
     parts += [f"<div{_WARN}>{html.escape(text)}</div>" for text in said[:_MOST]]
     parts += _more(len(said), "remarks")
     return "".join(parts)

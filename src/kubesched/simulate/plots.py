@@ -9,10 +9,9 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from .result import Result
+from .result import Result
 
 __all__ = ["PLOTS", "plot"]
 
@@ -116,6 +115,7 @@ def _draw(result: Result, kind: str, axes: Any, resource: str | None) -> None:
     draw, below = PLOTS[kind]
     draw(result, axes, resource)
     axes.set_xlabel(below)
+    axes.set_ylim(bottom=0)
     axes.grid(visible=True, alpha=0.3)
 
 

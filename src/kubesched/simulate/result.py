@@ -14,8 +14,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from .views import Views
-
 __all__ = [
     "Distribution",
     "ErrorReport",
@@ -303,7 +301,7 @@ class Series(_Struct, frozen=True, kw_only=True):
     fragmentation: dict[str, list[float]] = {}
 
 
-class Result(Views, _Struct, frozen=True, kw_only=True):
+class Result(_Struct, frozen=True, kw_only=True):
     """A whole simulation."""
 
     api_version: str = "kubesched.io/v1alpha1"

@@ -21,8 +21,9 @@ from .inputs import Objects, manifests_of
 from .intake import gather
 from .outcome import node_uses
 from .own_thread import outside_any_loop
-from .result import NodeUse, Refusal, Result, Stopped
+from .result import NodeUse, Refusal, Stopped
 from .simulation import Session, simulate
+from .views import SimulationResult
 from .virtual_time import VirtualTimeLoop
 
 __all__ = ["QueuedPod", "Simulation"]
@@ -87,7 +88,7 @@ class Simulation:
         self._do(lambda: self._session.advance(seconds))
         return self.now
 
-    def run(self, until: str | float | None = None) -> Result:
+    def run(self, until: str | float | None = None) -> SimulationResult:
         """Go on until nothing moves any more, at most until that time since the start. More may be done afterwards.
 
         Raises:
@@ -164,12 +165,12 @@ class Simulation:
         """The cluster itself, with ``store``, ``scheduler.queue``, ``scheduler.cache`` and everything else."""
         return self._session.embedded
 
-    def result(self) -> Result:
+    def result(self) -> SimulationResult:
         """What ``kubesched.simulate`` would report if the run ended now."""
         stopped = self._engine.stopped
 
-        async def report() -> Result:
-            return self._session.result(stopped)
+        async def report() -> SimulationResult:
+            return SimulationResult.of(self._session.result(stopped))
 
         return self._do(report)
 

@@ -7,10 +7,9 @@ One row per pod, node and resource, resource, moment, group of pending pods, or 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-if TYPE_CHECKING:
-    from .result import Result
+from .result import Result
 
 __all__ = ["TABLES", "Columns", "table"]
 

@@ -1,29 +1,30 @@
 """What a result offers in Python besides its fields: plain data, tables, data frames, plots, and its look in a notebook.
 
-Base class of :class:`~.result.Result`, which does not need the libraries that these views need.
+The libraries that some views need are imported when they are used. Callers: :mod:`.entry` and :mod:`.stepping`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import msgspec
 
 from .frames import frame_of
 from .html_view import html_of
 from .plots import plot
+from .result import Result
 from .tables import Columns, table
 
-if TYPE_CHECKING:
-    from .result import Result
-
-__all__ = ["Views"]
+__all__ = ["SimulationResult"]
 
 
-class Views:
-    """Views of a result."""
+class SimulationResult(Result, frozen=True, kw_only=True):
+    """A whole simulation: the fields of :class:`~.result.Result`, and views of them."""
 
-    __slots__ = ()
+    @classmethod
+    def of(cls, result: Result) -> SimulationResult:
+        """The same result, with the views."""
+        return cls(**{name: getattr(result, name) for name in result.__struct_fields__})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data with the names of the JSON output."""
@@ -40,7 +41,7 @@ class Views:
         Raises:
             ValueError: when no table has this name.
         """
-        return table(self._result, name)
+        return table(self, name)
 
     def to_frame(self, name: str = "pods", library: str | None = None) -> Any:
         """:meth:`table` as a data frame of ``pandas`` or ``polars``; of the one that is installed when not said.
@@ -51,6 +52,14 @@ class Views:
         """
         return frame_of(self.table(name), library)
 
+    def to_pandas(self, name: str = "pods") -> Any:
+        """:meth:`to_frame` of pandas."""
+        return self.to_frame(name, "pandas")
+
+    def to_polars(self, name: str = "pods") -> Any:
+        """:meth:`to_frame` of polars."""
+        return self.to_frame(name, "polars")
+
     def plot(self, kind: str | None = None, *, resource: str | None = None, axes: Any = None) -> Any:
         """A matplotlib figure: ``utilisation``, ``queue``, ``fragmentation``, ``waits`` or ``nodes``, or an overview.
 
@@ -60,11 +69,7 @@ class Views:
             ValueError: when no plot or no resource has this name, or axes are given for an overview.
             ImportError: when matplotlib is not installed.
         """
-        return plot(self._result, kind, resource=resource, axes=axes)
+        return plot(self, kind, resource=resource, axes=axes)
 
     def _repr_html_(self) -> str:
-        return html_of(self._result)
-
-    @property
-    def _result(self) -> Result:
-        return cast("Result", self)
+        return html_of(self)
