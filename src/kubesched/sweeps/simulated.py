@@ -34,13 +34,13 @@ def simulated(*, workload: Any = None, **arguments: Any) -> dict[str, Scalar]:
         SweepError: when an exception was raised inside the run, or pods were refused: its figures would be wrong.
         Exception: what ``kubesched.simulate`` raises.
     """
-    from kubesched.simulate.entry import run_here  # noqa: PLC0415 - sweeps of other functions do not need it
+    from kubesched.simulate.entry import simulate_now  # noqa: PLC0415 - sweeps of other functions do not need it
 
     more = workload if isinstance(workload, Mapping) else {} if workload is None else {"manifests": workload}
     twice = sorted(more.keys() & arguments.keys())
     if twice:
         raise SweepError(f"argument {twice[0]} is given by itself and by the workload; expected one of the two")
-    result = run_here(**{**arguments, **more})
+    result = simulate_now(**{**arguments, **more})
     if result.errors:
         raise SweepError(result.errors[0].text)
     if result.refused:
