@@ -5,7 +5,8 @@ Caller: :mod:`.simulation`; the demonstration asks for the use of the nodes only
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -25,6 +26,7 @@ __all__ = ["node_uses", "outcome"]
 
 #: Names in one message.
 _MOST_NAMES: Final = 5
+_QUOTED: Final = re.compile(r'"[^"]*"')
 _ZONE: Final = "topology.kubernetes.io/zone"
 
 
@@ -84,9 +86,18 @@ def outcome(
                 + (f" and {item.count - _MOST_NAMES:,} more" if item.count > _MOST_NAMES else "")
                 for item in missing
             ),
-            *dict.fromkeys(text for one in embedded.movers for text in one.problems),
+            *_once(text for one in embedded.movers for text in one.problems),
         ],
     )
+
+
+def _once(texts: Iterable[str]) -> Iterator[str]:
+    """Each kind of problem once: texts that differ in what is in quotation marks only are alike."""
+    kinds: dict[str, list[str]] = {}
+    for text in texts:
+        kinds.setdefault(_QUOTED.sub("", text), []).append(text)
+    for alike in kinds.values():
+        yield alike[0] + (f" (and {len(alike) - 1:,} more like this)" if len(alike) > 1 else "")
 
 
 def _missing_nodes(embedded: Embedded, pods: list[Pod]) -> list[MissingNode]:

@@ -10,18 +10,18 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import msgspec
 
 from kubesched.api.decode import DecodeError, from_builtins
-from kubesched.api.kinds import PODS
+from kubesched.api.kinds import CRON_JOBS, PODS
 from kubesched.api.quantity import QuantityError
 from kubesched.api.requests import pod_requests
 from kubesched.api.types import Pod
-from kubesched.cluster.controllers import DEVICES, STORAGE
+from kubesched.cluster.controllers import ALL, BATCH, DEVICES, STORAGE, Controller
 from kubesched.cluster.files import Manifest, ManifestError
 from kubesched.cluster.kubelets import Stage
 from kubesched.config import DEFAULT_GATES, ConfigError, FeatureGates, KubeSchedulerConfiguration, default_config
@@ -34,7 +34,7 @@ from kubesched.framework.slow_calls import plugins_of, watching_plugins
 from .arrivals import ARRIVAL, Arrivals
 from .course import Course, Shapes
 from .embedded import Embedded
-from .intake import Intake, Source, gather, in_order, store_objects, with_default_class
+from .intake import Controllers, Intake, Source, gather, in_order, is_unplaced, store_objects, with_default_class
 from .outcome import outcome
 from .pending import Workloads
 from .pod_times import PodBook, amounts
@@ -70,6 +70,7 @@ async def simulate(
     seed: int = 0,
     extenders: Sequence[Extender] = (),
     stages: Sequence[Stage] = (),
+    controllers: bool = False,
     until: float | None = None,
     remarks: Sequence[str] = (),
     on_progress: Progress = lambda done, total: None,
@@ -81,7 +82,8 @@ async def simulate(
     Await it on a :class:`~.virtual_time.VirtualTimeLoop` (``run_virtual(simulate(…))``); on an ordinary event
     loop it works too, but then a pod's hour is an hour.
 
-    ``manifests`` are paths, plain objects or loaded manifests; workloads are expanded. ``registry`` holds the
+    ``manifests`` are paths, plain objects or loaded manifests; workloads are expanded, Jobs run to completion, and
+    CronJobs make Jobs. With ``controllers`` all controllers run, and make the pods of all workloads. ``registry`` holds the
     plugins (``kubesched.plugins.in_tree_registry()`` and whatever was added). ``nodes`` hollow nodes of
     ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``stages`` are rules for what pods
     and volumes do. ``until`` bounds the virtual time in seconds; None is :data:`DEFAULT_UNTIL` after the last
@@ -102,7 +104,15 @@ async def simulate(
         TaskCrashedError: when a part of the simulated cluster crashed.
     """
     loop = asyncio.get_running_loop()
-    intake = gather(manifests, nodes=nodes, node_template=node_template, zones=zones)
+    kind_of_controllers: Controllers = "all" if controllers else "batch"
+    intake = gather(
+        manifests,
+        nodes=nodes,
+        node_template=node_template,
+        zones=zones,
+        controllers=kind_of_controllers,
+        pods_end=any(stage.kind == PODS.kind for stage in stages),
+    )
     with_storage = intake.uses_storage
     if with_storage:
         intake.objects = in_order(with_default_class(intake.objects))
@@ -111,7 +121,8 @@ async def simulate(
     arrivals = Arrivals(intake.later, loop.time())
     if until is None:
         until = DEFAULT_UNTIL + max((at for at, _ in intake.later), default=0.0)
-    run = _Run(loop, arrivals, on_progress)
+    run = _Run(loop, arrivals, on_progress, kind_of_controllers)
+    run.driven |= intake.driven_uids
     embedded = Embedded(
         config,
         registry,
@@ -119,20 +130,20 @@ async def simulate(
         seed=seed,
         gates=gates,
         on_bind=run.bound,
-        controllers=[*(STORAGE if with_storage else ()), *(DEVICES if intake.uses_devices else ())],
+        controllers=ALL if controllers else _controllers(intake, steered=drive is not None),
         stages=stages,
         extenders=extenders,
         on_preemption=run.preempted,
         on_attempt=run.attempted,
     )
-    run.follow(embedded, Shapes(_requests(intake.everything())))
+    run.follow(embedded, Shapes(*_requests(intake)))
     # What runs already is there when the scheduler starts; pods to be placed then come in the order of the manifests.
-    new = [item for item in intake.objects if _is_new(item)]
-    refused = store_objects(embedded.store, [item for item in intake.objects if not _is_new(item)])
+    before, new = intake.split()
+    refused = store_objects(embedded.store, before)
     with ProblemLog() as problems, _watching(embedded, loop, on_slow_plugin):
         async with embedded.running():
-            refused += store_objects(embedded.store, new)
-            run.total = sum(1 for item in intake.everything() if _is_new(item))
+            refused += store_objects(embedded.store, new, run.driven)
+            run.total = _pods_to_come(intake)
 
             def look(stopped: Stopped) -> Result:
                 everything = [*refused, *run.refused]
@@ -177,21 +188,55 @@ def _watching(
     )
 
 
-def _is_new(item: Manifest) -> bool:
-    """Whether it is a pod that has no node yet."""
-    return item.kind == PODS and not (item.data.get("spec") or {}).get("nodeName")
+def _controllers(intake: Intake, *, steered: bool) -> list[type[Controller]]:
+    """The controllers that the input needs; in a run that is ``steered``, Jobs may still be created."""
+    return [
+        *(BATCH if intake.driven or steered else ()),
+        *(STORAGE if intake.uses_storage else ()),
+        *(DEVICES if intake.uses_devices else ()),
+    ]
 
 
-def _requests(objects: Iterable[Manifest]) -> list[dict[str, int]]:
-    """What pods of the run ask for: of all pods, or of some of them when there are many."""
-    pods = [item for item in objects if item.kind == PODS]
-    found = []
-    for item in pods[:: max(1, len(pods) // _SAMPLE)]:
+def _spec(item: Manifest) -> dict[str, Any]:
+    """The spec of a workload; of a CronJob that of its jobs."""
+    spec: dict[str, Any] = item.data.get("spec") or {}
+    if item.kind == CRON_JOBS:
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    return spec
+
+
+def _count(item: Manifest) -> int:
+    """How many pods a workload makes, as far as its spec says so."""
+    counts = [
+        value for name in ("completions", "replicas", "parallelism") if (value := _spec(item).get(name)) is not None
+    ]
+    return int(counts[0]) if counts else 1
+
+
+def _pods_to_come(intake: Intake) -> int:
+    """How many pods there will be to bind, about."""
+    driven = {item.data["metadata"].get("uid") for item in intake.driven}
+    owners = (
+        (item.data["metadata"].get("ownerReferences") or [{}]) for item in intake.everything() if is_unplaced(item)
+    )
+    bare = sum(owner[0].get("uid") not in driven for owner in owners)
+    return bare + sum(_count(item) for item in intake.driven if item.kind != CRON_JOBS)
+
+
+def _requests(intake: Intake) -> tuple[list[dict[str, int]], list[int]]:
+    """What pods of the run ask for, with how many pods do: of all pods, or of some of them when there are many."""
+    pods = [item for item in intake.everything() if item.kind == PODS]
+    step = max(1, len(pods) // _SAMPLE)
+    bodies = [(item.data, step) for item in pods[::step]]
+    bodies += [(_spec(item).get("template") or {}, _count(item)) for item in intake.driven]
+    found, counts = [], []
+    for body, count in bodies:
         try:
-            found.append(amounts(pod_requests(from_builtins(item.data, Pod))))
+            found.append(amounts(pod_requests(from_builtins(body, Pod))))
+            counts.append(count)
         except (DecodeError, QuantityError):
             continue  # such a pod is refused by the store
-    return found
+    return found, counts
 
 
 class Session:
@@ -208,6 +253,11 @@ class Session:
         self.until = until
         self.result = result
         self._run = run
+
+    @property
+    def controllers(self) -> Controllers:
+        """Which controllers of workloads run."""
+        return self._run.controllers
 
     @property
     def now(self) -> float:
@@ -249,14 +299,20 @@ class _Run:
     book: PodBook
     course: Course
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, arrivals: Arrivals, on_progress: Progress) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, arrivals: Arrivals, on_progress: Progress, controllers: Controllers
+    ) -> None:
         self._loop = loop
         self._start = loop.time()
         self._arrivals = arrivals
+        #: Which controllers of workloads run.
+        self.controllers = controllers
         self._on_progress = on_progress
         self._last_bound = self._last_quiet = self._start
         self._bound = 0
         self.total = 0
+        #: UIDs of workloads whose pods controllers make.
+        self.driven: set[str] = set()
         self.preemptions: list[PreemptionReport] = []
         #: Pods that arrived during the run and were refused.
         self.refused: list[Refusal] = []
@@ -297,7 +353,8 @@ class _Run:
                     f"objects created on the way use {what}, whose controllers run only if used from the start"
                 )
         self._remarks += intake.warnings
-        refused = store_objects(embedded.store, intake.objects)
+        self.driven |= intake.driven_uids
+        refused = store_objects(embedded.store, intake.objects, self.driven)
         self.refused += refused
         return refused
 
@@ -357,7 +414,7 @@ class _Run:
             if not arrived:
                 return
             self._last_bound = self._last_quiet = now
-            self.refused += store_objects(embedded.store, arrived)
+            self.refused += store_objects(embedded.store, arrived, self.driven)
 
     def _is_settled(self, embedded: Embedded) -> bool:
         return not len(self._arrivals) and embedded.is_settled
@@ -391,10 +448,14 @@ class _Run:
 
         Storage may be slow, or fail again and again: that alone is given an hour.
         """
-        kubelets = embedded.kubelets
-        if len(self._arrivals) or (kubelets is not None and kubelets.next_timer() is not None):
+        kubelets, controllers = embedded.kubelets, embedded.controllers
+        if (
+            len(self._arrivals)
+            or (kubelets is not None and kubelets.next_timer() is not None)
+            or (controllers is not None and controllers.next_timer(besides=(*STORAGE, *DEVICES)) is not None)
+        ):
             self._last_bound = self._last_quiet = now
-        storage = embedded.controllers is not None and embedded.controllers.next_timer() is not None
+        storage = controllers is not None and controllers.next_timer() is not None
         waiting = any(True for _ in embedded.scheduler.waiting_pods)
         if waiting or storage or embedded.scheduler.busy:
             self._last_quiet = now

@@ -106,7 +106,9 @@ class Simulation:
         Raises:
             ManifestError: for objects that cannot be used, and when anything but a pod is refused.
         """
-        intake = gather(manifests_of(objects, "objects"), present=self.embedded.nodes())
+        intake = gather(
+            manifests_of(objects, "objects"), present=self.embedded.nodes(), controllers=self._session.controllers
+        )
         return self._do_now(lambda: self._session.create(intake))
 
     def delete(self, kind: str, name: str, namespace: str = "default") -> None:
