@@ -55,6 +55,8 @@ __all__ = ["config_of", "run_workload"]
 
 #: Pods created before the scheduler gets the loop.
 _YIELD_INTERVAL: Final = 50
+#: Pods bound between two reports of progress.
+_PROGRESS_EVERY: Final = 100
 #: How often attempts are counted, and how often a wait checks that pods are still being bound.
 _POLL_SECONDS: Final = 0.02
 _CHECK_SECONDS: Final = 0.2
@@ -256,7 +258,8 @@ class _Execution:
         self._done += 1
         if self._timer is not None and key in self._timer.created:
             self._timer.bound[key] = now
-        self._on_progress(self._done, self._total)
+        if self._done % _PROGRESS_EVERY == 0:
+            self._on_progress(self._done, self._total)
 
     def _settled(self, key: str) -> None:
         """A pod is bound or deleted: nothing waits for it any more."""
