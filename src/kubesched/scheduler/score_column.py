@@ -86,7 +86,7 @@ class ScoreColumn:
             if new != NOT_SCORED:
                 raw[row] = new
             return
-        old = int(raw[row])
+        old = raw.item(row)
         if old != new:
             raw[row] = new
             self._is_written = True
