@@ -48,7 +48,7 @@ def test_version_is_said_in_both_ways(capsys: pytest.CaptureFixture[str]) -> Non
     [
         ([], "the following arguments are required: COMMAND"),
         (["frobnicate"], "invalid choice: 'frobnicate'"),
-        (["simulate"], "the following arguments are required: -f/--filename"),
+        (["simulate"], "give manifests with -f FILE, or a cluster with --from FILE"),
         (["simulate", "-f", "x", "--nodes", "-1"], "argument --nodes: must not be negative: -1"),
         (["simulate", "-f", "x", "--nodes", "many"], "argument --nodes: invalid whole number value: 'many'"),
         (["simulate", "-f", "x", "--until", "nan"], "argument --until: must be a number of seconds"),

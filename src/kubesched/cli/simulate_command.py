@@ -8,7 +8,7 @@ from contextlib import nullcontext, redirect_stdout
 
 from kubesched.cluster.files import load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template
-from kubesched.simulate.loading import load_node_template
+from kubesched.simulate.inputs import cluster_of, node_template_of
 from kubesched.simulate.report import error_text, render_json, render_table, render_yaml
 from kubesched.simulate.simulation import run_simulation
 
@@ -22,14 +22,21 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     registry, config, remarks = load_setup(options, options.config)
     paths = [path for group in options.filename for path in group]
+    if not paths and options.start is None:
+        raise CliError("give manifests with -f FILE, or a cluster with --from FILE", code=2)
     manifests = load_manifests(paths)
+    if options.start is not None:
+        cluster = cluster_of(options.start)
+        manifests.objects[:0] = cluster.objects
+        manifests.warnings += cluster.warnings
+        paths.append(options.start)
     if not manifests.objects:
         nothing = f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)"
         raise CliError("\n".join((nothing, *manifests.warnings)))
-    if options.node_template:
-        template = load_node_template(options.node_template)
-    else:
-        template = node_template(cpu=options.node_cpu, memory=options.node_memory)
+    template = node_template_of(
+        options.node_template or node_template(cpu=options.node_cpu, memory=options.node_memory),
+        dict(options.node_resources),
+    )
     # What plugins print must not be part of a document.
     aside = nullcontext() if options.output == "table" else redirect_stdout(sys.stderr)
     with progress_bar("pods bound", quiet=options.quiet) as bar, aside:
