@@ -20,6 +20,9 @@ SHAPES: Final = (
     "topology",
     "topology-default",
     "crowded",
+    "steady",
+    "templates",
+    "million",
 )
 
 

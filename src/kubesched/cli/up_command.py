@@ -22,6 +22,7 @@ from typing import Final
 
 from kubesched.api.collector import collector_paused
 from kubesched.api.kinds import NODES
+from kubesched.api.loop_watch import HoldReporter, watch_loop
 from kubesched.api.times import Clock, RealClock, SteadyClock, timestamp
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
@@ -87,6 +88,8 @@ async def _up(options: argparse.Namespace) -> int:
                 stack.push_async_callback(_save, embedded.store, server, options)
                 embedded.scheduler.debugger.install(loop)
                 embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
+                if options.speed == 1:  # otherwise the loop's seconds are not real ones
+                    stack.enter_context(watch_loop(HoldReporter(logging.getLogger("kubesched.up"))))
             with embedded.tasks.guard():
                 _greet(embedded, server, kubeconfig, options)
                 await stop.wait()
