@@ -142,7 +142,7 @@ class ScoreColumn:
             return raw * self.entry.weight
         if raw == NOT_SCORED:
             return 0
-        if self.high - self.low >= _TABLE:
+        if not 0 < self.high - self.low < _TABLE:
             return int(self.entry.final(np.array([raw]), self.low, self.high)[0])
         if self._listed is None:
             self._listed = self._by_score().tolist()
