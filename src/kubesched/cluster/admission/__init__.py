@@ -6,6 +6,8 @@ from .kind_validation import check_kind, default_kind
 from .label_keys import merge_label_keys
 from .limits import Limits
 from .metadata import SERVER_FIELDS, STATUS_KINDS, changed_metadata, new_metadata
+from .schedules import last_due, next_due
+from .services import ServiceAddresses
 from .updates import checked_spec_change
 from .validation import Causes, check_metadata, forbidden
 
@@ -15,13 +17,16 @@ __all__ = [
     "Admission",
     "Causes",
     "Limits",
+    "ServiceAddresses",
     "changed_metadata",
     "check_kind",
     "check_metadata",
     "checked_spec_change",
     "default_kind",
     "forbidden",
+    "last_due",
     "merge_label_keys",
     "new_metadata",
+    "next_due",
     "show_amount",
 ]

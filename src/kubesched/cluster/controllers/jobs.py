@@ -19,7 +19,7 @@ from .context import Context, Data
 from .job_status import Count, completed_indexes, format_indexes
 from .pods import conditions_with, is_finished, is_ready, pod_body
 
-__all__ = ["COMPLETION_INDEX", "TRACKING", "Jobs", "release_pod"]
+__all__ = ["COMPLETION_INDEX", "TRACKING", "Jobs", "finished_as", "release_pod"]
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -27,7 +27,7 @@ _FIRST_BACKOFF: Final = 10.0
 _LONGEST_BACKOFF: Final = 600.0
 
 
-def _finished_as(data: Data) -> str:
+def finished_as(data: Data) -> str:
     """``Complete`` or ``Failed`` when the job is over."""
     for condition in (data.get("status") or {}).get("conditions") or ():
         if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
@@ -83,7 +83,7 @@ class Jobs(WorkloadController):
             return
         data = item.data()
         pods = self.context.owned_pods(item.uid)
-        if "deletionTimestamp" in data["metadata"] or _finished_as(data):
+        if "deletionTimestamp" in data["metadata"] or finished_as(data):
             await self._release(pods)
             await self._expire(item, data)
             return
