@@ -123,7 +123,7 @@ def test_a_job_that_waits_for_its_quota_is_no_refusal() -> None:
 
 
 def test_with_all_controllers_deployments_follow_their_replicas_and_nodes_that_fail() -> None:
-    spec = {"replicas": 3, "selector": {"matchLabels": {"app": "w"}}, "template": template("900h")}
+    spec: dict[str, Any] = {"replicas": 3, "selector": {"matchLabels": {"app": "w"}}, "template": template("900h")}
     spec["template"]["spec"].pop("restartPolicy")
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"}, "spec": spec}
     result = run(deployment, nodes=2, controllers=True, until=600.0)

@@ -6,6 +6,8 @@ import argparse
 import math
 from typing import Final
 
+from kubesched.api.times import parse_duration
+
 __all__ = ["SHAPES", "bench", "config", "conformance", "demo", "import_", "plugins", "run", "simulate", "up", "version"]
 
 #: Workloads that come with kubesched, each a file in ``bench/``.
@@ -56,6 +58,16 @@ def _seconds(text: str) -> float:
     if not (value >= 0 and math.isfinite(value)):
         raise argparse.ArgumentTypeError(f"must be a number of seconds that is not negative: {text}")
     return value
+
+
+def _duration(text: str) -> float:
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if seconds < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative: {text}")
+    return seconds
 
 
 def _zones(text: str) -> int:
@@ -305,6 +317,18 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     parser.add_argument("--no-scheduler", action="store_true", help="leave pods to another scheduler")
     parser.add_argument(
         "--no-controllers", action="store_true", help="no controllers: objects stay as they are written"
+    )
+    parser.add_argument(
+        "--complete-jobs",
+        metavar="DURATION",
+        type=_duration,
+        help="let pods of Jobs succeed after so long, such as 5s, unless kubesched.io/duration says otherwise",
+    )
+    parser.add_argument(
+        "--stop-pods-after",
+        metavar="DURATION",
+        type=_duration,
+        help="let deleted pods be gone after so long, or their grace period if that is shorter (default: 1s)",
     )
     parser.add_argument(
         "--speed", metavar="X", type=_speed, default=1.0, help="let time pass X times as fast (default: 1)"

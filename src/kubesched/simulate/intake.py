@@ -131,7 +131,8 @@ class Intake:
         """
         continued = {uid for item in self.driven if (uid := item.data["metadata"].get("uid")) in self.owners}
         started = {item.data["metadata"].get("uid") for item in self.driven} - continued
-        before, after = [], []
+        before: list[Manifest] = []
+        after: list[Manifest] = []
         for item in self.objects:
             metadata = item.data["metadata"]
             if item.kind == PODS:
