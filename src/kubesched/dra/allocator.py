@@ -24,25 +24,30 @@ from .inventory import ALL_NODES, Inventory
 from .pools import PoolState
 from .remembered import NO_KIND, Outcome, Remembered, Rows, Scores, Verdicts
 from .results import allocation_result
-from .search import Search, SearchProblemError, SearchTimeoutError
+from .search import Pick, Search, SearchProblemError, SearchTimeoutError
 from .selectors import SelectorCache
 from .survey import Survey, devices_of_class, survey
 from .view import NodeView
-from .wanted import Problem, Wanted, content_key
+from .wanted import Problem, Wanted, content_key, shape_key
 
 __all__ = ["Allocator", "Plan"]
 
-#: Contents of claims whose verdicts are kept.
+#: Contents of claims that are kept, and those whose verdicts are.
+_MOST_CONTENTS: Final = 1024
 _MOST_PLANS: Final = 64
 #: Entries of the journal that are kept; a reader that is further behind starts again.
 _JOURNAL: Final = 1 << 16
 
 
 class Plan:
-    """What unallocated claims ask for, prepared once per scheduling attempt."""
+    """What unallocated claims ask for, prepared once per scheduling attempt.
 
-    def __init__(self, claims: Sequence[ResourceClaim], remembered: Remembered) -> None:
+    ``wanted`` is their content; ``remembered`` may be that of others, whose classes have other names and equal selectors.
+    """
+
+    def __init__(self, claims: Sequence[ResourceClaim], wanted: Wanted, remembered: Remembered) -> None:
         self.claims = tuple(claims)
+        self.wanted = wanted
         self.remembered = remembered
 
 
@@ -73,6 +78,7 @@ class Allocator:
         self._rng = rng
         self._strict_counters = strict_counters
         self._selectors = SelectorCache(list_type_attributes=self._features.list_type_attributes)
+        self._contents: OrderedDict[bytes, tuple[Wanted, bytes]] = OrderedDict()
         self._plans: OrderedDict[bytes, Remembered] = OrderedDict()
         self._numbers = count()
         self._views: dict[str, NodeView] = {}
@@ -93,15 +99,21 @@ class Allocator:
     def plan(self, claims: Sequence[ResourceClaim]) -> Plan:
         """Prepare claims (unallocated, in order). Never fails: what is wrong with them is reported per node, as upstream."""
         key = content_key(claims)
-        remembered = self._plans.get(key)
-        if remembered is None or not remembered.wanted.is_current:
+        known = self._contents.get(key)
+        if known is None or not known[0].is_current:
             wanted = Wanted(claims, self._features, self._classes, self._selectors)
-            remembered = Remembered(wanted, self.allocated, next(self._numbers))
-            self._plans[key] = remembered
+            known = self._contents[key] = wanted, shape_key(claims, wanted.classes)
+            if len(self._contents) > _MOST_CONTENTS:
+                self._contents.popitem(last=False)
+        self._contents.move_to_end(key)
+        wanted, shape = known
+        remembered = self._plans.get(shape)
+        if remembered is None:
+            remembered = self._plans[shape] = Remembered(wanted, self.allocated, next(self._numbers))
             if len(self._plans) > _MOST_PLANS:
                 self._plans.popitem(last=False)
-        self._plans.move_to_end(key)
-        return Plan(claims, remembered)
+        self._plans.move_to_end(shape)
+        return Plan(claims, wanted, remembered)
 
     # -- one node ----------------------------------------------------------------------------------------------
 
@@ -115,23 +127,30 @@ class Allocator:
         view = self._view(node)
         outcome = self._outcome(plan, view)
         if isinstance(outcome, Problem):
-            raise AllocationError(outcome.message(plan.claims))
+            raise AllocationError(self._problem(plan, view, outcome).message(plan.claims))
         if outcome is Verdict.INVALID_POOLS:
             raise InvalidPoolsError
         if isinstance(outcome, Verdict):
             return None
-        wanted = plan.remembered.wanted
+        wanted = plan.wanted
         return tuple(
-            allocation_result(claim, want, picks, view, wanted, self._share_id)
+            allocation_result(claim, want, [_own(wanted, pick) for pick in picks], view, wanted, self._share_id)
             for claim, want, picks in zip(plan.claims, wanted.claims, outcome, strict=True)
         )
+
+    def _problem(self, plan: Plan, view: NodeView, found: Problem) -> Problem:
+        """The problem in terms of the claims' own classes; ``found`` may be in those of others."""
+        if plan.wanted is plan.remembered.wanted:
+            return found
+        again = self._search(Remembered(plan.wanted, self.allocated, NO_KIND), view)
+        return again if isinstance(again, Problem) else found
 
     def survey(self, plan: Plan, node: Node) -> list[Survey]:
         """What a node has for each request of the plan; see :mod:`.survey`."""
         self._refresh()
         view = self._view(node)
         remembered = plan.remembered
-        return survey(remembered.wanted, [remembered.supply(pool) for pool in view.pools])
+        return survey(plan.wanted, [remembered.supply(pool) for pool in view.pools])
 
     def devices_of_class(self, name: str, node: Node) -> tuple[int, int] | None:
         """How many devices of a class a node has, and how many of these are in use; None when that cannot be said."""
@@ -340,3 +359,9 @@ class Allocator:
         row = self._rows.get(name)
         if row is not None:
             self._journal.append(row)
+
+
+def _own(wanted: Wanted, pick: Pick) -> Pick:
+    """The pick for these claims; it may have been found for others that ask for the same."""
+    want = wanted.wants[pick.want.index]
+    return pick if want is pick.want else Pick(want, pick.position, pick.consumption)
