@@ -10,12 +10,14 @@ from __future__ import annotations
 import random
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Final
 
 from kubesched.api.resource import AllocationResult, ResourceClaim
 from kubesched.api.types import Node
+from kubesched.cel import EvaluationInterruptedError
 
 from .allocated import AllocatedDevices, PoolID
 from .failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
@@ -77,7 +79,11 @@ class Allocator:
         self._timeout = timeout
         self._rng = rng
         self._strict_counters = strict_counters
-        self._selectors = SelectorCache(list_type_attributes=self._features.list_type_attributes)
+        #: When the evaluation of one node has to end; None while there is none, or it may take as long as it takes.
+        self._end: float | None = None
+        self._selectors = SelectorCache(
+            list_type_attributes=self._features.list_type_attributes, interrupted=self._is_expired
+        )
         self._contents: OrderedDict[bytes, tuple[Wanted, bytes]] = OrderedDict()
         self._plans: OrderedDict[bytes, Remembered] = OrderedDict()
         self._numbers = count()
@@ -125,9 +131,10 @@ class Allocator:
         """
         self._refresh()
         view = self._view(node)
-        outcome = self._outcome(plan, view)
-        if isinstance(outcome, Problem):
-            raise AllocationError(self._problem(plan, view, outcome).message(plan.claims))
+        with self._limited(node.name):
+            outcome = self._outcome(plan, view)
+            if isinstance(outcome, Problem):
+                raise AllocationError(self._problem(plan, view, outcome).message(plan.claims))
         if outcome is Verdict.INVALID_POOLS:
             raise InvalidPoolsError
         if isinstance(outcome, Verdict):
@@ -166,6 +173,26 @@ class Allocator:
         selectors = [self._selectors.selector(expression) for expression in expressions]
         return devices_of_class(selectors, [(pool, pool.in_use(self.allocated)) for pool in view.pools])
 
+    @contextmanager
+    def _limited(self, node_name: str) -> Iterator[None]:
+        """Limit the time that one node may take, for selectors and the search together.
+
+        Raises:
+            AllocationTimeoutError: it took longer.
+        """
+        before = self._end
+        if before is None and self._timeout > 0:
+            self._end = self._now() + self._timeout
+        try:
+            yield
+        except (EvaluationInterruptedError, SearchTimeoutError):
+            raise AllocationTimeoutError(f"node {node_name}: timed out trying to allocate devices") from None
+        finally:
+            self._end = before
+
+    def _is_expired(self) -> bool:
+        return self._end is not None and self._now() > self._end
+
     def _share_id(self) -> str:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
 
@@ -200,12 +227,11 @@ class Allocator:
 
     def _search(self, remembered: Remembered, view: NodeView) -> Outcome:
         self.searches += 1
-        end = self._now() + self._timeout
         search = Search(
             remembered.wanted,
             view.pools,
             remembered.supply,
-            lambda: self._timeout > 0 and self._now() > end,
+            self._is_expired,
             places=remembered.places(view),
             strict_counters=self._strict_counters,
         )
@@ -213,8 +239,6 @@ class Allocator:
             solution = search.run()
         except SearchProblemError as error:
             return error.problem
-        except SearchTimeoutError:
-            raise AllocationTimeoutError(f"node {view.node.name}: timed out trying to allocate devices") from None
         if solution is not None:
             return solution
         if any(pool.state is PoolState.INVALID for pool in view.pools):
@@ -288,7 +312,11 @@ class Allocator:
 
     def uses_common_pools(self, plan: Plan) -> bool:
         """Whether a pool that nodes have in common has devices for these claims, as far as nodes were evaluated."""
-        return any(map(plan.remembered.matters, self.inventory.common_pools()))
+        try:
+            with self._limited("any"):
+                return any(plan.remembered.matters(common) for common in self.inventory.common_pools())
+        except AllocationTimeoutError:
+            return True  # the attempt will say so of a node
 
     def preferences(self, plan: Plan, rows: Rows) -> Scores:
         """How high in their lists the requests are served that say ``firstAvailable``: 8 less the place, summed up.
@@ -306,6 +334,11 @@ class Allocator:
         node = self._nodes[row]
         if node is None:
             return Verdict.CANNOT_ALLOCATE, 0, NO_KIND
+        with self._limited(node.name):
+            return self._verdict_on(plan, node)
+
+    def _verdict_on(self, plan: Plan, node: Node) -> tuple[Verdict, int, int]:
+        """The verdict, the score and the kind of a node."""
         remembered, kind = plan.remembered, NO_KIND
         try:
             view = self._view(node)
