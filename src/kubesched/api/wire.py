@@ -148,7 +148,7 @@ class Item:
         if self._typed is None:
             type_ = self.kind.type
             if type_ is Pod:
-                self._typed = decode_pod(self.raw)
+                self._typed = decode_pod(self.raw, self.namespace, self.name, self.uid)
             else:
                 self._typed = self.data() if type_ is None else decode_object(self.raw, type_)
         return self._typed
