@@ -59,6 +59,7 @@ class Embedded:
         extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
         on_preemption: Callable[[Preemption], None] | None = None,
+        with_faults: bool = True,
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
@@ -69,6 +70,8 @@ class Embedded:
         ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too, all or those that it names;
         ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
         are the rules by which pods and storage take their time and fail, for both.
+
+        Without ``with_faults`` none can be injected, and nothing is kept for them.
 
         ``extenders``, ``wrap_search`` and ``on_preemption`` are passed on to
         :class:`~kubesched.scheduler.scheduler.Scheduler`.
@@ -82,7 +85,7 @@ class Embedded:
         self.faults = Faults(random.Random(rng.getrandbits(64)))
         self.client = InProcessClient(self.store)
         self.port = _QuietPort(
-            _SchedulerClient(self.store, self.faults, on_bind),
+            _SchedulerClient(self.store, self.faults if with_faults else None, on_bind),
             clock=clock,
             rng=random.Random(rng.getrandbits(64)),
             event_queue_size=event_queue_size,
@@ -203,7 +206,7 @@ class Embedded:
 class _SchedulerClient(InProcessClient):
     """The scheduler's transport, which reports every binding to an observer."""
 
-    def __init__(self, store: Store, faults: Faults, on_bind: Callable[[str, str, str], None] | None) -> None:
+    def __init__(self, store: Store, faults: Faults | None, on_bind: Callable[[str, str, str], None] | None) -> None:
         super().__init__(store, faults=faults)
         self._on_bind = on_bind
 
