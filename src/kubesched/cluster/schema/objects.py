@@ -67,6 +67,8 @@ class Stored(Item):
             else (before.namespace, before.name, before.uid)
         )
         super().__init__(kind, raw, namespace, name, uid, resource_version)
+        if before is not None:
+            self._key = before.key
         labels = metadata.get("labels")
         self.labels: dict[str, str] = shared_labels(labels) if labels else _NO_LABELS
         references = metadata.get("ownerReferences")
