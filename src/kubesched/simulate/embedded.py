@@ -24,6 +24,7 @@ from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfigura
 from kubesched.dra.check import check_allocations
 from kubesched.framework.extenders import Extender
 from kubesched.framework.preemption import Preemption
+from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.search import Search
@@ -59,6 +60,7 @@ class Embedded:
         extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
         on_preemption: Callable[[Preemption], None] | None = None,
+        on_attempt: Callable[[QueuedPodInfo], None] | None = None,
         with_faults: bool = True,
     ) -> None:
         """Build the parts; must be called in a running event loop.
@@ -73,7 +75,7 @@ class Embedded:
 
         Without ``with_faults`` none can be injected, and nothing is kept for them.
 
-        ``extenders``, ``wrap_search`` and ``on_preemption`` are passed on to
+        ``extenders``, ``wrap_search``, ``on_preemption`` and ``on_attempt`` are passed on to
         :class:`~kubesched.scheduler.scheduler.Scheduler`.
 
         Raises:
@@ -100,6 +102,7 @@ class Embedded:
             extenders=extenders,
             wrap_search=wrap_search,
             on_preemption=on_preemption,
+            on_attempt=on_attempt,
         )
         self.kubelets = (
             HollowKubelets(

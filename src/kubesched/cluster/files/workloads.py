@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from ...api.kinds import PODS, Kind, kind_of
+from ..controllers import COMPLETION_INDEX, TRACKING, completed_indexes, finished_as, indexed_spec
 from .manifests import Manifest, ManifestError, Manifests
 
 __all__ = ["expand_workloads"]
@@ -222,11 +223,17 @@ def _claim(owner: Manifest, template: dict[str, Any], pod_name: str) -> Manifest
 
 
 def _job(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
-    spec = _spec(owner)
-    if spec.get("suspend"):
+    """The pods that may run at once, as the Job controller would make them; it can continue with them."""
+    spec, status = _spec(owner), owner.data.get("status")
+    status = status if isinstance(status, dict) else {}
+    parallelism, completions = _count(owner, "parallelism", 1), _count(owner, "completions", 0)
+    if spec.get("suspend") or finished_as(owner.data):
         return []
-    parallelism = _count(owner, "parallelism", 1)
-    count = min(parallelism, _count(owner, "completions", parallelism))
+    count = min(parallelism, completions or parallelism)
+    done = completed_indexes(owner.data) if spec.get("completionMode") == "Indexed" else set()
+    succeeded = status.get("succeeded")
+    if completions and isinstance(succeeded, int):
+        count = min(count, max(0, completions - succeeded))
     labels = {
         "batch.kubernetes.io/job-name": owner.name,
         "job-name": owner.name,
@@ -234,11 +241,19 @@ def _job(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
         "controller-uid": owner.data["metadata"]["uid"],
     }
     pods = _random_named(owner, count, labels)
+    for pod in pods:
+        metadata = pod.data["metadata"]
+        metadata["finalizers"] = [*(metadata.get("finalizers") or ()), TRACKING]
     if spec.get("completionMode") == "Indexed":
-        for index, pod in enumerate(pods):
-            pod.data["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] = str(index)
+        left = (index for index in range(completions) if index not in done)
+        for index, pod in zip(left, pods, strict=False):
+            metadata = pod.data["metadata"]
+            metadata["labels"][COMPLETION_INDEX] = str(index)
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), COMPLETION_INDEX: str(index)}
             suffix = _digest(owner.data["metadata"]["uid"], str(index), length=5)
-            pod.data["metadata"]["name"] = f"{owner.name}-{index}-{suffix}"
+            metadata["name"] = f"{owner.name}-{index}-{suffix}"
+            metadata["generateName"] = f"{owner.name}-{index}-"
+            pod.data["spec"] = indexed_spec(pod.data["spec"], f"{owner.name}-{index}")
     return pods
 
 
