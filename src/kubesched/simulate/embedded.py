@@ -62,6 +62,7 @@ class Embedded:
         on_preemption: Callable[[Preemption], None] | None = None,
         on_attempt: Callable[[QueuedPodInfo], None] | None = None,
         taint_new_nodes: bool = False,
+        with_faults: bool = True,
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
@@ -72,6 +73,8 @@ class Embedded:
         ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too, all or those that it names;
         ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
         are the rules by which pods and storage take their time and fail, for both.
+
+        Without ``with_faults`` none can be injected, and nothing is kept for them.
 
         ``extenders``, ``wrap_search``, ``on_preemption`` and ``on_attempt`` are passed on to
         :class:`~kubesched.scheduler.scheduler.Scheduler`. ``taint_new_nodes`` keeps pods off nodes that are created
@@ -91,7 +94,7 @@ class Embedded:
         self.faults = Faults(random.Random(rng.getrandbits(64)))
         self.client = InProcessClient(self.store)
         self.port = _QuietPort(
-            _SchedulerClient(self.store, self.faults, on_bind),
+            _SchedulerClient(self.store, self.faults if with_faults else None, on_bind),
             clock=clock,
             rng=random.Random(rng.getrandbits(64)),
             event_queue_size=event_queue_size,
@@ -213,7 +216,7 @@ class Embedded:
 class _SchedulerClient(InProcessClient):
     """The scheduler's transport, which reports every binding to an observer."""
 
-    def __init__(self, store: Store, faults: Faults, on_bind: Callable[[str, str, str], None] | None) -> None:
+    def __init__(self, store: Store, faults: Faults | None, on_bind: Callable[[str, str, str], None] | None) -> None:
         super().__init__(store, faults=faults)
         self._on_bind = on_bind
 
