@@ -168,6 +168,61 @@ during the run. What of the input is not honoured is said on stderr, also with -
     _quiet(parser, "no progress bar")
 
 
+def sweep(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Make many runs with different parameters, on several processes or a Ray cluster, and summarise them in one table: every
+combination of a grid of values, and single runs. Runs are simulations, or calls of a function of yours that returns figures.
+With --results an interrupted sweep is continued where it stopped; runs that failed, or whose input changed, are made again."""
+    parser.epilog = """\
+examples: kubesched sweep --set manifests=examples/web-shop --grid nodes=2,3,4 --grid seed=0-9
+          kubesched sweep examples/policies/openb.yaml --set trace=openb --results openb.jsonl
+          kubesched sweep sweep.yaml -o csv >runs.csv
+Exit code: 0 when every run was made, 1 when the sweep cannot be run as given, or runs failed; the others are still shown."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a file of kind Sweep; see docs/sweeps.md")
+    parser.add_argument(
+        "--grid",
+        metavar="NAME=VALUES",
+        type=_setting,
+        action="append",
+        default=[],
+        help="a parameter and its values: a,b,c, a YAML list, or {label: value}; ranges for seed=0-9; may be repeated",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        dest="settings",
+        type=_setting,
+        action="append",
+        default=[],
+        help="a parameter that is the same for all runs, in YAML; may be repeated",
+    )
+    parser.add_argument(
+        "--function", metavar="MODULE:NAME", help="what to call for each run, also FILE.py:NAME (default: a simulation)"
+    )
+    parser.add_argument(
+        "--results",
+        metavar="FILE",
+        help="append each result to this file (JSON lines), and continue from what is there",
+    )
+    parser.add_argument(
+        "--processes", metavar="N", type=_positive, help="how many runs at a time (default: one per CPU)"
+    )
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=_seconds, help="end a run that takes longer; it has failed"
+    )
+    parser.add_argument("--ray", metavar="ADDRESS", help="run on this Ray cluster; 'local' starts one on this machine")
+    parser.add_argument(
+        "--figure", metavar="NAME", action="append", default=[], help="summarise only this figure; may be repeated"
+    )
+    parser.add_argument(
+        "--by", metavar="NAME", action="append", default=[], help="group by this parameter (default: all but the seed)"
+    )
+    parser.add_argument(
+        "-o", "--output", choices=("table", "csv", "json"), default="table", help="a summary (default), or every run"
+    )
+    _quiet(parser, "no progress bar")
+
+
 def conformance(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit code: 0 when nothing differs, 1 on any difference or when nothing was compared."
     parser.add_argument("paths", metavar="PATH", nargs="+", help="golden files (*.jsonl.gz), or directories of them")

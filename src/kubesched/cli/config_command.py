@@ -10,10 +10,11 @@ import msgspec
 
 from kubesched.config import dump_yaml
 from kubesched.config.legacy import Loaded, load_any_file
+from kubesched.simulate.loading import expand, load_configuration
 from kubesched.simulate.report import Line
 
 from .console import print_lines, warn, write
-from .loading import expand, load_configuration, load_registry
+from .loading import load_registry
 
 __all__ = ["run"]
 

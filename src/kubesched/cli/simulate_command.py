@@ -6,12 +6,13 @@ import argparse
 
 from kubesched.cluster.files import load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template
+from kubesched.simulate.loading import load_configuration, load_node_template
 from kubesched.simulate.report import error_text, render_json, render_table, render_yaml
 from kubesched.simulate.simulation import run_simulation
 
 from .console import print_lines, progress_bar, warn, write
 from .errors import CliError
-from .loading import load_configuration, load_node_template, load_registry
+from .loading import load_registry
 
 __all__ = ["run"]
 

@@ -40,11 +40,12 @@ from kubesched.cluster.store import Store
 from kubesched.extenders.http import http_extenders
 from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.intake import check_devices, in_order, unknown_fields, with_default_class
+from kubesched.simulate.loading import load_configuration, load_node_template
 from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
 
 from .console import progress_bar, warn, write
 from .errors import CliError
-from .loading import load_configuration, load_node_template, load_registry
+from .loading import load_registry
 from .memory import give_back
 from .preemption_log import PreemptionLog
 from .saved_file import claimed, save_or_rescue

@@ -89,10 +89,15 @@ def _signature(method: Callable[..., Any]) -> str:
 
 
 class Registry(Mapping[str, PluginFactory]):
-    """Plugin name to class. Names are unique."""
+    """Plugin name to class. Names are unique.
+
+    Attributes:
+        problems: what installed packages offer and could not be registered, a text each.
+    """
 
     def __init__(self) -> None:
         self._plugins: dict[str, Any] = {}
+        self.problems: list[str] = []
 
     def register(self, plugin: type) -> type:
         """Add a plugin class; usable as a decorator.
@@ -120,15 +125,19 @@ class Registry(Mapping[str, PluginFactory]):
     def load_entry_points(self) -> None:
         """Register what installed packages offer in the group ``kubesched.plugins``.
 
-        Raises:
-            PluginError: when one cannot be imported or does not fit.
+        One that cannot be imported, does not fit or has the name of another plugin is left out, and said in
+        :attr:`problems`: a package that happens to be installed must not keep the scheduler from working.
         """
         for entry in entry_points(group=ENTRY_POINT_GROUP):
+            where = f"entry point {entry.name} = {entry.value}"
             try:
                 plugin = entry.load()
+                if not inspect.isclass(plugin):
+                    raise PluginError(f"it is {plugin!r}; expected a plugin class")
+                self.register(plugin)
             except (Exception, SystemExit) as error:
-                raise PluginError(f"entry point {entry.name} = {entry.value} cannot be loaded: {error}") from error
-            self.register(plugin)
+                what = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
+                self.problems.append(f"{where} is left out: {what}")
 
     def load_module(self, name: str) -> list[type]:
         """Register every plugin class that a module, given by import name or file path, defines.
@@ -167,6 +176,7 @@ class Registry(Mapping[str, PluginFactory]):
     def copy(self) -> Registry:
         twin = Registry()
         twin._plugins = dict(self._plugins)
+        twin.problems = list(self.problems)
         return twin
 
 
