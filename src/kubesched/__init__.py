@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from .simulate.entry import simulate_now as simulate
-    from .simulate.result import Result
     from .simulate.stepping import Simulation
+    from .simulate.views import SimulationResult
     from .sweeps import sweep
 
 __version__ = "0.1.0"
 
-__all__ = ["Result", "Simulation", "__version__", "simulate", "sweep"]
+__all__ = ["Simulation", "SimulationResult", "__version__", "simulate", "sweep"]
 
 #: Name to the module it is in, and its name there; without one it is the module itself.
 _LAZY: Final = {
-    "Result": ("kubesched.simulate.result", "Result"),
     "Simulation": ("kubesched.simulate.stepping", "Simulation"),
+    "SimulationResult": ("kubesched.simulate.views", "SimulationResult"),
     "simulate": ("kubesched.simulate", ""),
     "sweep": ("kubesched.sweeps", "sweep"),
 }

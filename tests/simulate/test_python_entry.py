@@ -43,7 +43,7 @@ class NotOnFirst(Plugin):
         return Status.unschedulable("is the first") if node.name == "a" else None
 
 
-def where(result: kubesched.Result) -> dict[str, str]:
+def where(result: kubesched.SimulationResult) -> dict[str, str]:
     return {item.name: item.node for item in result.placements}
 
 
@@ -240,7 +240,7 @@ def test_all_bad_objects_are_in_one_error(tmp_path: Path) -> None:
 def test_the_result_is_the_same_inside_a_running_event_loop() -> None:
     objects = [pod(f"p{number}", "3", duration="5m") for number in range(4)]
 
-    async def inside() -> tuple[kubesched.Result, bool]:
+    async def inside() -> tuple[kubesched.SimulationResult, bool]:
         before = asyncio.get_running_loop()
         result = kubesched.simulate(objects, nodes=[node("a"), node("b")], seed=3)
         return result, before is asyncio.get_running_loop()
@@ -354,6 +354,32 @@ def test_objects_are_created_and_deleted_on_the_way() -> None:
             simulation.create(5)  # type: ignore[arg-type]
         [refused] = simulation.create({**pod("bad"), "metadata": {"name": "Not A Name"}})
         assert "Not A Name" in refused.message
+        assert simulation.result().refused == [refused]
+        late = pod("late", annotations={"kubesched.io/arrival": "5m"})
+        with pytest.raises(
+            ManifestError, match=r"Pod late: annotation kubesched.io/arrival: objects are created at once"
+        ):
+            simulation.create(late)
+        claim = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}}
+        with_claim = pod("with-claim")
+        with_claim["spec"].update(volumes=[claim], nothing=1)
+        simulation.create(with_claim)
+        texts = simulation.result().warnings
+        assert 'objects: Pod with-claim: unknown field "spec.nothing" is ignored' in " ".join(texts)
+        assert any("use volumes, whose controllers run only if used from the start" in text for text in texts)
+
+
+def test_what_arrives_later_arrives_step_by_step() -> None:
+    objects = [node("n"), pod("late", annotations={"kubesched.io/arrival": "5m"}), pod("now")]
+    with kubesched.Simulation(objects) as simulation:
+        assert [one.name for one in simulation.pods] == ["now"]
+        simulation.advance("299s")
+        assert [one.name for one in simulation.pods] == ["now"]
+        assert "1 object was still to arrive" in simulation.result().warnings[0]
+        while len(simulation.pods) == 1:
+            assert simulation.step()
+        assert simulation.now == 300
+        assert where(simulation.run()) == {"late": "n", "now": "n"}
 
 
 def test_a_simulation_steps_inside_a_running_event_loop_and_closes() -> None:

@@ -15,6 +15,7 @@ __all__ = [
     "BUDGETS",
     "CLAIMS",
     "CORE_EVENTS",
+    "CRON_JOBS",
     "CSI_DRIVERS",
     "CSI_NODES",
     "CSI_STORAGE_CAPACITIES",
@@ -243,6 +244,7 @@ def kind_by_plural(group: str, plural: str) -> Kind | None:
 BUDGETS: Final = _BY_PLURAL["policy", "poddisruptionbudgets"]
 CLAIMS: Final = _BY_PLURAL["", "persistentvolumeclaims"]
 CORE_EVENTS: Final = _BY_PLURAL["", "events"]
+CRON_JOBS: Final = _BY_PLURAL["batch", "cronjobs"]
 CSI_DRIVERS: Final = _BY_PLURAL["storage.k8s.io", "csidrivers"]
 CSI_NODES: Final = _BY_PLURAL["storage.k8s.io", "csinodes"]
 CSI_STORAGE_CAPACITIES: Final = _BY_PLURAL["storage.k8s.io", "csistoragecapacities"]

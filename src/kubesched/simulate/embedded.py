@@ -24,6 +24,7 @@ from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfigura
 from kubesched.dra.check import check_allocations
 from kubesched.framework.extenders import Extender
 from kubesched.framework.preemption import Preemption
+from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.search import Search
@@ -59,6 +60,7 @@ class Embedded:
         extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
         on_preemption: Callable[[Preemption], None] | None = None,
+        on_attempt: Callable[[QueuedPodInfo], None] | None = None,
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
@@ -70,7 +72,7 @@ class Embedded:
         ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
         are the rules by which pods and storage take their time and fail, for both.
 
-        ``extenders``, ``wrap_search`` and ``on_preemption`` are passed on to
+        ``extenders``, ``wrap_search``, ``on_preemption`` and ``on_attempt`` are passed on to
         :class:`~kubesched.scheduler.scheduler.Scheduler`.
 
         Raises:
@@ -97,6 +99,7 @@ class Embedded:
             extenders=extenders,
             wrap_search=wrap_search,
             on_preemption=on_preemption,
+            on_attempt=on_attempt,
         )
         self.kubelets = (
             HollowKubelets(

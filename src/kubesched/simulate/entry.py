@@ -21,8 +21,8 @@ from kubesched.framework.registry import PluginError
 from .inputs import Objects, manifests_of, node_template_of
 from .loading import load_configuration, load_registry
 from .own_thread import outside_any_loop
-from .result import Result
-from .simulation import DEFAULT_UNTIL, Progress, run_simulation
+from .simulation import Progress, run_simulation
+from .views import SimulationResult
 
 __all__ = ["Options", "options_of", "seconds_of", "simulate_now"]
 
@@ -40,7 +40,7 @@ class Options(TypedDict, total=False):
     plugins: Sequence[Path | type]
     gates: str | Mapping[str, bool] | FeatureGates | None
     seed: int
-    until: str | float
+    until: str | float | None
     stages: Path | Sequence[Stage]
     extenders: Sequence[Extender]
     on_progress: Progress | None
@@ -57,11 +57,11 @@ def simulate_now(
     plugins: Sequence[Path | type] = (),
     gates: str | Mapping[str, bool] | FeatureGates | None = None,
     seed: int = 0,
-    until: str | float = DEFAULT_UNTIL,
+    until: str | float | None = None,
     stages: Path | Sequence[Stage] = (),
     extenders: Sequence[Extender] = (),
     on_progress: Progress | None = None,
-) -> Result:
+) -> SimulationResult:
     """Schedule objects on a simulated cluster, until nothing moves any more or the time is over.
 
     Args:
@@ -76,7 +76,7 @@ def simulate_now(
             ``.py`` files, whose plugins are enabled when there is no ``config``.
         gates: feature gates, as ``"A=true,B=false"`` or a dict.
         seed: decides ties. The same input and seed give the same result.
-        until: virtual time at most, in seconds or as ``"90m"``.
+        until: virtual time at most, in seconds or as ``"90m"``; by default a day after the last arrival.
         stages: rules for what hollow pods, volumes and devices do: a path, or loaded ones.
         extenders: in-process objects in place of the extenders that ``config`` names.
         on_progress: called with (pods bound, pods to be bound).
@@ -101,7 +101,7 @@ def simulate_now(
         extenders=extenders,
         on_progress=on_progress,
     )
-    return outside_any_loop(lambda: run_simulation(**options))
+    return SimulationResult.of(outside_any_loop(lambda: run_simulation(**options)))
 
 
 def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
     registry, own = load_registry(plugins)
     classes: list[str] = [one.name for one in plugins if isinstance(one, type)]  # type: ignore[attr-defined]
     config, remarks = load_configuration(given.get("config"), registry, own, enable=classes, gates=gates)
-    zones, stages = given.get("zones", 0), given.get("stages", ())
+    zones, stages, until = given.get("zones", 0), given.get("stages", ()), given.get("until")
     if isinstance(zones, int):
         zones = [f"zone-{number}" for number in range(1, _whole("zones", zones) + 1)]
     return {
@@ -133,7 +133,7 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
         "config": config,
         "gates": gates,
         "seed": _whole("seed", given.get("seed", 0), least=None),
-        "until": seconds_of("until", given.get("until", DEFAULT_UNTIL)),
+        "until": None if until is None else seconds_of("until", until),
         "stages": load_stages([os.fspath(stages)]) if isinstance(stages, str | os.PathLike) else tuple(stages),
         "extenders": tuple(given.get("extenders", ())),
         "remarks": [*registry.problems, *remarks],

@@ -10,10 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-import msgspec
-
 from kubesched.api.quantity import QuantityError, parse_quantity
-from kubesched.cluster.files import Manifest, ManifestError, Manifests, load_manifests, parse_manifests
+from kubesched.cluster.files import (
+    Manifest,
+    ManifestError,
+    Manifests,
+    load_manifests,
+    object_manifests,
+    parse_manifests,
+)
 from kubesched.cluster.kubelets import node_template
 
 from .loading import load_node_template
@@ -93,11 +98,7 @@ def _parsed(item: Any, where: str) -> Manifests:
     data = _plain(item)
     if not isinstance(data, Mapping):
         raise ManifestError(f"{where}: {_EXPECTED}, found {type(item).__name__}")
-    try:
-        text = msgspec.json.encode(data).decode()
-    except (TypeError, ValueError) as error:
-        raise ManifestError(f"{where}: is no plain data: {error}") from None
-    return parse_manifests(text, where)
+    return object_manifests(data, where)
 
 
 def _plain(item: Any) -> Any:

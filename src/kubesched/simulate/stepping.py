@@ -18,10 +18,12 @@ from kubesched.api.types import Pod
 from .embedded import Embedded
 from .entry import Options, options_of, seconds_of
 from .inputs import Objects, manifests_of
-from .intake import gather, store_objects
+from .intake import gather
+from .outcome import node_uses
 from .own_thread import outside_any_loop
-from .result import NodeUse, Refusal, Result, Stopped
-from .simulation import Session, node_uses, simulate
+from .result import NodeUse, Refusal, Stopped
+from .simulation import Session, simulate
+from .views import SimulationResult
 from .virtual_time import VirtualTimeLoop
 
 __all__ = ["QueuedPod", "Simulation"]
@@ -56,7 +58,6 @@ class Simulation:
 
     def __init__(self, manifests: Objects = (), **options: Unpack[Options]) -> None:
         arguments = options_of(manifests, **options)
-        self._until: float = arguments.pop("until")
         self._engine = _Engine(arguments)
         self._close = weakref.finalize(self, self._engine.close)
         try:
@@ -84,20 +85,16 @@ class Simulation:
         """
         seconds = seconds_of("time", time)
 
-        async def pass_time() -> None:
-            await asyncio.sleep(seconds)
-            await self._session.quiet()
-
-        self._do(pass_time)
+        self._do(lambda: self._session.advance(seconds))
         return self.now
 
-    def run(self, until: str | float | None = None) -> Result:
+    def run(self, until: str | float | None = None) -> SimulationResult:
         """Go on until nothing moves any more, at most until that time since the start. More may be done afterwards.
 
         Raises:
             ValueError: when ``until`` is no time.
         """
-        end = self._until if until is None else seconds_of("until", until)
+        end = self._session.until if until is None else seconds_of("until", until)
         self._engine.stopped = self._do(lambda: self._session.until_settled(end))
         return self.result()
 
@@ -109,9 +106,10 @@ class Simulation:
         Raises:
             ManifestError: for objects that cannot be used, and when anything but a pod is refused.
         """
-        store = self.embedded.store
-        intake = gather(manifests_of(objects, "objects"), present=self.embedded.nodes())
-        return self._do_now(lambda: store_objects(store, intake.objects))
+        intake = gather(
+            manifests_of(objects, "objects"), present=self.embedded.nodes(), controllers=self._session.controllers
+        )
+        return self._do_now(lambda: self._session.create(intake))
 
     def delete(self, kind: str, name: str, namespace: str = "default") -> None:
         """Delete an object now: ``delete("Pod", "web-1")``, ``delete("Node", "n1")``.
@@ -167,12 +165,12 @@ class Simulation:
         """The cluster itself, with ``store``, ``scheduler.queue``, ``scheduler.cache`` and everything else."""
         return self._session.embedded
 
-    def result(self) -> Result:
+    def result(self) -> SimulationResult:
         """What ``kubesched.simulate`` would report if the run ended now."""
         stopped = self._engine.stopped
 
-        async def report() -> Result:
-            return self._session.result(stopped)
+        async def report() -> SimulationResult:
+            return SimulationResult.of(self._session.result(stopped))
 
         return self._do(report)
 

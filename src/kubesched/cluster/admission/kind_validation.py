@@ -19,7 +19,7 @@ from .admission import HIGHEST_USER_PRIORITY, Admission, default_pod_spec
 from .devices import DEVICE_CHECKS, DEVICE_DEFAULTS, DEVICE_UPDATES
 from .pod_validation import check_pod_spec, decode_pod_spec
 from .validation import LABEL_VALUE_TEXT, QUALIFIED_TEXT, Causes, check_labels, check_quantities, forbidden
-from .workload_defaults import WORKLOAD_DEFAULTS
+from .workload_defaults import WORKLOAD_DEFAULTS, check_cron_job
 
 __all__ = ["check_kind", "check_kind_update", "checks_spec_only", "default_kind", "fill_defaults"]
 
@@ -340,6 +340,7 @@ _CHECKS: Final[dict[str, Callable[[Data, Causes, Admission], None]]] = {
     "daemonsets.apps": _check_workload,
     "replicationcontrollers": _check_workload,
     "jobs.batch": _check_workload,
+    "cronjobs.batch": check_cron_job,
     "leases.coordination.k8s.io": _check_lease,
     "persistentvolumeclaims": _check_claim,
     "persistentvolumes": _check_volume,
