@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, Required, TypedDict, Unpack
 import msgspec
 
 from .decode import decode_object
+from .event_record import EventRecord
 from .kinds import Kind
 from .shared_parts import decode_pod
 from .types import Pod
@@ -278,6 +279,10 @@ class Transport(Protocol):
 
     def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
         """The same where nothing has to be waited for; False, and nothing is done, where it has."""
+        ...
+
+    def record_now(self, event: EventRecord) -> bool:
+        """Create an event where nothing has to be waited for; False, and nothing is done, where it has."""
         ...
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:

@@ -231,8 +231,20 @@ examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
           kubesched bench --http --connections 32
           kubesched bench --run --nodes 5000
           kubesched bench --kubeconfig FILE --pid $(pidof kube-scheduler)
-          kubesched bench performance-config.yaml --case SchedulingBasic --workload 500Nodes"""
-    parser.add_argument("file", metavar="FILE", nargs="?", help="a workload file in scheduler_perf's format")
+          kubesched bench performance-config.yaml --case SchedulingBasic --workload 500Nodes
+          kubesched bench scheduler_perf --labels performance --results results"""
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", help="a workload file in scheduler_perf's format, or a folder of topics"
+    )
+    parser.add_argument(
+        "--labels",
+        metavar="LABELS",
+        help="run every workload with these labels, each in a process of its own, and show one table; "
+        'such as performance,-short ("": all)',
+    )
+    parser.add_argument(
+        "--results", metavar="DIR", help="with --labels: write upstream's result files, one per topic, into this folder"
+    )
     parser.add_argument("--shape", choices=SHAPES, default="basic", help="a built-in workload (default: basic)")
     parser.add_argument("--case", metavar="NAME", help="the test case, when the file or shape has several")
     parser.add_argument("--workload", metavar="NAME", help="the workload of the case, when it has several")

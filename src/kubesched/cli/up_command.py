@@ -76,30 +76,34 @@ async def _up(options: argparse.Namespace) -> int:
     _check_access(options)
     _check_files(options)
     with claimed(options.snapshot, "--snapshot") if options.snapshot else nullcontext():
-        embedded, started = None, False
-        try:
-            async with AsyncExitStack() as stack:
-                with collector_paused():
-                    with stop.interrupts():
-                        embedded = _build(options, loop)
-                    stack.push_async_callback(embedded.stop)
-                    await stop.unless(embedded.start(scheduler=not options.no_scheduler))
-                    scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubesched-")))
-                    server, kubeconfig = await stop.unless(_serve(embedded.store, options, scratch))
-                    stack.push_async_callback(server.stop)
-                    embedded.scheduler.debugger.install(loop)
-                    embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
-                started = True
-                with embedded.tasks.guard():
-                    _greet(embedded, server, kubeconfig, options)
-                    await stop.wait()
-        finally:
-            # Whatever went wrong on the way down, a cluster that has run is saved.
-            if started and embedded is not None and options.snapshot:
-                count = await save_or_rescue(embedded.store, options.snapshot)
-                if not options.quiet:
-                    write(f"saved {count} objects to {options.snapshot}\n")
+        async with AsyncExitStack() as stack:
+            with collector_paused():
+                with stop.interrupts():
+                    embedded = _build(options, loop)
+                stack.push_async_callback(embedded.stop)
+                await stop.unless(embedded.start(scheduler=not options.no_scheduler))
+                scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubesched-")))
+                server, kubeconfig = await stop.unless(_serve(embedded.store, options, scratch))
+                stack.push_async_callback(server.stop)
+                stack.push_async_callback(_save, embedded.store, server, options)
+                embedded.scheduler.debugger.install(loop)
+                embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
+            with embedded.tasks.guard():
+                _greet(embedded, server, kubeconfig, options)
+                await stop.wait()
     return 0
+
+
+async def _save(store: Store, server: HttpServer, options: argparse.Namespace) -> None:
+    """Save a cluster that has run, whatever ended it: at once, as what stops it may kill it a few seconds later.
+
+    Writes are refused first, so the file has all that clients were answered.
+    """
+    await server.close()
+    if options.snapshot:
+        count = await save_or_rescue(store, options.snapshot)
+        if not options.quiet:
+            write(f"saved {count} objects to {options.snapshot}\n")
 
 
 async def _expire_events(store: Store) -> None:

@@ -11,6 +11,7 @@ import random
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from itertools import count
 from typing import Final
 
 from kubesched.api.resource import AllocationResult, ResourceClaim
@@ -73,6 +74,7 @@ class Allocator:
         self._strict_counters = strict_counters
         self._selectors = SelectorCache(list_type_attributes=self._features.list_type_attributes)
         self._plans: OrderedDict[bytes, Remembered] = OrderedDict()
+        self._numbers = count()
         self._views: dict[str, NodeView] = {}
         self._rows: dict[str, int] = {}
         self._nodes: list[Node | None] = []
@@ -93,7 +95,8 @@ class Allocator:
         key = content_key(claims)
         remembered = self._plans.get(key)
         if remembered is None or not remembered.wanted.is_current:
-            remembered = Remembered(Wanted(claims, self._features, self._classes, self._selectors), self.allocated)
+            wanted = Wanted(claims, self._features, self._classes, self._selectors)
+            remembered = Remembered(wanted, self.allocated, next(self._numbers))
             self._plans[key] = remembered
             if len(self._plans) > _MOST_PLANS:
                 self._plans.popitem(last=False)
@@ -222,6 +225,20 @@ class Allocator:
         Raises:
             AllocationTimeoutError: a search took too long; the attempt of the pod ends.
         """
+        remembered = self._caught_up(plan)
+        remembered.bring_up_to_date(rows, lambda row: self._verdict(plan, row))
+        return remembered.verdicts[rows]
+
+    def verdict(self, plan: Plan, row: int) -> Verdict:
+        """The same for one row.
+
+        Raises:
+            AllocationTimeoutError: as :meth:`verdicts`.
+        """
+        return Verdict(self._caught_up(plan).verdict_of(row, lambda row: self._verdict(plan, row)))
+
+    def _caught_up(self, plan: Plan) -> Remembered:
+        """What is remembered for a plan, with a note of the rows that changed since."""
         self._refresh()
         remembered = plan.remembered
         remembered.resize(len(self._nodes))
@@ -233,16 +250,26 @@ class Allocator:
         if remembered.common_changes != self._common_changes:
             remembered.common_pools_changed()
             remembered.common_changes = self._common_changes
-        remembered.bring_up_to_date(rows, lambda row: self._verdict(plan, row))
-        return remembered.verdicts[rows]
+        return remembered
 
-    def changes(self, since: tuple[int, int] | None) -> tuple[Sequence[int] | None, tuple[int, int]]:
-        """The rows whose devices may have changed since an earlier answer (None: all of them), and where that is now."""
+    def changes(
+        self, since: tuple[int, int] | None, plan: Plan | None = None
+    ) -> tuple[Sequence[int] | None, tuple[int, int]]:
+        """The rows whose devices may have changed since an earlier answer (None: all of them), and where that is now.
+
+        ``plan``: as far as that matters to these claims.
+        """
         self._refresh()
         now = self._journal_start + len(self._journal), self._common_changes
-        if since is None or since[1] != now[1] or since[0] < self._journal_start:
+        if since is None or since[0] < self._journal_start:
+            return None, now
+        if since[1] != now[1] and (plan is None or self.uses_common_pools(plan)):
             return None, now
         return self._journal[since[0] - self._journal_start :], now
+
+    def uses_common_pools(self, plan: Plan) -> bool:
+        """Whether a pool that nodes have in common has devices for these claims, as far as nodes were evaluated."""
+        return any(map(plan.remembered.matters, self.inventory.common_pools()))
 
     def preferences(self, plan: Plan, rows: Rows) -> Scores:
         """How high in their lists the requests are served that say ``firstAvailable``: 8 less the place, summed up.

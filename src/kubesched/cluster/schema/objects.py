@@ -37,6 +37,9 @@ _NO_LABELS: Final[dict[str, str]] = {}
 #: Labels that objects have, one dict each; emptied when it grows too large.
 _SHARED: Final[dict[tuple[tuple[str, str], ...], dict[str, str]]] = {}
 _MOST_SHARED: Final = 1 << 14
+#: The random bits of a version 4 UUID, and the others: version and variant.
+_UID_RANDOM: Final = ~(0xF << 76 | 0x3 << 62)
+_UID_FIXED: Final = 0x4 << 76 | 0x2 << 62
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 encode = msgspec.json.Encoder().encode
@@ -134,9 +137,8 @@ def encode_clean(value: Any, what: str = "the object") -> bytes:
 
 def new_uid(random: Random) -> str:
     """A version 4 UUID from a seeded generator."""
-    digits = f"{random.getrandbits(128):032x}"
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+    digits = f"{random.getrandbits(128) & _UID_RANDOM | _UID_FIXED:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def random_suffix(random: Random, length: int = 5) -> str:

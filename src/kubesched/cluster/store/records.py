@@ -34,6 +34,7 @@ class Records(Reading):
         super().__init__(history, backlog)
         self.clock = clock
         self.followers: tuple[Follower, ...] = ()
+        self._second, self._timestamp = -1, ""
         self._background: deque[Work] = deque()
         self._work: Iterator[None] | None = None
         self._settling = False
@@ -41,7 +42,10 @@ class Records(Reading):
 
     def now(self) -> str:
         """The clock as a timestamp."""
-        return timestamp(self.clock.now())
+        second = int(self.clock.now())
+        if second != self._second:
+            self._second, self._timestamp = second, timestamp(second)
+        return self._timestamp
 
     # -- the last steps of every write -------------------------------------------------------------------
 

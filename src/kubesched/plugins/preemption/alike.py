@@ -138,12 +138,14 @@ class Alike:
         for row in rows.tolist():
             self._victims.pop(row, None)
         if len(rows) >= _MANY:
-            covered = self._budgets.rows(self._table)[rows]
-            free = rows[~covered]
-            measures = reprieve_rows(self._table, free, self._priority, self._indexes, self.spare[:, free], now)
+            single = self._budgets.counted_rows(self._table)[rows]
+            many, budgets = rows[~single], self._budgets
+            measures = reprieve_rows(
+                self._table, many, self._priority, self._indexes, self.spare[:, many], budgets, now
+            )
             if measures is not None:
-                self.criteria[:, free], self.earliest[free], self.unstarted[free] = measures
-                rows = rows[covered]
+                self.criteria[:, many], self.earliest[many], self.unstarted[many] = measures
+                rows = rows[single]
                 if not len(rows):
                     return
         found = np.array([measures_of(self._find_victims(row, now)) for row in rows.tolist()]).T
