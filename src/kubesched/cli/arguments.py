@@ -118,6 +118,16 @@ def _plugin_modules(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _enable_plugin(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--enable-plugin",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="enable this plugin in every profile that does not mention it; may be given again",
+    )
+
+
 def _stages(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stages", metavar="FILE", action="append", default=[], help="stage rules for hollow pods, volumes and devices"
@@ -159,6 +169,7 @@ during the run. What of the input is not honoured is said on stderr, also with -
     _stages(parser)
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
+    _enable_plugin(parser)
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides ties (default: 0)")
     parser.add_argument(
         "--until", metavar="SECONDS", type=_seconds, default=86_400.0, help="virtual time at most (default: a day)"
@@ -335,6 +346,7 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     )
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
+    _enable_plugin(parser)
     _stages(parser)
     parser.add_argument(
         "--host",
@@ -425,6 +437,7 @@ def config(parser: argparse.ArgumentParser) -> None:
     check.add_argument("file", metavar="FILE")
     check.add_argument("--json", action="store_true", help="the plugins in effect as JSON")
     _plugin_modules(check)
+    _enable_plugin(check)
     convert = actions.add_parser(
         "convert",
         help="write a file of any version, or a Policy, as today's v1",
