@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import threading
 from typing import Any
 
+import pytest
+
 from kubesched.api import loop_watch
-from kubesched.api.loop_watch import Hold, HoldLog, watch_loop
+from kubesched.api.loop_watch import Hold, HoldLog, HoldReporter, watch_loop
 from kubesched.queue.heap import KeyedHeap
 
 
@@ -28,7 +31,12 @@ class _SeenWatch(loop_watch._Watch):
 def test_what_holds_the_loop_is_named() -> None:
     async def main() -> Hold:
         arrived: asyncio.Future[Hold] = asyncio.get_running_loop().create_future()
-        watch = _SeenWatch(asyncio.get_running_loop(), lambda hold: arrived.done() or arrived.set_result(hold), 0.01)
+
+        def on_hold(hold: Hold) -> None:
+            if not arrived.done():
+                arrived.set_result(hold)
+
+        watch = _SeenWatch(asyncio.get_running_loop(), on_hold, 0.01)
         watch.start()
         try:
             assert watch.noted.wait(60)  # holds the loop
@@ -75,3 +83,28 @@ def test_the_log_keeps_the_longest() -> None:
         log.add(Hold(seconds, 0.0, f"f{seconds}"))
     assert log.count == 4
     assert [hold.where for hold in log.longest] == ["f0.4", "f0.3"]
+
+
+def test_a_function_is_logged_once_a_minute_and_only_for_its_own_time(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    observed: list[float] = []
+    monkeypatch.setattr("kubesched.api.loop_watch.time.monotonic", lambda: now)
+    report = HoldReporter(logging.getLogger("held"), observed.append, least=0.06)
+    for hold in (
+        Hold(0.5, 0.01, "m.late:1"),
+        Hold(0.5, 0.055, "m.short:1"),
+        Hold(0.08, 0.07, "m.f:7"),
+        Hold(0.08, 0.07, "m.f:9"),
+        Hold(0.2, 0.1, ""),
+    ):
+        report(hold)
+    now = 161.0
+    report(Hold(0.09, 0.09, "m.f:8"))
+    assert observed == [0.055, 0.07, 0.07, 0.1, 0.09]
+    assert [record.getMessage() for record in caplog.records] == [
+        "the event loop was held for 80 ms (70 ms of CPU) by m.f:7",
+        "the event loop was held for 200 ms (100 ms of CPU) by a function that was not seen",
+        "the event loop was held for 90 ms (90 ms of CPU) by m.f:8, and 1 times more in the last minutes",
+    ]

@@ -1,4 +1,4 @@
-"""What holds the event loop: a thread that looks at it from outside.
+"""What holds the event loop: a thread that samples it from outside.
 
 Everything of a scheduler or a cluster runs on one event loop, so the longest callback is a lower bound of every latency.
 The loop beats every few milliseconds; when a beat is late, the thread notes what the loop's thread is executing. A machine that
@@ -83,9 +83,16 @@ class HoldReporter:
     Only time on a CPU counts here: a machine that is busy otherwise is nothing that a reader of this log can change.
     """
 
-    def __init__(self, logger: logging.Logger, observe: Callable[[float], None] = lambda seconds: None) -> None:
-        """``observe`` receives the CPU seconds of each hold, logged or not."""
+    def __init__(
+        self,
+        logger: logging.Logger,
+        observe: Callable[[float], None] = lambda seconds: None,
+        *,
+        least: float = LIMIT_SECONDS,
+    ) -> None:
+        """``observe`` receives the CPU seconds of each hold, logged or not; those of less than ``least`` are not logged."""
         self._logger = logger
+        self._least = least
         self._observe = observe
         #: By function: until when it is not logged again, and how often it held the loop meanwhile.
         self._quiet: dict[str, tuple[float, int]] = {}
@@ -94,6 +101,8 @@ class HoldReporter:
         if hold.cpu_seconds < LIMIT_SECONDS:
             return
         self._observe(hold.cpu_seconds)
+        if hold.cpu_seconds < self._least:
+            return
         now, name = time.monotonic(), hold.where.rpartition(":")[0] or "a function that was not seen"
         until, more = self._quiet.get(name, (0.0, 0))
         if now < until:

@@ -59,6 +59,8 @@ __all__ = ["run"]
 _HEARTBEAT_SECONDS: Final = 10.0
 #: Pods that are deleted are gone after so many seconds, as those of programs that end when they are asked to.
 _STOP_SECONDS: Final = 1.0
+#: What holds the event loop for so long (seconds) is logged.
+_HOLD_SECONDS: Final = 0.5
 #: Events are looked through for old ones this often (seconds).
 _EXPIRY_SECONDS: Final = 60.0
 
@@ -92,9 +94,10 @@ async def _up(options: argparse.Namespace) -> int:
                 stack.push_async_callback(_save, embedded.store, server, options)
                 embedded.scheduler.debugger.install(loop)
                 embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
-                if options.speed == 1:  # otherwise the loop's seconds are not real ones
-                    stack.enter_context(watch_loop(HoldReporter(logging.getLogger("kubesched.up"))))
                 stack.enter_context(watching_plugins(plugins_of(embedded.scheduler.frameworks.values()), warn))
+            if options.speed == 1:  # otherwise the loop's seconds are not real ones
+                reporter = HoldReporter(logging.getLogger("kubesched.up"), least=_HOLD_SECONDS)
+                stack.enter_context(watch_loop(reporter))
             with embedded.tasks.guard():
                 _greet(embedded, server, kubeconfig, options)
                 await stop.wait()
