@@ -61,6 +61,7 @@ class Embedded:
         wrap_search: Callable[[Search], Search] = lambda search: search,
         on_preemption: Callable[[Preemption], None] | None = None,
         on_attempt: Callable[[QueuedPodInfo], None] | None = None,
+        taint_new_nodes: bool = False,
         with_faults: bool = True,
     ) -> None:
         """Build the parts; must be called in a running event loop.
@@ -76,14 +77,20 @@ class Embedded:
         Without ``with_faults`` none can be injected, and nothing is kept for them.
 
         ``extenders``, ``wrap_search``, ``on_preemption`` and ``on_attempt`` are passed on to
-        :class:`~kubesched.scheduler.scheduler.Scheduler`.
+        :class:`~kubesched.scheduler.scheduler.Scheduler`. ``taint_new_nodes`` keeps pods off nodes that are created
+        without being Ready, until their kubelet reports; it needs the controller ``nodelifecycle``.
 
         Raises:
             ConfigError: when a profile cannot be built, or a configured extender is not among ``extenders``.
         """
         rng = random.Random(seed)
         self.clock = clock
-        self.store = Store(clock, random=random.Random(rng.getrandbits(64)), priority_admission=not believe_priority)
+        self.store = Store(
+            clock,
+            random=random.Random(rng.getrandbits(64)),
+            priority_admission=not believe_priority,
+            taint_new_nodes=taint_new_nodes,
+        )
         self.faults = Faults(random.Random(rng.getrandbits(64)))
         self.client = InProcessClient(self.store)
         self.port = _QuietPort(
