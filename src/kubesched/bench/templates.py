@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from .workloads import WorkloadError
 
 __all__ = ["Template"]
 
-_KEPT: Final = 4096
+_MOST_PARSED: Final = 4096
 _ACTION: Final = re.compile(r"\{\{(.*?)\}\}")
 
 
@@ -47,10 +48,9 @@ class Template:
     def __init__(self, text: str, source: str) -> None:
         self._text = text
         self._source = source
-        self._actions = _ACTION.findall(text)
-        #: Objects by the values of their actions: with ``Mod`` the same ones come again.
-        self._made: dict[tuple[str, ...], dict[str, Any]] = {}
-        self._fixed = None if self._actions else self._parse(text)
+        #: Actions often give one of a few texts: the same text is parsed once.
+        self._parsed = lru_cache(_MOST_PARSED)(self._parse)
+        self._fixed = None if _ACTION.search(text) else self._parse(text)
 
     @classmethod
     def read(cls, path: Path) -> Template:
@@ -61,21 +61,14 @@ class Template:
             raise WorkloadError(f"template {path}: {getattr(error, 'strerror', None) or error}") from None
 
     def make(self, index: int, count: int) -> dict[str, Any]:
-        """The object number ``index`` of ``count``; shared with others of the same values: not to be changed.
+        """The object number ``index`` of ``count``; shared with others that have the same text: not to be changed.
 
         Raises:
             WorkloadError: for an action that is not understood, or text that is not an object afterwards.
         """
         if self._fixed is not None:
             return self._fixed
-        values = tuple(self._action(action, index, count) for action in self._actions)
-        made = self._made.get(values)
-        if made is None:
-            each = iter(values)
-            made = self._parse(_ACTION.sub(lambda match: next(each), self._text))
-            if len(self._made) < _KEPT:
-                self._made[values] = made
-        return made
+        return self._parsed(_ACTION.sub(lambda match: self._action(match[1], index, count), self._text))
 
     def _action(self, text: str, index: int, count: int) -> str:
         variables = {".Index": index, ".Count": count}
