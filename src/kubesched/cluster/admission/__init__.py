@@ -2,7 +2,8 @@
 
 from .admission import Admission
 from .amounts import show_amount
-from .kind_validation import check_kind, default_kind
+from .kind_defaults import default_kind
+from .kind_validation import SYSTEM_PRIORITIES, check_kind
 from .label_keys import merge_label_keys
 from .limits import Limits
 from .metadata import SERVER_FIELDS, STATUS_KINDS, changed_metadata, new_metadata
@@ -12,6 +13,7 @@ from .validation import Causes, check_metadata, forbidden
 __all__ = [
     "SERVER_FIELDS",
     "STATUS_KINDS",
+    "SYSTEM_PRIORITIES",
     "Admission",
     "Causes",
     "Limits",

@@ -69,8 +69,9 @@ def bind(store: Store, call: Call, raw: bytes, name: str = "") -> web.Response:
     data = decode_body(raw, call.request.headers.get("Content-Type", "")).data
     _expect(data, "Binding", ("v1",))
     target, metadata = _member(data, "target"), _member(data, "metadata")
-    if not name:
-        name = _text(metadata, "name")
+    named = _text(metadata, "name")
+    if name and named != name:
+        raise ApiError.bad_request("name in URL does not match name in Binding object")
     if target.get("kind") not in (None, "", "Node"):
         shown = str(target.get("kind"))
         message = f'Unsupported value: "{shown}": supported values: "Node", "<empty>"'
@@ -82,7 +83,7 @@ def bind(store: Store, call: Call, raw: bytes, name: str = "") -> web.Response:
         raise ApiError.bad_request("metadata.annotations: must be an object of strings")
     store.bind(
         call.target.namespace,
-        name,
+        named,
         _text(metadata, "uid"),
         _text(target, "name"),
         annotations=annotations,
