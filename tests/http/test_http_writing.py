@@ -439,7 +439,7 @@ BAD_DEFINITIONS: list[tuple[str, dict[str, Any], str]] = [
     ("no group", {"spec": {**a_definition()["spec"], "group": ""}}, "spec.group"),
     ("no versions", {"spec": {**a_definition()["spec"], "versions": []}}, "spec.versions"),
     ("no scope", {"spec": {**a_definition()["spec"], "scope": "Frog"}}, "spec.scope"),
-    ("no spec", {"spec": 3}, "spec.group"),
+    ("no spec", {"spec": {}}, "spec.group"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from .admission import Admission
 from .amounts import show_amount
+from .custom import unknown_fields, usable_schema
 from .kind_defaults import default_kind
 from .kind_validation import SYSTEM_PRIORITIES, check_kind
 from .label_keys import merge_label_keys
@@ -26,4 +27,6 @@ __all__ = [
     "merge_label_keys",
     "new_metadata",
     "show_amount",
+    "unknown_fields",
+    "usable_schema",
 ]

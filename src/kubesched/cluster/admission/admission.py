@@ -19,6 +19,7 @@ from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, ST
 from ...api.quantity import QuantityError, parse_quantity
 from ...api.wire import ApiError
 from ..schema import check_type, encode, fill_defaults
+from .custom import CustomSchema
 from .lookup import ObjectTable
 from .pod_validation import check_pod_spec
 from .validation import Causes, forbidden
@@ -77,6 +78,8 @@ class Admission:
         self._memo: dict[bytes, PreparedSpec] = {}
         self._memo_of = (-1, -1)
         self._priorities: dict[str, PriorityClass] = {}
+        #: The schemas of custom resources by group resource, for those that are served.
+        self.custom: dict[str, CustomSchema] = {}
         self._priorities_of = -1
 
     # -- pods ------------------------------------------------------------------------------------------

@@ -153,8 +153,12 @@ def template_of(kind: Kind, data: Data) -> tuple[str, Data] | None:
 
 def fill_kind_defaults(kind: Kind, data: Data, admission: Admission) -> None:
     """Fill in defaults, in place."""
+    if kind.custom:
+        if kind.group_resource in admission.custom:
+            admission.custom[kind.group_resource].fill(data)
+        return
     type_ = root_type(kind.group, kind.kind)
-    if type_ is not None and not kind.custom:
+    if type_ is not None:
         if "spec" in type_.fields and data.get("spec") is None and type_.fields["spec"].type != "any":
             data["spec"] = {}
         if kind.group == "batch":

@@ -17,6 +17,7 @@ from ...api.types import LabelSelector
 from ..schema import root_type
 from .admin_access import check_admin_access
 from .admission import HIGHEST_USER_PRIORITY, Admission
+from .definitions import check_definition
 from .devices import DEVICE_CHECKS, DEVICE_UPDATES
 from .kind_defaults import template_of
 from .kind_updates import KIND_UPDATES
@@ -260,6 +261,7 @@ _CHECKS: Final[Mapping[str, Callable[[Data, Causes], None]]] = {
     "csistoragecapacities.storage.k8s.io": _check_capacity,
     "volumeattachments.storage.k8s.io": _check_attachment,
     "ingresses.networking.k8s.io": _check_ingress,
+    "customresourcedefinitions.apiextensions.k8s.io": check_definition,
     **DEVICE_CHECKS,
 }
 
@@ -279,14 +281,18 @@ _POLICIES: Final[Mapping[str, Callable[[Data, Causes, Admission], None]]] = {
 }
 
 
-def check_kind(kind: Kind, data: Data, causes: Causes, admission: Admission) -> None:
-    """The checks of one kind: the rules of its fields first, then its own.
+def check_kind(kind: Kind, data: Data, causes: Causes, admission: Admission, old: Data | None = None) -> None:
+    """The checks of one kind: the rules of its fields first, then its own. ``old`` is the state before an update.
 
     Raises:
         ApiError: 400 for values that cannot be decoded, 403 by policy.
     """
+    if kind.custom:
+        if kind.group_resource in admission.custom:
+            admission.custom[kind.group_resource].check(data, old, causes)
+        return
     type_ = root_type(kind.group, kind.kind)
-    if type_ is not None and not kind.custom:
+    if type_ is not None:
         check_values(type_.name, data, "", causes)
     _check_template(kind, data, causes)
     check = _CHECKS.get(kind.group_resource)

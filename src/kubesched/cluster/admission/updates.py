@@ -46,10 +46,11 @@ def checked_spec_change(
         open_section(after, section)
     if "spec" in changed and after.get("spec"):
         after["spec"] = drop_nulls(after["spec"])  # a copy: a patch shares what it put there with its caller
-    if old.kind == NODES or any(section != "status" for section in changed):
+    data = old.data()
+    if old.kind == NODES or old.kind.custom or any(section != "status" for section in changed):
         fill_kind_defaults(old.kind, after, admission)
-        check_kind(old.kind, after, causes, admission)
-    check_kind_update(old.kind, old.data(), after, causes)
+        check_kind(old.kind, after, causes, admission, data)
+    check_kind_update(old.kind, data, after, causes)
 
 
 def _pod_spec_change(admission: Admission, before: Document, after: Document, causes: Causes, *, resize: bool) -> None:

@@ -1,7 +1,6 @@
 """CustomResourceDefinitions: what they define, and the conditions that say they are served.
 
-Objects of a definition are stored as they come: pruning, defaulting and CEL rules are not carried out; unknown
-fields are reported as far as the schema describes them. Caller: :mod:`.catalog`.
+Their schemas are applied by :mod:`..admission.custom`. Caller: :mod:`.catalog`.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...api.kinds import Kind
-from ...api.wire import MERGE_PATCH, ApiError
+from ...api.wire import MERGE_PATCH
 from ..schema import Stored
 
 if TYPE_CHECKING:
     from ..store import Store
 
-__all__ = ["Column", "Defined", "Scale", "check_definition", "defined_resources", "establish", "was_established"]
+__all__ = ["Column", "Defined", "Scale", "defined_resources", "establish", "was_established"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Defined:
-    """One served version of a definition. ``schema`` is its OpenAPI v3 schema, as written."""
+    """One served version of a definition. ``schema`` is its OpenAPI v3 schema, as written, ``stored`` the stored version's."""
 
     group: str
     version: str
@@ -58,6 +57,7 @@ class Defined:
     scale: Scale | None
     columns: tuple[Column, ...]
     schema: Mapping[str, Any]
+    stored: Mapping[str, Any]
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -109,8 +109,13 @@ def defined_resources(data: Mapping[str, Any]) -> Iterator[Defined]:
             if scale
             else None,
             tuple(_columns(version)),
-            _dict(_dict(version.get("schema")).get("openAPIV3Schema")),
+            _schema(version),
+            next((_schema(one) for one in versions if one["name"] == storage), {}),
         )
+
+
+def _schema(version: Mapping[str, Any]) -> dict[str, Any]:
+    return _dict(_dict(version.get("schema")).get("openAPIV3Schema"))
 
 
 def _columns(version: Mapping[str, Any]) -> Iterator[Column]:
@@ -164,36 +169,3 @@ def establish(store: Store, kind: Kind, item: Stored) -> None:
         patch_type=MERGE_PATCH,
         subresource="status",
     )
-
-
-def check_definition(data: Mapping[str, Any]) -> None:
-    """What a definition must have to be served.
-
-    Raises:
-        ApiError: 422, naming the fields.
-    """
-    spec, names = _dict(data.get("spec")), _dict(_dict(data.get("spec")).get("names"))
-    name = _text(_dict(data.get("metadata")).get("name"))
-    causes = []
-    for path, value in (
-        ("spec.group", spec.get("group")),
-        ("spec.names.plural", names.get("plural")),
-        ("spec.names.kind", names.get("kind")),
-    ):
-        if not _text(value):
-            causes.append((path, "FieldValueRequired", "Required value"))
-    if spec.get("scope") not in ("Cluster", "Namespaced"):
-        causes.append(("spec.scope", "FieldValueNotSupported", 'supported values: "Cluster", "Namespaced"'))
-    versions = [_dict(item) for item in _list(spec.get("versions"))]
-    if sum(1 for item in versions if item.get("storage") is True) != 1:
-        why = "Invalid value: must have exactly one version marked as storage version"
-        causes.append(("spec.versions", "FieldValueInvalid", why))
-    if any(not _text(item.get("name")) for item in versions):
-        causes.append(("spec.versions", "FieldValueRequired", "Required value: every version needs a name"))
-    wanted = f"{names.get('plural')}.{spec.get('group')}"
-    if not causes and name and name != wanted:
-        why = f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'
-        causes.append(("metadata.name", "FieldValueInvalid", why))
-    if causes:
-        kind = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
-        raise ApiError.invalid(kind, name, causes)
