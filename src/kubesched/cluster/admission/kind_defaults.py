@@ -18,6 +18,7 @@ __all__ = ["default_kind", "fill_kind_defaults", "template_of"]
 
 Data = dict[str, Any]
 
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
 _NODE_INFO: Final = (
     "machineID",
     "systemUUID",
@@ -132,6 +133,7 @@ _TEMPLATES: Final = {
 #: The status a new object begins with, where the server resets what the client sent.
 _FIRST_STATUS: Final[dict[str, Callable[[Data], Data]]] = {
     "namespaces": lambda data: {"phase": "Active"},
+    "services": lambda data: {"loadBalancer": {}},
     "persistentvolumeclaims": lambda data: {"phase": "Pending"},
     # A real cluster's volume controller turns Pending into this at once; here nothing has to wait for it.
     "persistentvolumes": lambda data: {
@@ -177,9 +179,18 @@ def fill_kind_defaults(kind: Kind, data: Data, admission: Admission) -> None:
         fill(data, admission)
 
 
+def _is_ready(node: Data) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any((one.get("type"), one.get("status")) == ("Ready", "True") for one in conditions)
+
+
 def default_kind(kind: Kind, data: Data, admission: Admission, *, keep_status: bool) -> None:
     """Fill in defaults and the first status, in place. Node status is kept: kubelets register with it."""
     fill_kind_defaults(kind, data, admission)
+    if kind == NODES and admission.taint_new_nodes and not keep_status and not _is_ready(data):
+        taints = data["spec"].setdefault("taints", [])
+        if all(taint.get("key") != _NOT_READY for taint in taints):
+            taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
     if kind == NODES or kind.custom or (keep_status and data.get("status")):
         return
     first = _FIRST_STATUS.get(kind.group_resource)

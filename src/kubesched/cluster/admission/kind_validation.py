@@ -23,6 +23,7 @@ from .kind_defaults import template_of
 from .kind_updates import KIND_UPDATES
 from .pod_validation import check_pod_spec
 from .secrets import check_config_map, check_secret
+from .services import check_ports
 from .validation import LABEL_VALUE_TEXT, QUALIFIED_TEXT, Causes, check_labels, check_quantities, forbidden
 from .values import check_values
 from .volumes import check_volume
@@ -182,33 +183,6 @@ def _check_autoscaler(data: Data, causes: Causes) -> None:
         causes.invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
 
 
-def _check_service(data: Data, causes: Causes) -> None:
-    spec = data["spec"]
-    kind, ports, headless = spec["type"], spec.get("ports") or [], spec.get("clusterIP") == "None"
-    if kind == "ExternalName":
-        if not spec.get("externalName"):
-            causes.required("spec.externalName")
-    elif not ports and not headless:
-        causes.required("spec.ports")
-    if headless and kind in ("NodePort", "LoadBalancer"):
-        causes.invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
-    check_labels(spec.get("selector") or {}, "spec.selector", causes)
-    names: set[str] = set()
-    pairs: set[tuple[int, str]] = set()
-    for index, port in enumerate(ports):
-        path, name, pair = f"spec.ports[{index}]", port.get("name") or "", (port.get("port", 0), port["protocol"])
-        if not name and len(ports) > 1:
-            causes.required(f"{path}.name")
-        elif name and name in names:
-            causes.duplicate(f"{path}.name", name)
-        if pair in pairs:
-            causes.duplicate(path, {"port": pair[0], "protocol": pair[1]})
-        if port.get("nodePort") and kind in ("ClusterIP", "ExternalName"):
-            causes.forbidden(f"{path}.nodePort", f"may not be used when `type` is '{kind}'")
-        names.add(name)
-        pairs.add(pair)
-
-
 def _check_claim(data: Data, causes: Causes) -> None:
     spec = data["spec"]
     modes = spec.get("accessModes") or ()
@@ -253,7 +227,7 @@ _CHECKS: Final[Mapping[str, Callable[[Data, Causes], None]]] = {
     "jobs.batch": _check_job,
     "cronjobs.batch": _check_cron_job,
     "horizontalpodautoscalers.autoscaling": _check_autoscaler,
-    "services": _check_service,
+    "services": check_ports,
     "secrets": check_secret,
     "configmaps": check_config_map,
     "persistentvolumeclaims": _check_claim,
