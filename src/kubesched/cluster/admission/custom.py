@@ -1,7 +1,7 @@
 """Custom resources by the schema of their definition: unknown fields pruned, defaults filled in, values and rules checked.
 
 A structural schema (OpenAPI v3) is turned into a JSON Schema for ``jsonschema-rs``; its rules are CEL expressions, see
-:mod:`.custom_rules`. As in 1.36, what was wrong before and is not changed does not stop an update. Checked is the schema of
+:mod:`kubesched.cel.schema_rules`. As in 1.36, what was wrong before and is not changed does not stop an update. Checked is the schema of
 the stored version. Callers: :mod:`.kind_defaults`, :mod:`.kind_validation`; the HTTP face for warnings of unknown fields.
 """
 
@@ -17,8 +17,8 @@ import msgspec
 
 from ...api.equality import same_json
 from ...api.wire import ApiError
+from ...cel.schema_rules import Failure, Rules
 from ..schema import encode
-from .custom_rules import Problem, Rules
 from .validation import Causes
 from .values import dotted
 
@@ -28,6 +28,8 @@ _log: Final = logging.getLogger("kubesched.cluster")
 
 Data = dict[str, Any]
 Schema = Mapping[str, Any]
+#: Where a value is, or None for nowhere; and the field error.
+Problem = tuple[list[str | int] | None, tuple[str, str, str]]
 
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
@@ -141,7 +143,7 @@ class CustomSchema:
         """Check an object; ``old`` is the state before an update. Rules are evaluated when the values are right."""
         found = [] if self._validator.is_valid(data) else [_problem(one) for one in self._validator.iter_errors(data)]
         found += _duplicates(self.schema, data, [])
-        for place, cause in found or self.rules.problems(data, old):
+        for place, cause in found or map(_broken, self.rules.failures(data, old)):
             if old is None or not _is_unchanged(old, data, place):
                 causes.append(cause)
 
@@ -190,6 +192,21 @@ def _problem(error: Any) -> Problem:
         shown = len(value) if isinstance(value, list | dict) else value
         causes.invalid(path, shown, f"{path} in body {_TEXTS.get(kind, error.message).format(limit)}")
     return place, causes[0]
+
+
+def _broken(failure: Failure) -> Problem:
+    """A rule that does not hold. What depends on the change is wrong because of it."""
+    causes, path = Causes(), (dotted("", failure.place) + failure.field_path).removeprefix(".") or "<nil>"
+    match failure.reason:
+        case "FieldValueForbidden":
+            causes.forbidden(path, failure.text)
+        case "FieldValueRequired":
+            causes.required(path, failure.text)
+        case "FieldValueDuplicate":
+            causes.duplicate(path, failure.kind)
+        case _:
+            causes.invalid(path, failure.kind, failure.text)
+    return None if failure.is_transition else failure.place, causes[0]
 
 
 def _duplicates(schema: Schema, data: Any, place: list[str | int]) -> list[Problem]:
@@ -273,7 +290,8 @@ def schema_problems(schema: Schema, path: str, causes: Causes) -> None:
     try:
         _check_structure(schema, path, causes)
         if len(causes) == before:
-            custom_schema(encode(schema)).rules.report(path, causes)
+            for where, rule, problem in custom_schema(encode(schema)).rules.malformed():
+                causes.invalid(path + where, rule, problem)
     except RecursionError:
         causes.invalid(path, "", "is nested too deeply")
     except ValueError as error:

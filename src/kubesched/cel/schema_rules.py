@@ -2,7 +2,7 @@
 
 Values are given to CEL by their schema: numbers, times, durations and bytes as such, names that CEL cannot write escaped.
 Expressions are compiled without the types of the schema, so that what a real server finds in a definition may be found
-here when the rule is evaluated. Caller: :mod:`.custom`.
+here when the rule is evaluated. Caller: the embedded cluster's admission.
 """
 
 from __future__ import annotations
@@ -14,28 +14,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from ...cel import (
-    COST_LIMIT,
-    CompilationError,
-    Environment,
-    EvaluationCancelledError,
-    EvaluationError,
-    Expr,
-    Ident,
-    MissingLibraryError,
-    Program,
-    children,
-)
-from ...cel.functions import call
-from ...cel.values import NO_VALUE, Optional
-from .validation import Causes
-from .values import dotted
+from .environment import CompilationError, Environment, MissingLibraryError, children
+from .functions import call
+from .program import COST_LIMIT, EvaluationCancelledError, Program
+from .syntax import Expr, Ident
+from .values import NO_VALUE, EvaluationError, Optional
 
-__all__ = ["Problem", "Rules"]
+__all__ = ["Failure", "Rules"]
 
 Schema = Mapping[str, Any]
-#: Where a value is, or None for nowhere in the object; and the field error.
-Problem = tuple[list[str | int] | None, tuple[str, str, str]]
+#: What a value is made of by its schema: key, schema, value.
 Children = Callable[[Schema, Any], Iterator[tuple[str | int, Schema, Any]]]
 
 _RULES: Final = "x-kubernetes-validations"
@@ -103,6 +91,21 @@ def _names(expr: Expr) -> Iterator[str]:
         yield from _names(part)
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A rule that does not hold.
+
+    ``place`` is where its value is, ``field_path`` what the rule adds to that. ``kind`` is the type of the value.
+    """
+
+    place: list[str | int]
+    field_path: str
+    reason: str
+    kind: str
+    text: str
+    is_transition: bool = False
+
+
 @dataclass(slots=True)
 class _Rule:
     """``problem`` says why it cannot be compiled."""
@@ -156,37 +159,36 @@ class Rules:
             self._ruled.add(id(schema))
         return id(schema) in self._ruled
 
-    def report(self, path: str, causes: Causes) -> None:
-        """The rules that cannot be compiled; ``path`` is that of the schema."""
+    def malformed(self) -> Iterator[tuple[str, str, str]]:
+        """The rules that cannot be compiled: their path in the schema, the expression, and why."""
         for identity, rules in self._rules.items():
             for index, rule in enumerate(rules):
                 if rule.problem:
-                    where = f"{path}{self._paths[identity]}.{_RULES}[{index}].rule"
-                    causes.invalid(where, rule.data.get("rule") or "", rule.problem)
+                    yield f"{self._paths[identity]}.{_RULES}[{index}].rule", rule.data.get("rule") or "", rule.problem
 
-    def problems(self, data: Any, old: Any) -> list[Problem]:
-        """What the rules say of an object; ``old`` is None for a new one."""
+    def failures(self, data: Any, old: Any) -> list[Failure]:
+        """The rules that an object breaks; ``old`` is its last state, None for a new one."""
         if id(self._schema) not in self._ruled:
             return []
         budget = [_BUDGET]
         try:
             return list(self._walk(self._schema, data, _ABSENT if old is None else old, [], budget))
         except EvaluationCancelledError:
-            return [(None, ("", "FieldValueInvalid", f'Invalid value: "object": {_BUDGET_TEXT}'))]
+            return [Failure([], "", "", "object", _BUDGET_TEXT, is_transition=True)]
 
     def _walk(
         self, schema: Schema, data: Any, old: Any, place: list[str | int], budget: list[int]
-    ) -> Iterator[Problem]:
+    ) -> Iterator[Failure]:
         if id(schema) not in self._ruled or data is None:
             return
         if id(schema) in self._rules:
             now = self._value(schema, data, root=not place)
             before = _ABSENT if old is _ABSENT else self._value(schema, old, root=not place)
             for rule in self._rules[id(schema)]:
-                cause = self._evaluate(rule, schema, now, before, place, budget)
-                if cause is not None:
-                    # What depends on the change is wrong because of it.
-                    yield None if rule.is_transition else place, cause
+                text = _evaluate(rule, now, before, budget)
+                if text:
+                    path, reason = rule.data.get("fieldPath") or "", rule.data.get("reason") or ""
+                    yield Failure(place, path, reason, schema.get("type", ""), text, rule.is_transition)
         for key, child, value in self._members(schema, data):
             yield from self._walk(child, value, self._before(schema, old, key, value), [*place, key], budget)
 
@@ -200,47 +202,6 @@ class Rules:
                 if isinstance(item, dict) and all(item.get(name) == value.get(name) for name in keys):
                     return item
         return _ABSENT
-
-    def _evaluate(
-        self, rule: _Rule, schema: Schema, now: Any, before: Any, place: list[str | int], budget: list[int]
-    ) -> tuple[str, str, str] | None:
-        if rule.program is None or rule.problem:
-            return None
-        variables = {"self": now}
-        if rule.data.get("optionalOldSelf"):
-            variables["oldSelf"] = NO_VALUE if before is _ABSENT else Optional(before)
-        elif rule.is_transition and before is _ABSENT:
-            return None
-        else:
-            variables["oldSelf"] = before
-        causes, path = Causes(), dotted("", place) + (rule.data.get("fieldPath") or "")
-        path = path.removeprefix(".") or "<nil>"
-        text, kind = (
-            (rule.data.get("message") or "").strip() or f"failed rule: {rule.data['rule']}",
-            schema.get("type", ""),
-        )
-        try:
-            value, cost = rule.program.measure(variables, min(COST_LIMIT, budget[0]))
-            budget[0] -= cost
-            if value is True:
-                return None
-            if rule.message is not None:
-                text = str(rule.message.evaluate(variables)).strip() or text
-        except EvaluationCancelledError:
-            raise
-        except EvaluationError as error:
-            causes.invalid(path, kind, f"{error} evaluating rule: {rule.data['rule']}")
-            return causes[0]
-        match rule.data.get("reason"):
-            case "FieldValueForbidden":
-                causes.forbidden(path, text)
-            case "FieldValueRequired":
-                causes.required(path, text)
-            case "FieldValueDuplicate":
-                causes.duplicate(path, kind)
-            case _:
-                causes.invalid(path, kind, text)
-        return causes[0]
 
     def _value(self, schema: Schema, data: Any, *, root: bool = False) -> Any:
         """A value as CEL has it."""
@@ -264,3 +225,27 @@ class Rules:
             except EvaluationError:
                 return data
         return data
+
+
+def _evaluate(rule: _Rule, now: Any, before: Any, budget: list[int]) -> str:
+    """What a rule says against a value; nothing when it holds, or does not apply. Its cost is taken off ``budget``."""
+    if rule.program is None or rule.problem:
+        return ""
+    variables = {"self": now, "oldSelf": before}
+    if rule.data.get("optionalOldSelf"):
+        variables["oldSelf"] = NO_VALUE if before is _ABSENT else Optional(before)
+    elif rule.is_transition and before is _ABSENT:
+        return ""
+    try:
+        value, cost = rule.program.measure(variables, min(COST_LIMIT, budget[0]))
+        budget[0] -= cost
+        if value is True:
+            return ""
+        text = rule.data.get("message") or ""
+        if rule.message is not None:
+            text = str(rule.message.evaluate(variables)) or text
+    except EvaluationCancelledError:
+        raise
+    except EvaluationError as error:
+        return f"{error} evaluating rule: {rule.data['rule']}"
+    return text.strip() or f"failed rule: {rule.data['rule']}"
