@@ -60,77 +60,53 @@ class Defined:
     stored: Mapping[str, Any]
 
 
-def _dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(item for item in _list(value) if isinstance(item, str))
-
-
-def _text(value: Any, default: str = "") -> str:
-    return value if isinstance(value, str) and value else default
-
-
 def defined_resources(data: Mapping[str, Any]) -> Iterator[Defined]:
-    """The served versions of a definition; nothing for one that lacks what every resource needs."""
-    spec = _dict(data.get("spec"))
-    names = _dict(spec.get("names"))
-    group, plural, kind = _text(spec.get("group")), _text(names.get("plural")), _text(names.get("kind"))
+    """The served versions of a definition, whose form has been checked; nothing for one without names."""
+    spec: dict[str, Any] = data.get("spec") or {}
+    names, group = spec.get("names") or {}, spec.get("group")
+    plural, kind = names.get("plural"), names.get("kind")
     if not (group and plural and kind):
         return
-    versions = [item for item in _list(spec.get("versions")) if isinstance(item, dict) and _text(item.get("name"))]
-    storage = next((item["name"] for item in versions if item.get("storage")), versions[0]["name"] if versions else "")
+    versions = [version for version in spec.get("versions") or () if version.get("name")]
+    stored = next((version for version in versions if version.get("storage")), versions[0] if versions else {})
     for version in versions:
         if not version.get("served", True):
             continue
-        subresources = _dict(version.get("subresources"))
-        scale = _dict(subresources.get("scale"))
+        subresources = version.get("subresources") or {}
+        scale = subresources.get("scale")
         yield Defined(
             group,
             version["name"],
-            storage,
+            stored["name"],
             kind,
             plural,
-            _text(names.get("singular"), kind.lower()),
+            names.get("singular") or kind.lower(),
             spec.get("scope", "Namespaced") == "Namespaced",
-            _texts(names.get("shortNames")),
-            _texts(names.get("categories")),
+            tuple(names.get("shortNames") or ()),
+            tuple(names.get("categories") or ()),
             "status" in subresources,
             Scale(
-                _text(scale.get("specReplicasPath"), ".spec.replicas"),
-                _text(scale.get("statusReplicasPath"), ".status.replicas"),
-                _text(scale.get("labelSelectorPath")),
+                scale.get("specReplicasPath") or ".spec.replicas",
+                scale.get("statusReplicasPath") or ".status.replicas",
+                scale.get("labelSelectorPath") or "",
             )
             if scale
             else None,
             tuple(_columns(version)),
             _schema(version),
-            next((_schema(one) for one in versions if one["name"] == storage), {}),
+            _schema(stored),
         )
 
 
 def _schema(version: Mapping[str, Any]) -> dict[str, Any]:
-    return _dict(_dict(version.get("schema")).get("openAPIV3Schema"))
+    return (version.get("schema") or {}).get("openAPIV3Schema") or {}
 
 
 def _columns(version: Mapping[str, Any]) -> Iterator[Column]:
-    for item in _list(version.get("additionalPrinterColumns")):
-        column = _dict(item)
-        if _text(column.get("name")) and _text(column.get("jsonPath")):
-            priority = column.get("priority")
-            yield Column(
-                column["name"],
-                _text(column.get("type"), "string"),
-                column["jsonPath"],
-                priority if isinstance(priority, int) else 0,
-                _text(column.get("description")),
-                _text(column.get("format")),
-            )
+    for item in version.get("additionalPrinterColumns") or ():
+        if item.get("name") and item.get("jsonPath"):
+            texts = (item.get("type") or "string", item["jsonPath"], item.get("priority") or 0)
+            yield Column(item["name"], *texts, item.get("description") or "", item.get("format") or "")
 
 
 def was_established(item: Stored) -> bool:
@@ -140,8 +116,7 @@ def was_established(item: Stored) -> bool:
 
 def establish(store: Store, kind: Kind, item: Stored) -> None:
     """Write the status a definition gets once its names are accepted and it is served."""
-    spec = _dict(item.section("spec"))
-    versions = [_dict(version) for version in _list(spec.get("versions"))]
+    spec = item.section("spec") or {}
     now = store.now()
     conditions = [
         {
@@ -158,7 +133,7 @@ def establish(store: Store, kind: Kind, item: Stored) -> None:
     ]
     status = {
         "acceptedNames": spec.get("names") or {},
-        "storedVersions": [version.get("name") for version in versions if version.get("storage")],
+        "storedVersions": [version["name"] for version in spec.get("versions") or () if version.get("storage")],
         "conditions": conditions,
     }
     store.patch(
