@@ -186,6 +186,7 @@ def test_what_was_wrong_before_does_not_stop_other_changes() -> None:
 DEFINED: list[tuple[Data, int, str]] = [
     ({"size": {}}, 422, "properties[spec].properties[size].type: Required value: must not be empty for specified object fields"),
     ({"l": {"type": "array", "items": {}}}, 422, "properties[l].items.type: Required value: must not be empty for specified array items"),
+    ({"size": {"type": "integer", "default": "x"}}, 422, "properties[size].default in body must be of type integer: \"string\""),
     ({"size": {"type": "string", "pattern": "["}}, 422, "spec.versions[0].schema.openAPIV3Schema: Invalid value"),
     ({"size": {"type": "string", "x-kubernetes-validations": [{"rule": "self +"}]}}, 422, "x-kubernetes-validations[0].rule: Invalid value: \"self +\": compilation failed: ERROR: <input>:1:7: Syntax error"),
     ({"size": {"type": "string", "x-kubernetes-validations": [{"rule": "1 + 1"}]}}, 422, "cel expression must evaluate to a bool"),

@@ -63,6 +63,8 @@ _TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "number"
 def _json_schema(schema: Schema) -> Data:
     """The same demands as a JSON Schema; what is for other readers is left out."""
     made: Data = {name: schema[name] for name in _PLAIN if name in schema}
+    if "required" in made:
+        made["required"] = sorted(set(made["required"]))
     kinds = ["integer", "string"] if schema.get(_INT_OR_STRING) else [schema["type"]] if schema.get("type") else []
     if kinds:
         made["type"] = [*kinds, "null"] if schema.get("nullable") else kinds
@@ -139,10 +141,15 @@ class CustomSchema:
             del owner[name]
         _fill(self.schema, data)
 
+    def values(self, data: Any, path: str = "") -> list[Problem]:
+        """The values that the schema does not allow; ``path`` is where ``data`` is."""
+        return (
+            [] if self._validator.is_valid(data) else [_problem(one, path) for one in self._validator.iter_errors(data)]
+        )
+
     def check(self, data: Data, old: Data | None, causes: Causes) -> None:
         """Check an object; ``old`` is the state before an update. Rules are evaluated when the values are right."""
-        found = [] if self._validator.is_valid(data) else [_problem(one) for one in self._validator.iter_errors(data)]
-        found += _duplicates(self.schema, data, [])
+        found = self.values(data) + _duplicates(self.schema, data, [])
         for place, cause in found or map(_broken, self.rules.failures(data, old)):
             if old is None or not _is_unchanged(old, data, place):
                 causes.append(cause)
@@ -163,12 +170,12 @@ def _is_unchanged(old: Any, new: Any, place: list[str | int] | None) -> bool:
     return place is not None and same_json(old, new)
 
 
-def _problem(error: Any) -> Problem:
+def _problem(error: Any, root: str) -> Problem:
     kind, value, details, place = error.kind.name, error.instance, error.kind.as_dict(), list(error.instance_path)
-    path, causes = dotted("", place), Causes()
+    path, causes = dotted(root, place), Causes()
     if kind == "required":
         place = [*place, details["property"]]
-        causes.required(dotted("", place))
+        causes.required(dotted(root, place))
     elif kind == "enum":
         causes.unsupported(path, value, [str(one) for one in details["options"]])
     elif kind == "type":
@@ -286,6 +293,8 @@ def schema_problems(schema: Schema, path: str, causes: Causes) -> None:
         raise ApiError.bad_request(f'{_DEFINITION} in version "v1" cannot be handled as a {_DEFINITION}: {text}')
     if not schema.get("type"):
         causes.required(f"{path}.type", "must not be empty at the root")
+    elif schema["type"] != "object":
+        causes.invalid(f"{path}.type", schema["type"], "must be object at the root")
     before = len(causes)
     try:
         _check_structure(schema, path, causes)
@@ -321,4 +330,6 @@ def _check_structure(schema: Schema, path: str, causes: Causes) -> None:
     for where, part, what in parts:
         if not part.get("type") and not part.get(_INT_OR_STRING) and not part.get(_PRESERVE):
             causes.required(f"{where}.type", f"must not be empty for specified {what}")
+        elif "default" in part:
+            causes += [cause for _, cause in CustomSchema(part).values(part["default"], f"{where}.default")]
         _check_structure(part, where, causes)
