@@ -342,7 +342,10 @@ def test_a_new_node_is_tainted_until_its_kubelet_reports() -> None:
         )
         store = embedded.store
         taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-        bare = {"metadata": {"name": "bare"}, "status": {"capacity": {"cpu": "4", "memory": "8Gi", "pods": "9"}}}
+        bare: dict[str, Any] = {
+            "metadata": {"name": "bare"},
+            "status": {"capacity": {"cpu": "4", "memory": "8Gi", "pods": "9"}},
+        }
         assert store.create(NODES, "", bare).data()["spec"]["taints"] == [taint]
         ready = {**bare["status"], "conditions": [{"type": "Ready", "status": "True"}]}
         node = store.create(NODES, "", {"metadata": {"name": "ready"}, "status": ready}).data()
