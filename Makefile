@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clients test test-controlplane campaign lint format types layers bench conformance sweep docs clean
+.PHONY: help setup demo clients test test-controlplane campaign lint format types layers bench bench-quick conformance sweep docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
@@ -48,6 +48,9 @@ format: $(STAMP) ## let ruff fix what it can
 
 bench: $(STAMP) ## throughput, latencies and memory of the whole path
 	$(BIN)/kubesched bench
+
+bench-quick: $(STAMP) ## a small run of every built-in workload, one table; under two minutes
+	$(BIN)/kubesched bench --labels quick --runs 1
 
 conformance: $(STAMP) ## replay the decisions recorded from Kubernetes
 	$(BIN)/kubesched conformance tests/golden

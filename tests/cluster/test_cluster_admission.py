@@ -357,8 +357,16 @@ def test_resources_change_through_the_resize_subresource_only() -> None:
         store.patch(PODS, "default", "p", patch)
     after = store.patch(PODS, "default", "p", patch, subresource="resize").data()
     assert after["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1"}
+    more = {"spec": {"nodeSelector": {"a": "b"}, **patch["spec"]}}
+    assert "nodeSelector" not in store.patch(PODS, "default", "p", more, subresource="resize").data()["spec"]
+    whole = a_pod("p", **resources({"cpu": "3"}))
+    whole["spec"]["nodeName"] = "elsewhere"
+    spec = store.update(PODS, "default", "p", whole, subresource="resize").data()["spec"]
+    assert "nodeName" not in spec
+    assert spec["containers"][0]["resources"]["requests"] == {"cpu": "3"}
     with refused(422, match="only cpu and memory resources are mutable"):
-        store.patch(PODS, "default", "p", {"spec": {"nodeSelector": {"a": "b"}}}, subresource="resize")
+        whole["spec"]["containers"][0]["name"] = "other"
+        store.update(PODS, "default", "p", whole, subresource="resize")
 
 
 def test_a_plain_manifest_can_be_put_again() -> None:

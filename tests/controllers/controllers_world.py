@@ -28,6 +28,7 @@ def kind(plural: str, group: str = "") -> Kind:
 
 DEPLOYMENTS, REPLICA_SETS = kind("deployments", "apps"), kind("replicasets", "apps")
 STATEFUL_SETS, DAEMON_SETS = kind("statefulsets", "apps"), kind("daemonsets", "apps")
+CRON_JOBS = kind("cronjobs", "batch")
 JOBS, BUDGETS = kind("jobs", "batch"), kind("poddisruptionbudgets", "policy")
 CLAIMS, VOLUMES = kind("persistentvolumeclaims"), kind("persistentvolumes")
 STORAGE_CLASSES, QUOTAS, LIMITS = kind("storageclasses", "storage.k8s.io"), kind("resourcequotas"), kind("limitranges")

@@ -342,3 +342,15 @@ def test_an_orphan_of_an_owner_that_never_was_is_collected() -> None:
         assert kind("pods") == PODS
 
     play(scenario)
+
+
+def test_the_deadline_of_a_job_that_is_over_keeps_nothing_waiting() -> None:
+    async def scenario(world: World) -> None:
+        world.create(JOBS, job("sum", "10s", activeDeadlineSeconds=86_400))
+        world.create(JOBS, job("gone", "20h", activeDeadlineSeconds=86_400))
+        await asyncio.sleep(5)
+        world.store.delete(JOBS, "default", "gone")
+        await world.settle(60)
+        assert condition(world.get(JOBS, "sum"), "Complete")[0] == "True"
+
+    play(scenario)

@@ -122,7 +122,7 @@ def test_a_daemon_set_makes_no_pods_for_nodes_it_may_not_run_on() -> None:
     assert not any("tainted" in key for group in result.pending for key in group.pods)
 
 
-def test_a_job_of_many_completions_says_what_is_simulated() -> None:
+def test_a_job_whose_pods_do_not_end_says_what_is_simulated() -> None:
     result = run(workload("Job", "w", "batch/v1", parallelism=2, completions=9), nodes=1)
     assert result.totals.placed == 2
     assert "only the 2 of its 9 pods that may run at once are simulated" in result.warnings[0]
@@ -187,7 +187,7 @@ class HoldForEver(Plugin):
 
 
 def test_pods_held_by_permit_are_waited_for_and_reported() -> None:
-    from kubesched.cli.loading import with_plugins
+    from kubesched.simulate.loading import with_plugins
 
     registry = in_tree_registry()
     registry.register(HoldForEver)
@@ -205,7 +205,7 @@ class _TalksNonsense(Plugin):
 
 
 def test_a_pod_held_by_a_plugin_with_invalid_results_is_reported_as_an_error() -> None:
-    from kubesched.cli.loading import with_plugins
+    from kubesched.simulate.loading import with_plugins
 
     registry = in_tree_registry()
     registry.register(_TalksNonsense)
@@ -231,7 +231,7 @@ def test_nothing_at_all_is_a_settled_simulation() -> None:
 
 def test_an_object_other_than_a_pod_that_is_refused_is_an_error() -> None:
     bad = node("n", "-1")
-    with pytest.raises(ManifestError, match=r"object 0: document 1, line 1: Node n was refused: .*cpu"):
+    with pytest.raises(ManifestError, match=r"object 0: Node n was refused: .*cpu"):
         run(bad)
 
 
@@ -344,12 +344,12 @@ def test_what_has_no_effect_is_said_once_for_each_kind() -> None:
     things = [{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}} for name in "ab"]
     jobs = [workload("Job", f"w{number}", "batch/v1", parallelism=1, completions=2) for number in range(2)]
     loaded = parse_manifests("\n---\n".join(json.dumps(item) for item in (*crons, *pods, *things, *jobs)), "in.yaml")
-    warnings = run_simulation(loaded, registry=in_tree_registry(), nodes=1).warnings
+    warnings = run_simulation(loaded, registry=in_tree_registry(), nodes=1, until=10.0).warnings
     for text in (
-        "CronJob cron-0 has no effect in a simulation: the clock starts no jobs (and so for 2 more objects)",
+        "CronJob cron-0: its pods run without end, as they have no kubesched.io/duration (and so for 2 more objects)",
         'Pod p0: unknown field "colour" is ignored (and so for 3 more objects)',
         "left out: example.com/v1 Thing is not known here (and 1 more like it)",
-        "Job w0: only the 1 of its 2 pods that may run at once are simulated (and so for 1 more object)",
+        "so only the 1 of its 2 pods that may run at once are simulated (and so for 1 more object)",
     ):
         assert [warning for warning in warnings if text in warning], (text, warnings)
     assert not [warning for warning in warnings if "cron-1" in warning or "p1" in warning]

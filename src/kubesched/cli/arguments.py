@@ -118,6 +118,16 @@ def _plugin_modules(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _enable_plugin(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--enable-plugin",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="enable this plugin in every profile that does not mention it; may be given again",
+    )
+
+
 def _stages(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stages", metavar="FILE", action="append", default=[], help="stage rules for hollow pods, volumes and devices"
@@ -159,12 +169,68 @@ during the run. What of the input is not honoured is said on stderr, also with -
     _stages(parser)
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
+    _enable_plugin(parser)
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides ties (default: 0)")
     parser.add_argument(
         "--until", metavar="SECONDS", type=_seconds, default=86_400.0, help="virtual time at most (default: a day)"
     )
     parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
     parser.add_argument("--wide", action="store_true", help="list every pod and node, however many")
+    _quiet(parser, "no progress bar")
+
+
+def sweep(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Make many runs with different parameters, on several processes or a Ray cluster, and summarise them in one table: every
+combination of a grid of values, and single runs. Runs are simulations, or calls of a function of yours that returns figures.
+With --results an interrupted sweep is continued where it stopped; runs that failed, or whose input changed, are made again."""
+    parser.epilog = """\
+examples: kubesched sweep --set manifests=examples/web-shop --grid nodes=2,3,4 --grid seed=0-9
+          kubesched sweep examples/policies/openb.yaml --set trace=openb --results openb.jsonl
+          kubesched sweep sweep.yaml -o csv >runs.csv
+Exit code: 0 when every run was made, 1 when the sweep cannot be run as given, or runs failed; the others are still shown."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a file of kind Sweep; see docs/sweeps.md")
+    parser.add_argument(
+        "--grid",
+        metavar="NAME=VALUES",
+        type=_setting,
+        action="append",
+        default=[],
+        help="a parameter and its values: a,b,c, a YAML list, or {label: value}; ranges for seed=0-9; may be repeated",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        dest="settings",
+        type=_setting,
+        action="append",
+        default=[],
+        help="a parameter that is the same for all runs, in YAML; may be repeated",
+    )
+    parser.add_argument(
+        "--function", metavar="MODULE:NAME", help="what to call for each run, also FILE.py:NAME (default: a simulation)"
+    )
+    parser.add_argument(
+        "--results",
+        metavar="FILE",
+        help="append each result to this file (JSON lines), and continue from what is there",
+    )
+    parser.add_argument(
+        "--processes", metavar="N", type=_positive, help="how many runs at a time (default: one per CPU)"
+    )
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=_seconds, help="end a run that takes longer; it has failed"
+    )
+    parser.add_argument("--ray", metavar="ADDRESS", help="run on this Ray cluster; 'local' starts one on this machine")
+    parser.add_argument(
+        "--figure", metavar="NAME", action="append", default=[], help="summarise only this figure; may be repeated"
+    )
+    parser.add_argument(
+        "--by", metavar="NAME", action="append", default=[], help="group by this parameter (default: all but the seed)"
+    )
+    parser.add_argument(
+        "-o", "--output", choices=("table", "csv", "json"), default="table", help="a summary (default), or every run"
+    )
     _quiet(parser, "no progress bar")
 
 
@@ -188,8 +254,20 @@ examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
           kubesched bench --http --connections 32
           kubesched bench --run --nodes 5000
           kubesched bench --kubeconfig FILE --pid $(pidof kube-scheduler)
-          kubesched bench performance-config.yaml --case SchedulingBasic --workload 500Nodes"""
-    parser.add_argument("file", metavar="FILE", nargs="?", help="a workload file in scheduler_perf's format")
+          kubesched bench performance-config.yaml --case SchedulingBasic --workload 500Nodes
+          kubesched bench scheduler_perf --labels performance --results results"""
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", help="a workload file in scheduler_perf's format, or a folder of topics"
+    )
+    parser.add_argument(
+        "--labels",
+        metavar="LABELS",
+        help="run every workload with these labels, each in a process of its own, and show one table; "
+        'such as performance,-short ("": all)',
+    )
+    parser.add_argument(
+        "--results", metavar="DIR", help="with --labels: write upstream's result files, one per topic, into this folder"
+    )
     parser.add_argument("--shape", choices=SHAPES, default="basic", help="a built-in workload (default: basic)")
     parser.add_argument("--case", metavar="NAME", help="the test case, when the file or shape has several")
     parser.add_argument("--workload", metavar="NAME", help="the workload of the case, when it has several")
@@ -268,6 +346,7 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     )
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
+    _enable_plugin(parser)
     _stages(parser)
     parser.add_argument(
         "--host",
@@ -358,6 +437,7 @@ def config(parser: argparse.ArgumentParser) -> None:
     check.add_argument("file", metavar="FILE")
     check.add_argument("--json", action="store_true", help="the plugins in effect as JSON")
     _plugin_modules(check)
+    _enable_plugin(check)
     convert = actions.add_parser(
         "convert",
         help="write a file of any version, or a Policy, as today's v1",

@@ -38,13 +38,15 @@ from kubesched.cluster.http import (
 from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of
 from kubesched.cluster.store import Store
 from kubesched.extenders.http import http_extenders
+from kubesched.framework.slow_calls import plugins_of, watching_plugins
 from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.intake import check_devices, in_order, unknown_fields, with_default_class
+from kubesched.simulate.loading import load_node_template
 from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
 
 from .console import progress_bar, warn, write
 from .errors import CliError
-from .loading import load_configuration, load_node_template, load_registry
+from .loading import load_setup
 from .memory import give_back
 from .preemption_log import PreemptionLog
 from .saved_file import claimed, save_or_rescue
@@ -89,6 +91,7 @@ async def _up(options: argparse.Namespace) -> int:
                 stack.push_async_callback(_save, embedded.store, server, options)
                 embedded.scheduler.debugger.install(loop)
                 embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
+                stack.enter_context(watching_plugins(plugins_of(embedded.scheduler.frameworks.values()), warn))
             with embedded.tasks.guard():
                 _greet(embedded, server, kubeconfig, options)
                 await stop.wait()
@@ -165,8 +168,7 @@ def _check_kubeconfig(given: str) -> None:
 
 def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embedded:
     """The cluster that the options describe, with all its objects; nothing moves yet."""
-    registry, own = load_registry(options.plugin_module)
-    config, remarks = load_configuration(options.config, registry, own)
+    registry, config, remarks = load_setup(options, options.config)
     for remark in remarks:
         warn(remark)
     snapshot = None

@@ -95,10 +95,10 @@ class BindingCycles:
         self._queue.done(assumed.uid)
         try:
             answer = attempt.profile.framework.binding.bind(attempt.state, assumed, attempt.node_name)
-            if isinstance(answer, Awaitable):
-                self._spawn(attempt, self._when_bound(attempt, answer))
-            else:
+            if answer is None or isinstance(answer, Status):
                 self._end(attempt, _unless_skipped(answer))
+            else:
+                self._spawn(attempt, self._when_bound(attempt, answer))
         except Exception as error:
             self._crashed(attempt, error)
 

@@ -52,9 +52,11 @@ class Cycle:
         clock: Clock,
         rng: random.Random,
         on_preemption: Callable[[Preemption], None] | None = None,
+        on_attempt: Callable[[QueuedPodInfo], None] | None = None,
     ) -> None:
-        """``on_preemption`` receives every successful preemption, for reports."""
+        """``on_preemption`` receives every successful preemption, ``on_attempt`` every popped pod, for reports."""
         self._on_preemption = on_preemption
+        self._on_attempt = on_attempt
         self._queue = queue
         self._cache = cache
         self._profiles = profiles
@@ -82,6 +84,8 @@ class Cycle:
 
     def begin(self, queued: QueuedPodInfo) -> Attempt | None:
         """An attempt for a popped pod; None when it is not worth one any more."""
+        if self._on_attempt is not None:
+            self._on_attempt(queued)
         profile = self._profiles.get(queued.pod_info.spec.scheduler_name)
         if profile is None:
             self._queue.done(queued.uid)

@@ -26,6 +26,7 @@ from kubesched.framework.extenders import ConnectedExtender, Extender, in_run_ti
 from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.preemption import Preemption
+from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.registry import Registry
 from kubesched.framework.waiting import PodsInPreBind, WaitingPods
 from kubesched.queue import SchedulingQueue
@@ -75,12 +76,13 @@ class Scheduler:
         extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
         on_preemption: Callable[[Preemption], None] | None = None,
+        on_attempt: Callable[[QueuedPodInfo], None] | None = None,
     ) -> None:
         """Build everything; nothing runs yet. Must be called in a running event loop.
 
         ``extenders`` replace those of the configuration, by name, and may be more; :meth:`stop` closes them.
         ``wrap_search`` puts something around the search of each profile, such as a stopwatch. ``on_preemption`` receives
-        every successful preemption.
+        every successful preemption, ``on_attempt`` every pod as it is popped.
 
         Raises:
             ConfigError: when a profile cannot be built, or a configured extender is missing from ``extenders``.
@@ -197,6 +199,7 @@ class Scheduler:
             clock,
             random.Random(rng.getrandbits(64)),
             on_preemption,
+            on_attempt,
         )
         self._lane = ExtenderLane(self.extenders, self.queue, self.cycle, self.live_pod, metrics)
         self._in_lane: asyncio.Task[None] | None = None

@@ -24,6 +24,7 @@ from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfigura
 from kubesched.dra.check import check_allocations
 from kubesched.framework.extenders import Extender
 from kubesched.framework.preemption import Preemption
+from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.registry import Registry
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.search import Search
@@ -59,7 +60,9 @@ class Embedded:
         extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
         on_preemption: Callable[[Preemption], None] | None = None,
+        on_attempt: Callable[[QueuedPodInfo], None] | None = None,
         taint_new_nodes: bool = False,
+        with_faults: bool = True,
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
@@ -71,7 +74,9 @@ class Embedded:
         ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
         are the rules by which pods and storage take their time and fail, for both.
 
-        ``extenders``, ``wrap_search`` and ``on_preemption`` are passed on to
+        Without ``with_faults`` none can be injected, and nothing is kept for them.
+
+        ``extenders``, ``wrap_search``, ``on_preemption`` and ``on_attempt`` are passed on to
         :class:`~kubesched.scheduler.scheduler.Scheduler`. ``taint_new_nodes`` keeps pods off nodes that are created
         without being Ready, until their kubelet reports; it needs the controller ``nodelifecycle``.
 
@@ -89,7 +94,7 @@ class Embedded:
         self.faults = Faults(random.Random(rng.getrandbits(64)))
         self.client = InProcessClient(self.store)
         self.port = _QuietPort(
-            _SchedulerClient(self.store, self.faults, on_bind),
+            _SchedulerClient(self.store, self.faults if with_faults else None, on_bind),
             clock=clock,
             rng=random.Random(rng.getrandbits(64)),
             event_queue_size=event_queue_size,
@@ -104,6 +109,7 @@ class Embedded:
             extenders=extenders,
             wrap_search=wrap_search,
             on_preemption=on_preemption,
+            on_attempt=on_attempt,
         )
         self.kubelets = (
             HollowKubelets(
@@ -210,7 +216,7 @@ class Embedded:
 class _SchedulerClient(InProcessClient):
     """The scheduler's transport, which reports every binding to an observer."""
 
-    def __init__(self, store: Store, faults: Faults, on_bind: Callable[[str, str, str], None] | None) -> None:
+    def __init__(self, store: Store, faults: Faults | None, on_bind: Callable[[str, str, str], None] | None) -> None:
         super().__init__(store, faults=faults)
         self._on_bind = on_bind
 

@@ -7,15 +7,29 @@ pods are in the export makes no pods of its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
-
-import msgspec
+from typing import Any, Final, Literal, TypeAlias
 
 from kubesched.api.decode import DecodeError, from_builtins
-from kubesched.api.kinds import CLAIMS, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, STORAGE_CLASSES, VOLUMES
+from kubesched.api.kinds import (
+    CLAIMS,
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    RESOURCE_CLAIMS,
+    STATEFUL_SETS,
+    STORAGE_CLASSES,
+    VOLUMES,
+    Kind,
+)
 from kubesched.api.selectors import required_node_affinity
 from kubesched.api.taints import first_untolerated
 from kubesched.api.types import Node, Pod
@@ -27,28 +41,40 @@ from kubesched.cluster.files import (
     Manifests,
     expand_workloads,
     load_manifests,
-    parse_manifests,
+    object_manifests,
 )
-from kubesched.cluster.http import unknown_in_manifest
 from kubesched.cluster.kubelets import make_nodes
 from kubesched.cluster.store import Store
 
+from .arrivals import arrival_of
+from .remarks import endless, not_honoured, unknown_fields
 from .result import Refusal
 
 __all__ = [
+    "Controllers",
     "Intake",
     "Source",
     "check_devices",
     "gather",
     "in_order",
+    "is_unplaced",
     "store_objects",
     "unknown_fields",
     "with_default_class",
 ]
 
+#: Which controllers of workloads run.
+Controllers: TypeAlias = Literal["none", "batch", "all"]
+
 #: Loaded manifests, or paths of files and directories, or objects as plain data; also mixed.
 Source: TypeAlias = Manifests | Iterable[str | os.PathLike[str] | Mapping[str, Any] | Manifest]
 
+#: The workloads that the controllers make pods for.
+_DRIVEN: Final[dict[Controllers, frozenset[Kind]]] = {
+    "none": frozenset(),
+    "batch": frozenset((JOBS, CRON_JOBS)),
+    "all": frozenset((DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS)),
+}
 _ORDER: Final = {
     "namespaces": 0,
     "priorityclasses.scheduling.k8s.io": 1,
@@ -77,21 +103,48 @@ _DEFAULT_CLASS: Final = {
 }
 
 
-#: Kinds that are stored and do nothing, and what they would do.
-_INERT: Final = {
-    "cronjobs.batch": "the clock starts no jobs",
-    "horizontalpodautoscalers.autoscaling": "nothing is scaled by load",
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io": "webhooks are not called",
-    "validatingwebhookconfigurations.admissionregistration.k8s.io": "webhooks are not called",
-}
-
-
 @dataclass(slots=True)
 class Intake:
     """Everything to be stored, pods of workloads included, in the order of creation."""
 
     objects: list[Manifest] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    #: Workloads whose pods controllers make, or go on to make.
+    driven: list[Manifest] = field(default_factory=list)
+    #: UIDs of what has dependents among the objects of the input.
+    owners: set[str] = field(default_factory=set)
+    #: What arrives later: seconds after the start, and the objects that then arrive together.
+    later: list[tuple[float, list[Manifest]]] = field(default_factory=list)
+
+    def everything(self) -> Iterator[Manifest]:
+        """All objects, those that arrive later included."""
+        yield from self.objects
+        for _, objects in self.later:
+            yield from objects
+
+    @property
+    def driven_uids(self) -> set[str]:
+        """The UIDs of :attr:`driven`."""
+        return {item.data["metadata"].get("uid", "") for item in self.driven}
+
+    def split(self) -> tuple[list[Manifest], list[Manifest]]:
+        """What is there when the cluster starts, and what is created then, at once: pods to be placed, new workloads.
+
+        Pods that controllers may take for missing come together with what owns them.
+        """
+        continued = self.driven_uids & self.owners
+        started = self.driven_uids - continued
+        before: list[Manifest] = []
+        after: list[Manifest] = []
+        for item in self.objects:
+            metadata = item.data["metadata"]
+            if item.kind == PODS:
+                owner = _controller(metadata) or {}
+                is_new = is_unplaced(item) and owner.get("uid") not in continued
+            else:
+                is_new = bool(metadata.get("uid")) and metadata.get("uid") in started
+            (after if is_new else before).append(item)
+        return before, after
 
     @property
     def uses_storage(self) -> bool:
@@ -100,7 +153,7 @@ class Intake:
             item.kind in (CLAIMS, VOLUMES)
             or item.kind.group == STORAGE_CLASSES.group
             or (item.kind == PODS and _uses_claims(item.data))
-            for item in self.objects
+            for item in self.everything()
         )
 
     @property
@@ -110,7 +163,7 @@ class Intake:
             item.kind.group == RESOURCE_CLAIMS.group
             or (item.kind == NODES and _devices(item) is not None)
             or (item.kind == PODS and (item.data.get("spec") or {}).get("resourceClaims"))
-            for item in self.objects
+            for item in self.everything()
         )
 
 
@@ -120,8 +173,15 @@ def gather(
     nodes: int = 0,
     node_template: Mapping[str, Any] | None = None,
     zones: Sequence[str] = (),
+    controllers: Controllers = "none",
+    pods_end: bool = False,
+    present: Sequence[Node] = (),
 ) -> Intake:
     """Load and expand; ``nodes`` hollow nodes are added to those of the manifests.
+
+    ``controllers`` says which controllers run: with ``batch`` Jobs go on beyond their first pods, and CronJobs make
+    Jobs; with ``all`` no workload is expanded. ``pods_end``: there are rules by which pods end, besides their annotations.
+    A DaemonSet makes pods for all of these nodes, and for those that are ``present`` already.
 
     Raises:
         ManifestError: for what cannot be read or used.
@@ -131,31 +191,42 @@ def gather(
         Manifest(NODES, data, "hollow nodes") for data in make_nodes(nodes, node_template, zones=zones)
     ] + loaded.objects
     check_devices(objects)
-    names = [item.name for item in objects if item.kind == NODES]
-    typed = [from_builtins(item.data, Node) for item in objects if item.kind == NODES]
+    names = [node.name for node in present] + [item.name for item in objects if item.kind == NODES]
+    typed = [*present] + [from_builtins(item.data, Node) for item in objects if item.kind == NODES]
     made_already = _controllers(objects)
-    intake = Intake(warnings=[*loaded.warnings, *unknown_fields(loaded.objects)])
+    intake = Intake(warnings=[*loaded.warnings, *unknown_fields(loaded.objects)], owners=made_already)
     problems: list[str] = []
-    cut: list[tuple[Manifest, int]] = []
     for item in objects:
         metadata = item.data["metadata"]
-        if metadata.get("uid") in made_already or _controller(metadata) is not None:
-            intake.objects.append(item)
-            continue
         try:
-            made = _expand(item, names, typed, intake.warnings)
-            intake.objects += made
-            if item.kind.group_resource == "jobs.batch" and _completions(item) > len(made) - 1 > 0:
-                cut.append((item, len(made) - 1))
+            arrival = arrival_of(item)
+            if metadata.get("uid") in made_already or _controller(metadata) is not None:
+                made = [item]
+            else:
+                made = _expand(item, names, typed, tracked=controllers != "none")
+            if item.kind in _DRIVEN[controllers]:
+                intake.driven.append(made[0])
+                if controllers == "all":
+                    del made[1:]
+            if arrival:
+                intake.later.append((arrival, made))
+            else:
+                intake.objects += made
         except ManifestError as error:
             problems.append(str(error))
         except (TypeError, ValueError, AttributeError, KeyError) as error:
             problems.append(_misshapen(item, error))
     if problems:
         raise ManifestError.of(problems)
-    intake.warnings = [*_not_honoured(objects), *_partly_run(cut), *intake.warnings]
+    endings = [] if pods_end else endless(objects)
+    intake.warnings = [*not_honoured(objects), *endings, *intake.warnings]
     intake.objects = in_order(intake.objects)
     return intake
+
+
+def is_unplaced(item: Manifest) -> bool:
+    """Whether it is a pod that has no node yet."""
+    return item.kind == PODS and not (item.data.get("spec") or {}).get("nodeName")
 
 
 def check_devices(objects: Iterable[Manifest]) -> None:
@@ -199,50 +270,32 @@ def _uses_claims(pod: Mapping[str, Any]) -> bool:
     )
 
 
-def unknown_fields(objects: Iterable[Manifest]) -> list[str]:
-    """A warning for each field that Kubernetes does not know: most likely a slip of the pen that is ignored."""
-    found: dict[tuple[str, str], list[Manifest]] = {}
-    for item in objects:
-        for path in unknown_in_manifest(item.kind, item.data):
-            found.setdefault((item.kind.kind, path), []).append(item)
-    return [
-        f'{items[0].source}: {kind} {items[0].name}: unknown field "{path}" is ignored{_also(items)}'
-        for (kind, path), items in found.items()
-    ]
-
-
-def _not_honoured(objects: Iterable[Manifest]) -> list[str]:
-    """A warning for each kind that acts in a real cluster and does nothing here."""
-    found: dict[str, list[Manifest]] = {}
-    for item in objects:
-        if item.kind.group_resource in _INERT:
-            found.setdefault(item.kind.group_resource, []).append(item)
-    return [
-        f"{items[0].source}: {items[0].kind.kind} {items[0].name} has no effect in a simulation: {_INERT[kind]}{_also(items)}"
-        for kind, items in found.items()
-    ]
-
-
-def _also(items: Sequence[Manifest]) -> str:
-    """That a remark about the first of the objects is true of the others."""
-    more = len(items) - 1
-    return "" if not more else f" (and so for {more:,} more {'object' if more == 1 else 'objects'})"
-
-
 def in_order(objects: Iterable[Manifest]) -> list[Manifest]:
     """Objects in an order of creation in which nothing is missed: namespaces first, pods last."""
     return sorted(objects, key=lambda item: _ORDER.get(item.kind.group_resource, 5))
 
 
-def _expand(item: Manifest, names: Sequence[str], nodes: Sequence[Node], warnings: list[str]) -> list[Manifest]:
-    """An object and the pods it makes."""
-    expanded = expand_workloads([item], node_names=names)
-    if item.kind.group_resource not in _INERT:
-        warnings += expanded.warnings
-    made = expanded.objects
+def _expand(item: Manifest, names: Sequence[str], nodes: Sequence[Node], *, tracked: bool) -> list[Manifest]:
+    """An object and the pods it makes; ``tracked`` as for :func:`~kubesched.cluster.files.expand_workloads`."""
+    if item.kind == CRON_JOBS:
+        _check_job_template(item)
+        return [item]
+    made = expand_workloads([item], node_names=names, tracked=tracked).objects
     if item.kind.group_resource == "daemonsets.apps":
         return [made[0], *(pod for pod, node in zip(made[1:], nodes, strict=True) if _daemon_runs_on(pod, node))]
     return made
+
+
+def _check_job_template(item: Manifest) -> None:
+    """Raises what is wrong with the jobs of a CronJob, before any is due."""
+    spec = item.data.get("spec")
+    template = spec.get("jobTemplate") if isinstance(spec, Mapping) else None
+    job = {"metadata": {"name": item.name}, "spec": template.get("spec") if isinstance(template, Mapping) else None}
+    try:
+        expand_workloads([Manifest(JOBS, job, item.source)])
+    except ManifestError as error:
+        place, _, problem = str(error).partition(": spec")
+        raise ManifestError(f"{place}: spec.jobTemplate.spec{problem}") from None
 
 
 def _misshapen(item: Manifest, error: Exception) -> str:
@@ -266,7 +319,7 @@ def _load(source: Source) -> Manifests:
         if isinstance(item, Manifest):
             result.objects.append(item)
         elif isinstance(item, Mapping):
-            found = parse_manifests(msgspec.json.encode(item).decode(), f"object {index}")
+            found = object_manifests(item, f"object {index}")
             result.objects += found.objects
             result.warnings += found.warnings
         else:
@@ -302,25 +355,13 @@ def _daemon_runs_on(manifest: Manifest, node: Node) -> bool:
     )
 
 
-def _completions(job: Manifest) -> int:
-    wanted = (job.data.get("spec") or {}).get("completions")
-    return wanted if isinstance(wanted, int) else 0
-
-
-def _partly_run(jobs: Sequence[tuple[Manifest, int]]) -> list[str]:
-    """A warning when only the first pods of some Jobs are simulated; ``jobs`` with the number of these pods."""
-    if not jobs:
-        return []
-    job, made = jobs[0]
-    what = f"only the {made} of its {_completions(job)} pods that may run at once are simulated"
-    return [f"{job.source}: Job {job.name}: {what}{_also([item for item, _ in jobs])}"]
-
-
 # -- storing -----------------------------------------------------------------------------------------------
 
 
-def store_objects(store: Store, objects: Iterable[Manifest]) -> list[Refusal]:
+def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[str] = ()) -> list[Refusal]:
     """Create the objects; pods that the cluster refuses are returned, grouped by place and message.
+
+    ``driven`` are UIDs of workloads whose controllers try again: pods that exceed a quota are made when it allows them.
 
     Namespaces that are used but not defined are made. A pod that brings a UID or a status is from a live
     cluster and keeps both.
@@ -344,6 +385,8 @@ def store_objects(store: Store, objects: Iterable[Manifest]) -> list[Refusal]:
                 problems.append(f"{item.source}: {item.kind.kind} {item.name} was refused: {error}")
                 continue
             owner = _controller(item.data["metadata"])
+            if owner is not None and owner.get("uid") in driven and "exceeded quota" in str(error):
+                continue
             workload = f"{owner['kind']}/{owner['name']}" if owner is not None else ""
             name = item.name or item.data["metadata"].get("generateName", "")
             # One message for all pods of a workload: the name is in the list.

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 __all__ = [
+    "Distribution",
     "ErrorReport",
     "ExplanationReport",
     "MissingNode",
@@ -22,10 +23,14 @@ __all__ = [
     "Pending",
     "PendingReason",
     "Placement",
+    "PodTimes",
     "Reason",
     "Refusal",
+    "ResourceShare",
     "ResourceUse",
     "Result",
+    "RunTimes",
+    "Series",
     "Stopped",
     "Totals",
 ]
@@ -205,6 +210,97 @@ class ErrorReport(_Struct, frozen=True, kw_only=True):
     count: int
 
 
+class PodTimes(_Struct, frozen=True, kw_only=True):
+    """One pod's life, gone ones included. Each pod that had the same name has a record of its own.
+
+    Times are virtual seconds since the start; None for what has not happened, or had happened before the start.
+    ``phase`` is the last one.
+    """
+
+    namespace: str
+    name: str
+    workload: str
+    #: The last one; empty when it was never bound.
+    node: str
+    phase: str
+    created: float
+    #: First entered the active queue; later than ``created`` for a gated pod.
+    queued: float | None = None
+    bound: float | None = None
+    started: float | None = None
+    finished: float | None = None
+    #: Deleted for good, by preemption or by its controller.
+    removed: float | None = None
+    #: Scheduling attempts.
+    attempts: int = 0
+    #: Whether it was the victim of a preemption.
+    preempted: bool = False
+    #: What it asks for: cpu in millicores, memory and storage in bytes, everything else in units.
+    requests: dict[str, int] = {}
+
+
+class Distribution(_Struct, frozen=True, kw_only=True):
+    """Seconds of some pods: how many there are, mean, percentiles (linear interpolation), maximum."""
+
+    count: int
+    mean: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+
+
+class ResourceShare(_Struct, frozen=True, kw_only=True):
+    """Shares of one resource of the whole cluster, 0 to 1, over the time of the run."""
+
+    name: str
+    #: Mean over time of requested by allocatable.
+    utilisation: float
+    #: The highest at any moment.
+    peak_utilisation: float
+    #: Mean over time of :attr:`Series.fragmentation`.
+    fragmentation: float
+
+
+class RunTimes(_Struct, frozen=True, kw_only=True):
+    """Times of the whole run. A distribution is None when there is no such pod."""
+
+    #: From the first creation of a pod during the run to the last end of one; None when no pod finished.
+    makespan: float | None = None
+    #: From the active queue to the binding, of pods bound during the run.
+    wait: Distribution | None = None
+    #: From creation to the end, of pods that finished during the run.
+    turnaround: Distribution | None = None
+    #: How long pods that are not bound at the end have waited since they entered the active queue.
+    waiting: Distribution | None = None
+    resources: list[ResourceShare] = []
+
+
+class Series(_Struct, frozen=True, kw_only=True):
+    """The run over time: parallel lists, one entry per moment of ``times``.
+
+    Each entry holds until the next. Moments are thinned out evenly, so that there are at most some thousand; the last is
+    the end of the run.
+    """
+
+    #: Virtual seconds since the start, ascending.
+    times: list[float] = []
+    #: Pods in the scheduling queue by place.
+    active: list[int] = []
+    backoff: list[int] = []
+    unschedulable: list[int] = []
+    gated: list[int] = []
+    #: Pods on nodes, as the scheduler accounts them: bound or assumed, not finished.
+    on_nodes: list[int] = []
+    #: By resource: allocatable and requested amounts of the whole cluster.
+    allocatable: dict[str, list[int]] = {}
+    requested: dict[str, list[int]] = {}
+    #: By resource, 0 to 1: the expected share of what is free that a pod of this run cannot use, as it is on nodes where the
+    #: pod does not fit by its requests. Pods count by how frequent their requests are (the measure of the FGD study).
+    fragmentation: dict[str, list[float]] = {}
+
+
 class Result(_Struct, frozen=True, kw_only=True):
     """A whole simulation."""
 
@@ -227,3 +323,7 @@ class Result(_Struct, frozen=True, kw_only=True):
     missing_nodes: list[MissingNode] = []
     #: In the order in which they were first met; the run went on, but what it found may be wrong.
     errors: list[ErrorReport] = []
+    #: By creation, namespace and name.
+    pods: list[PodTimes] = []
+    times: RunTimes = RunTimes()
+    series: Series = Series()

@@ -8,43 +8,51 @@ Callers: ``kubesched simulate``, and programs by :func:`simulate`. Rendering is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import math
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import msgspec
 
-from kubesched.api.kinds import PODS
-from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
-from kubesched.api.requests import PODS as POD_COUNT
+from kubesched.api.decode import DecodeError, from_builtins
+from kubesched.api.kinds import CRON_JOBS, PODS
+from kubesched.api.quantity import QuantityError
+from kubesched.api.requests import pod_requests
 from kubesched.api.types import Pod
-from kubesched.cluster.controllers import DEVICES, STORAGE
-from kubesched.cluster.files import Manifest
+from kubesched.cluster.controllers import ALL, BATCH, DEVICES, STORAGE, Controller
+from kubesched.cluster.files import Manifest, ManifestError
 from kubesched.cluster.kubelets import Stage
 from kubesched.config import DEFAULT_GATES, ConfigError, FeatureGates, KubeSchedulerConfiguration, default_config
 from kubesched.framework.extenders import Extender
-from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.preemption import Preemption
+from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.registry import Registry
+from kubesched.framework.slow_calls import plugins_of, watching_plugins
 
+from .arrivals import ARRIVAL, Arrivals
+from .course import Course, Shapes
 from .embedded import Embedded
-from .intake import Source, gather, in_order, store_objects, with_default_class
-from .pending import Workloads, explain_pending
+from .intake import Controllers, Intake, Source, gather, in_order, is_unplaced, store_objects, with_default_class
+from .outcome import outcome
+from .pending import Workloads
+from .pod_times import PodBook, amounts
 from .preemptions import preemption_report
 from .problems import ProblemLog
-from .result import MissingNode, NodeUse, Placement, PreemptionReport, Refusal, ResourceUse, Result, Stopped, Totals
+from .result import PreemptionReport, Refusal, Result, Stopped
 from .virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
 
-__all__ = ["DEFAULT_UNTIL", "Progress", "node_uses", "run_simulation", "simulate"]
+__all__ = ["DEFAULT_UNTIL", "Drive", "Progress", "Session", "run_simulation", "simulate"]
 
-#: A day of virtual time is enough by default.
+#: Virtual seconds that a run lasts at most by default, after the last arrival.
 DEFAULT_UNTIL: Final = 86_400.0
 #: So many virtual seconds of fruitless attempts, with no pod's end in sight, are taken for "no progress".
 _FRUITLESS: Final = 120.0
 #: And so many in which storage is at work, while no pod is bound.
 _STORAGE_FRUITLESS: Final = 3_600.0
-#: Names in one message.
-_MOST_NAMES: Final = 5
-_ZONE: Final = "topology.kubernetes.io/zone"
+#: So many pods at most, evenly spaced, show what pods of the run ask for.
+_SAMPLE: Final = 2_000
 
 #: Called with (pods bound so far, pods to be bound).
 Progress = Callable[[int, int], None]
@@ -62,20 +70,26 @@ async def simulate(
     seed: int = 0,
     extenders: Sequence[Extender] = (),
     stages: Sequence[Stage] = (),
-    until: float = DEFAULT_UNTIL,
+    controllers: bool = False,
+    until: float | None = None,
     remarks: Sequence[str] = (),
     on_progress: Progress = lambda done, total: None,
+    drive: Drive | None = None,
+    on_slow_plugin: Callable[[str], None] | None = None,
 ) -> Result:
     """Simulate a cluster.
 
     Await it on a :class:`~.virtual_time.VirtualTimeLoop` (``run_virtual(simulate(…))``); on an ordinary event
     loop it works too, but then a pod's hour is an hour.
 
-    ``manifests`` are paths, plain objects or loaded manifests; workloads are expanded. ``registry`` holds the
+    ``manifests`` are paths, plain objects or loaded manifests; workloads are expanded, Jobs run to completion, and
+    CronJobs make Jobs. With ``controllers`` all controllers run, and make the pods of all workloads. ``registry`` holds the
     plugins (``kubesched.plugins.in_tree_registry()`` and whatever was added). ``nodes`` hollow nodes of
     ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``stages`` are rules for what pods
-    and volumes do. ``until`` bounds the virtual time in seconds. ``remarks`` are the first warnings of the result: what the
-    caller's configuration asks for and does not get.
+    and volumes do. ``until`` bounds the virtual time in seconds; None is :data:`DEFAULT_UNTIL` after the last
+    arrival (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result: what the
+    caller's configuration asks for and does not get. ``drive`` decides how long the run lasts instead.
+    ``on_slow_plugin`` receives, in another thread, a text about each plugin that holds the run up for a second.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
@@ -90,13 +104,25 @@ async def simulate(
         TaskCrashedError: when a part of the simulated cluster crashed.
     """
     loop = asyncio.get_running_loop()
-    intake = gather(manifests, nodes=nodes, node_template=node_template, zones=zones)
+    kind_of_controllers: Controllers = "all" if controllers else "batch"
+    intake = gather(
+        manifests,
+        nodes=nodes,
+        node_template=node_template,
+        zones=zones,
+        controllers=kind_of_controllers,
+        pods_end=any(stage.kind == PODS.kind for stage in stages),
+    )
     with_storage = intake.uses_storage
     if with_storage:
         intake.objects = in_order(with_default_class(intake.objects))
-    run = _Run(loop, on_progress)
     config = config if config is not None else default_config(gates=gates)
     _check_extenders(config, extenders)
+    arrivals = Arrivals(intake.later, loop.time())
+    if until is None:
+        until = DEFAULT_UNTIL + max((at for at, _ in intake.later), default=0.0)
+    run = _Run(loop, arrivals, on_progress, kind_of_controllers)
+    run.driven |= intake.driven_uids
     embedded = Embedded(
         config,
         registry,
@@ -104,24 +130,33 @@ async def simulate(
         seed=seed,
         gates=gates,
         on_bind=run.bound,
-        controllers=[*(STORAGE if with_storage else ()), *(DEVICES if intake.uses_devices else ())],
+        controllers=ALL if controllers else _controllers(intake, steered=drive is not None),
         stages=stages,
         extenders=extenders,
         on_preemption=run.preempted,
+        on_attempt=run.attempted,
     )
+    run.follow(embedded, Shapes(*_requests(intake)))
     # What runs already is there when the scheduler starts; pods to be placed then come in the order of the manifests.
-    new = [item for item in intake.objects if _is_new(item)]
-    refused = store_objects(embedded.store, [item for item in intake.objects if not _is_new(item)])
-    with ProblemLog() as problems:
+    before, new = intake.split()
+    refused = store_objects(embedded.store, before)
+    with ProblemLog() as problems, _watching(embedded, loop, on_slow_plugin):
         async with embedded.running():
-            refused += store_objects(embedded.store, new)
-            pods = embedded.pods()
-            before = {pod.uid for pod in pods}
-            run.total = sum(1 for pod in pods if not pod.spec.node_name)
-            stopped = await run.until_settled(embedded, until)
-            found = _result(embedded, run, seed, stopped, before, refused)
-    warnings = [*remarks, *intake.warnings, *found.warnings, *problems.remarks()]
-    return msgspec.structs.replace(found, warnings=warnings, errors=problems.errors())
+            refused += store_objects(embedded.store, new, run.driven)
+            run.total = _pods_to_come(intake)
+
+            def look(stopped: Stopped) -> Result:
+                everything = [*refused, *run.refused]
+                return outcome(embedded, run.book, run.course, run.now, seed=seed, stopped=stopped, refused=everything)
+
+            def complete(found: Result) -> Result:
+                warnings = [*remarks, *intake.warnings, *run.remarks(), *found.warnings, *problems.remarks()]
+                errors, preemptions = problems.errors(), list(run.preemptions)
+                return msgspec.structs.replace(found, warnings=warnings, errors=errors, preemptions=preemptions)
+
+            session = Session(embedded, run, until, lambda stopped: complete(look(stopped)))
+            found = look(await (drive(session) if drive is not None else session.until_settled(until)))
+    return complete(found)
 
 
 def run_simulation(manifests: Source, *, registry: Registry, **options: Any) -> Result:
@@ -141,32 +176,196 @@ def _check_extenders(config: KubeSchedulerConfiguration, given: Sequence[Extende
         raise ConfigError("framework", [text])
 
 
-def _is_new(item: Manifest) -> bool:
-    """Whether it is a pod that has no node yet."""
-    return item.kind == PODS and not (item.data.get("spec") or {}).get("nodeName")
+def _watching(
+    embedded: Embedded, loop: asyncio.AbstractEventLoop, report: Callable[[str], None] | None
+) -> AbstractContextManager[None]:
+    if report is None:
+        return nullcontext()
+    plugins = plugins_of(embedded.scheduler.frameworks.values())
+    thread = threading.get_ident()
+    return watching_plugins(
+        plugins, report, thread=lambda: loop.thread if isinstance(loop, VirtualTimeLoop) else thread
+    )
+
+
+def _controllers(intake: Intake, *, steered: bool) -> list[type[Controller]]:
+    """The controllers that the input needs; in a run that is ``steered``, Jobs may still be created."""
+    return [
+        *(BATCH if intake.driven or steered else ()),
+        *(STORAGE if intake.uses_storage else ()),
+        *(DEVICES if intake.uses_devices else ()),
+    ]
+
+
+def _spec(item: Manifest) -> dict[str, Any]:
+    """The spec of a workload; of a CronJob that of its jobs."""
+    spec: dict[str, Any] = item.data.get("spec") or {}
+    if item.kind == CRON_JOBS:
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    return spec
+
+
+def _count(item: Manifest) -> int:
+    """How many pods a workload makes, as far as its spec says so."""
+    counts = [
+        value for name in ("completions", "replicas", "parallelism") if (value := _spec(item).get(name)) is not None
+    ]
+    return int(counts[0]) if counts else 1
+
+
+def _pods_to_come(intake: Intake) -> int:
+    """How many pods there will be to bind, about."""
+    driven = {item.data["metadata"].get("uid") for item in intake.driven}
+    owners = (
+        (item.data["metadata"].get("ownerReferences") or [{}]) for item in intake.everything() if is_unplaced(item)
+    )
+    bare = sum(owner[0].get("uid") not in driven for owner in owners)
+    return bare + sum(_count(item) for item in intake.driven if item.kind != CRON_JOBS)
+
+
+def _requests(intake: Intake) -> tuple[list[dict[str, int]], list[int]]:
+    """What pods of the run ask for, with how many pods do: of all pods, or of some of them when there are many."""
+    pods = [item for item in intake.everything() if item.kind == PODS]
+    step = max(1, len(pods) // _SAMPLE)
+    bodies = [(item.data, step) for item in pods[::step]]
+    bodies += [(_spec(item).get("template") or {}, _count(item)) for item in intake.driven]
+    found, counts = [], []
+    for body, count in bodies:
+        try:
+            found.append(amounts(pod_requests(from_builtins(body, Pod))))
+            counts.append(count)
+        except (DecodeError, QuantityError):
+            continue  # such a pod is refused by the store
+    return found, counts
+
+
+class Session:
+    """A simulation under way, for what drives it.
+
+    Attributes:
+        embedded: the cluster; writing to its store is what users of the API do.
+        until: where it is to end, in virtual seconds since the start.
+        result: what would be reported if the run ended now.
+    """
+
+    def __init__(self, embedded: Embedded, run: _Run, until: float, result: Callable[[Stopped], Result]) -> None:
+        self.embedded = embedded
+        self.until = until
+        self.result = result
+        self._run = run
+
+    @property
+    def controllers(self) -> Controllers:
+        """Which controllers of workloads run."""
+        return self._run.controllers
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return self._run.now
+
+    async def until_settled(self, until: float) -> Stopped:
+        """Run until nothing moves any more, but not beyond ``until`` seconds from the start."""
+        return await self._run.until_settled(self.embedded, until)
+
+    async def step(self) -> bool:
+        """Move to the next moment at which something happens, and do all of it. False when nothing will move any more."""
+        return await self._run.step(self.embedded)
+
+    def create(self, intake: Intake) -> list[Refusal]:
+        """Create objects now; pods that are refused are returned, and part of the result.
+
+        Raises:
+            ManifestError: when anything but a pod is refused, or something is to arrive later.
+        """
+        return self._run.create(self.embedded, intake)
+
+    async def advance(self, seconds: float) -> None:
+        """Let so much time pass, and do all that happens meanwhile."""
+        await self._run.advance(self.embedded, seconds)
+
+    async def quiet(self) -> None:
+        """Do everything that can happen now; no time passes."""
+        await self._run.quiet(self.embedded)
+
+
+#: Awaited while the cluster runs; the run ends when it returns why.
+Drive = Callable[[Session], Awaitable[Stopped]]
 
 
 class _Run:
-    """Watches one simulation: bindings, peaks, and whether anything still moves."""
+    """One simulation while it lasts: what arrives, what is bound, and whether anything still moves."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_progress: Progress) -> None:
+    book: PodBook
+    course: Course
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, arrivals: Arrivals, on_progress: Progress, controllers: Controllers
+    ) -> None:
         self._loop = loop
         self._start = loop.time()
+        self._arrivals = arrivals
+        #: Which controllers of workloads run.
+        self.controllers = controllers
         self._on_progress = on_progress
         self._last_bound = self._last_quiet = self._start
+        self._bound = 0
         self.total = 0
-        #: ``namespace/name`` to virtual seconds since the start.
-        self.bound_at: dict[str, float] = {}
-        self.peak: dict[str, int] = {}
+        #: UIDs of workloads whose pods controllers make.
+        self.driven: set[str] = set()
         self.preemptions: list[PreemptionReport] = []
+        #: Pods that arrived during the run and were refused.
+        self.refused: list[Refusal] = []
+        self._remarks: list[str] = []
+
+    def follow(self, embedded: Embedded, shapes: Shapes) -> None:
+        """Begin to record what happens in a cluster; before anything is stored there."""
+        store, scheduler = embedded.store, embedded.scheduler
+        self.book = PodBook(lambda: self.now, embedded.clock.now(), Workloads(store).of)
+        store.followers = (*store.followers, self.book.changed)
+        self.course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, shapes)
 
     def preempted(self, preemption: Preemption) -> None:
         self.preemptions.append(preemption_report(preemption, self.now))
+        self.book.preempted(preemption.chosen.victims.pods)
+
+    def attempted(self, record: QueuedPodInfo) -> None:
+        self.book.attempted(record)
 
     def bound(self, namespace: str, name: str, node: str) -> None:
         self._last_bound = self._loop.time()
-        self.bound_at[f"{namespace}/{name}"] = self.now
-        self._on_progress(len(self.bound_at), self.total)
+        self._bound += 1
+        self._on_progress(self._bound, max(self._bound, self.total))
+
+    def create(self, embedded: Embedded, intake: Intake) -> list[Refusal]:
+        """See :meth:`Session.create`."""
+        if intake.later:
+            later = intake.later[0][1][0]
+            text = f"{later.source}: {later.kind.kind} {later.name}: annotation {ARRIVAL}: objects are created at once here"
+            raise ManifestError(f"{text}; leave it out, and let the time pass first")
+        running = {one.name for one in embedded.controllers.controllers} if embedded.controllers is not None else set()
+        for used, needed, what in (
+            (intake.uses_storage, STORAGE, "volumes"),
+            (intake.uses_devices, DEVICES, "devices"),
+        ):
+            if used and not running.issuperset(one.name for one in needed):
+                self._remarks.append(
+                    f"objects created on the way use {what}, whose controllers run only if used from the start"
+                )
+        self._remarks += intake.warnings
+        self.driven |= intake.driven_uids
+        refused = store_objects(embedded.store, intake.objects, self.driven)
+        self.refused += refused
+        return refused
+
+    def remarks(self) -> list[str]:
+        """What was left undone when the run ended, and what is to be said of objects that were created on the way."""
+        left, following = len(self._arrivals), self._arrivals.next
+        said = list(dict.fromkeys(self._remarks))
+        if following is None:
+            return said
+        objects = "1 object was" if left == 1 else f"{left:,} objects were"
+        return [*said, f"{objects} still to arrive when the run ended, the next after {following - self._start:g} s"]
 
     @property
     def now(self) -> float:
@@ -176,16 +375,49 @@ class _Run:
     async def until_settled(self, embedded: Embedded, until: float) -> Stopped:
         end = self._start + until
         while True:
-            await self._quiet()
-            self._measure(embedded)
-            if embedded.is_settled:
-                return "settled"
+            await self.quiet(embedded, end)
             now = self._loop.time()
+            if self._is_settled(embedded):
+                return "settled"
             if now >= end:
                 return "until"
             if self._is_fruitless(embedded, now):
                 return "noProgress"
             await asyncio.sleep(min(end, max(self._next(embedded), now)) - now)
+
+    async def step(self, embedded: Embedded) -> bool:
+        """See :meth:`Session.step`."""
+        await self.quiet(embedded)
+        if self._is_settled(embedded):
+            return False
+        now = self._loop.time()
+        await asyncio.sleep(max(self._next(embedded), now) - now)
+        await self.quiet(embedded)
+        return True
+
+    async def advance(self, embedded: Embedded, seconds: float) -> None:
+        """See :meth:`Session.advance`."""
+        end = self._loop.time() + seconds
+        await self.quiet(embedded)
+        while (now := self._loop.time()) < end:
+            when = end if self._is_settled(embedded) else min(end, max(self._next(embedded), now))
+            await asyncio.sleep(when - now)
+            await self.quiet(embedded)
+
+    async def quiet(self, embedded: Embedded, end: float = math.inf) -> None:
+        """See :meth:`Session.quiet`. What arrives at ``end`` or later does not."""
+        while True:
+            await self._quiet()
+            self.course.observe(self.now, len(embedded.scheduler.cache.pods))
+            now = self._loop.time()
+            arrived = self._arrivals.due(now) if now < end else []
+            if not arrived:
+                return
+            self._last_bound = self._last_quiet = now
+            self.refused += store_objects(embedded.store, arrived, self.driven)
+
+    def _is_settled(self, embedded: Embedded) -> bool:
+        return not len(self._arrivals) and embedded.is_settled
 
     async def _quiet(self) -> None:
         """Let everything that can happen now happen."""
@@ -199,167 +431,32 @@ class _Run:
         if not isinstance(self._loop, VirtualTimeLoop):
             return self._loop.time() + 0.01
         now = self._loop.time()
+        arrival = self._arrivals.next
         if embedded.scheduler.is_idle:
             retry = embedded.scheduler.queue.next_timer()
             if retry is not None:
                 retry += now - embedded.clock.now()
             due = [one.next_timer() for one in embedded.movers]
-            soonest = min((when for when in (*due, retry) if when is not None), default=now)
+            soonest = min((when for when in (*due, retry, arrival) if when is not None), default=now)
             if soonest > now:
                 return soonest
-        when = self._loop.next_timer()
+        when = min((when for when in (self._loop.next_timer(), arrival) if when is not None), default=None)
         return when if when is not None else now + 0.01
 
     def _is_fruitless(self, embedded: Embedded, now: float) -> bool:
-        """Pods go round between backoff and failure, and no pod is going to end and change that.
+        """Pods go round between backoff and failure, and no pod is going to arrive or to end and change that.
 
         Storage may be slow, or fail again and again: that alone is given an hour.
         """
-        kubelets = embedded.kubelets
-        if kubelets is not None and kubelets.next_timer() is not None:
+        kubelets, controllers = embedded.kubelets, embedded.controllers
+        if (
+            len(self._arrivals)
+            or (kubelets is not None and kubelets.next_timer() is not None)
+            or (controllers is not None and controllers.next_timer(besides=(*STORAGE, *DEVICES)) is not None)
+        ):
             self._last_bound = self._last_quiet = now
-        storage = embedded.controllers is not None and embedded.controllers.next_timer() is not None
+        storage = controllers is not None and controllers.next_timer() is not None
         waiting = any(True for _ in embedded.scheduler.waiting_pods)
         if waiting or storage or embedded.scheduler.busy:
             self._last_quiet = now
         return now - max(self._last_bound, self._last_quiet) > _FRUITLESS or now - self._last_bound > _STORAGE_FRUITLESS
-
-    def _measure(self, embedded: Embedded) -> None:
-        table = embedded.scheduler.cache.table
-        rows = table.order()
-        for name, index in table.resource_index.items():
-            requested = int(table.requested[index, rows].sum())
-            if requested > self.peak.get(name, 0):
-                self.peak[name] = requested
-
-
-def _result(
-    embedded: Embedded,
-    run: _Run,
-    seed: int,
-    stopped: Stopped,
-    before: set[str],
-    refused: list[Refusal],
-) -> Result:
-    pods = embedded.pods()
-    missing = _missing_nodes(embedded, pods)
-    lost = {key for item in missing for key in item.pods}
-    placed = [pod for pod in pods if pod.spec.node_name and pod.key not in lost]
-    waiting = [pod for pod in pods if not pod.spec.node_name]
-    pending = explain_pending(embedded, waiting)
-    infos = _infos(embedded)
-    names = _resource_names(infos)
-    attempts = embedded.scheduler.metrics.schedule_attempts_total
-    totals = Totals(
-        nodes=len(infos),
-        pods=len(pods),
-        placed=len(placed),
-        on_missing_nodes=len(lost),
-        succeeded=sum(pod.status.phase == "Succeeded" for pod in placed),
-        failed=sum(pod.status.phase == "Failed" for pod in placed),
-        pending=len(waiting),
-        gated=sum(group.count for group in pending if group.reason == "SchedulingGated"),
-        refused=sum(item.count for item in refused),
-        removed=len(before - {pod.uid for pod in pods}),
-        attempts=int(sum(child.value for child in attempts.children.values())),
-    )
-    return Result(
-        seed=seed,
-        stopped=stopped,
-        virtual_seconds=run.now,
-        totals=totals,
-        resources=_cluster_use(infos, names, run.peak),
-        nodes=[_node_use(info, names) for info in infos],
-        placements=_placements(embedded, run, placed),
-        pending=pending,
-        refused=refused,
-        preemptions=run.preemptions,
-        missing_nodes=missing,
-        warnings=[
-            *(
-                f"node {item.node} does not exist, but pods are bound to it, which are not counted as placed: "
-                + ", ".join(item.pods[:_MOST_NAMES])
-                + (f" and {item.count - _MOST_NAMES:,} more" if item.count > _MOST_NAMES else "")
-                for item in missing
-            ),
-            *dict.fromkeys(text for one in embedded.movers for text in one.problems),
-        ],
-    )
-
-
-def _missing_nodes(embedded: Embedded, pods: list[Pod]) -> list[MissingNode]:
-    """Nodes that pods are bound to and that do not exist; finished pods may well have been on a node that is gone."""
-    nodes = {node.name for node in embedded.nodes()}
-    found: dict[str, list[str]] = {}
-    for pod in pods:
-        name = pod.spec.node_name
-        if name and name not in nodes and pod.status.phase not in ("Succeeded", "Failed"):
-            found.setdefault(name, []).append(pod.key)
-    return [MissingNode(node=name, count=len(keys), pods=sorted(keys)) for name, keys in sorted(found.items())]
-
-
-def _placements(embedded: Embedded, run: _Run, placed: list[Pod]) -> list[Placement]:
-    workloads = Workloads(embedded.store)
-    found = [
-        Placement(
-            namespace=pod.namespace,
-            name=pod.name,
-            workload=workloads.of(pod),
-            node=pod.spec.node_name,
-            phase=pod.status.phase,
-            bound_at=run.bound_at.get(pod.key),
-        )
-        for pod in placed
-    ]
-    return sorted(found, key=lambda item: (item.namespace, item.name))
-
-
-# -- resources ---------------------------------------------------------------------------------------------
-
-
-def _infos(embedded: Embedded) -> list[NodeInfo]:
-    table = embedded.scheduler.cache.table
-    return sorted((table.info(row) for row in table.order().tolist()), key=lambda info: info.name)
-
-
-def node_uses(embedded: Embedded) -> list[NodeUse]:
-    """Every node by name, with what is requested of it, as the scheduler accounts it now."""
-    infos = _infos(embedded)
-    names = _resource_names(infos)
-    return [_node_use(info, names) for info in infos]
-
-
-def _resource_names(infos: list[NodeInfo]) -> list[str]:
-    """cpu, memory, pods, then what else some node has, by name."""
-    extra = {name for info in infos for name, amount in info.allocatable.scalars.items() if amount}
-    extra |= {name for info in infos for name, amount in info.requested.scalars.items() if amount}
-    storage = [EPHEMERAL_STORAGE] if any(info.allocatable.ephemeral_storage for info in infos) else []
-    return [CPU, MEMORY, *storage, POD_COUNT, *sorted(extra)]
-
-
-def _requested(info: NodeInfo, name: str) -> int:
-    return len(info.pods) if name == POD_COUNT else info.requested.get(name)
-
-
-def _node_use(info: NodeInfo, names: list[str]) -> NodeUse:
-    return NodeUse(
-        name=info.name,
-        zone=info.labels.get(_ZONE, ""),
-        resources=[
-            ResourceUse(name=name, allocatable=info.allocatable.get(name), requested=_requested(info, name))
-            for name in names
-            if name in (CPU, MEMORY, POD_COUNT) or info.allocatable.get(name) or info.requested.get(name)
-        ],
-    )
-
-
-def _cluster_use(infos: list[NodeInfo], names: list[str], peak: Mapping[str, int]) -> list[ResourceUse]:
-    return [
-        ResourceUse(
-            name=name,
-            allocatable=sum(info.allocatable.get(name) for info in infos),
-            requested=sum(_requested(info, name) for info in infos),
-            peak=peak.get(name, 0),
-        )
-        for name in names
-    ]

@@ -6,7 +6,6 @@ from .kind_validation import check_kind, default_kind
 from .label_keys import merge_label_keys
 from .limits import Limits
 from .metadata import SERVER_FIELDS, STATUS_KINDS, changed_metadata, new_metadata
-from .schedules import last_due, next_due
 from .services import ServiceAddresses
 from .updates import checked_spec_change
 from .validation import Causes, check_metadata, forbidden
@@ -24,9 +23,7 @@ __all__ = [
     "checked_spec_change",
     "default_kind",
     "forbidden",
-    "last_due",
     "merge_label_keys",
     "new_metadata",
-    "next_due",
     "show_amount",
 ]

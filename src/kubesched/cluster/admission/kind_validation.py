@@ -18,10 +18,9 @@ from ...api.wire import ApiError
 from .admission import HIGHEST_USER_PRIORITY, Admission, default_pod_spec
 from .devices import DEVICE_CHECKS, DEVICE_DEFAULTS, DEVICE_UPDATES
 from .pod_validation import check_pod_spec, decode_pod_spec
-from .schedules import check_schedule
 from .services import default_service
 from .validation import LABEL_VALUE_TEXT, QUALIFIED_TEXT, Causes, check_labels, check_quantities, forbidden
-from .workload_defaults import WORKLOAD_DEFAULTS
+from .workload_defaults import WORKLOAD_DEFAULTS, check_cron_job
 
 __all__ = ["check_kind", "check_kind_update", "checks_spec_only", "default_kind", "fill_defaults"]
 
@@ -331,14 +330,6 @@ def _check_csi_node(data: Data, causes: Causes, admission: Admission) -> None:
             causes.invalid(f"{path}.allocatable.count", count, "must be greater than or equal to 0")
 
 
-def _check_cron_job(data: Data, causes: Causes, admission: Admission) -> None:
-    spec = _mapping(data, "spec", "spec")
-    check_schedule(spec, causes)
-    policy, allowed = spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace")
-    if policy not in allowed:
-        causes.unsupported("spec.concurrencyPolicy", policy, allowed)
-
-
 _CHECKS: Final[dict[str, Callable[[Data, Causes, Admission], None]]] = {
     "nodes": _check_node,
     "priorityclasses.scheduling.k8s.io": _check_priority_class,
@@ -349,7 +340,7 @@ _CHECKS: Final[dict[str, Callable[[Data, Causes, Admission], None]]] = {
     "daemonsets.apps": _check_workload,
     "replicationcontrollers": _check_workload,
     "jobs.batch": _check_workload,
-    "cronjobs.batch": _check_cron_job,
+    "cronjobs.batch": check_cron_job,
     "leases.coordination.k8s.io": _check_lease,
     "persistentvolumeclaims": _check_claim,
     "persistentvolumes": _check_volume,

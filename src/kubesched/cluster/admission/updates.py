@@ -57,6 +57,8 @@ def _pod_spec_change(admission: Admission, before: Document, after: Document, ca
         raise ApiError.bad_request(f"spec: must be an object, got {new_spec!r}")
     new_spec = drop_nulls(new_spec)
     decode_pod_spec(new_spec)
+    if resize:
+        new_spec = _resized(old_spec, new_spec)
     default_pod_spec(new_spec)
     # A manifest applied again brings none of what admission wrote into the pod when it was created.
     for field in ("priority", "preemptionPolicy", "priorityClassName"):
@@ -67,3 +69,21 @@ def _pod_spec_change(admission: Admission, before: Document, after: Document, ca
     after["spec"] = new_spec
     check_pod_update(old_spec, new_spec, causes, resize=resize)
     check_pod_spec(decode_pod_spec(new_spec), causes)
+
+
+def _resized(old_spec: dict[str, Any], new_spec: dict[str, Any]) -> dict[str, Any]:
+    """The old spec with the new resources of its containers: a resize drops every other change.
+
+    With other containers, or another order, it is the new spec as it was given, which validation then refuses.
+    """
+    result = dict(old_spec)
+    for field in ("containers", "initContainers"):
+        old, new = old_spec.get(field) or [], new_spec.get(field) or []
+        if [item.get("name") for item in old] != [item.get("name") for item in new]:
+            return new_spec
+        if old:
+            result[field] = [
+                {**before, **{key: after[key] for key in ("resources", "resizePolicy") if key in after}}
+                for before, after in zip(old, new, strict=True)
+            ]
+    return result

@@ -10,11 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ...api.cron import CronError, parse_cron, time_zone
 from ...api.wire import ApiError
+from .validation import Causes
 
-__all__ = ["WORKLOAD_DEFAULTS"]
+__all__ = ["WORKLOAD_DEFAULTS", "check_cron_job"]
 
 Data = dict[str, Any]
+
+#: Names of Jobs add eleven characters.
+_LONGEST_CRON_JOB: Final = 52
+_CONCURRENCY: Final = ("Allow", "Forbid", "Replace")
 
 
 def _section(owner: Data, field: str, path: str) -> Data:
@@ -122,6 +128,35 @@ def _cron_job(data: Data) -> None:
     _fill(spec, {**values, "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1})
     template = _section(spec, "jobTemplate", "spec.jobTemplate")
     _template(_section(template, "spec", "spec.jobTemplate.spec"), "spec.jobTemplate.spec.template")
+
+
+def check_cron_job(data: Data, causes: Causes, admission: object) -> None:
+    """The schedule and the time zone are read when a CronJob is written, not when it is due."""
+    spec, name = data["spec"], data["metadata"]["name"]
+    if len(name) > _LONGEST_CRON_JOB:
+        causes.invalid("metadata.name", name, f"must be no more than {_LONGEST_CRON_JOB} characters")
+    schedule, zone = spec.get("schedule") or "", spec.get("timeZone")
+    if not schedule:
+        causes.required("spec.schedule")
+    else:
+        try:
+            parse_cron(schedule)
+        except CronError as error:
+            causes.invalid("spec.schedule", schedule, str(error))
+    if zone is not None:
+        try:
+            if not zone or zone.lower() == "local":
+                raise CronError("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")
+            time_zone(zone)
+        except CronError as error:
+            causes.invalid("spec.timeZone", zone, str(error))
+    policy = spec.get("concurrencyPolicy")
+    if policy not in _CONCURRENCY:
+        causes.unsupported("spec.concurrencyPolicy", policy, _CONCURRENCY)
+    for field in ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+        value = spec.get(field)
+        if value is not None and value < 0:
+            causes.invalid(f"spec.{field}", value, "must be greater than or equal to 0")
 
 
 #: By resource and group; each fills in defaults in place. Raises 400 for members of the wrong type.

@@ -8,17 +8,25 @@ from .base import Controller
 from .context import ControllerSettings
 from .device_pools import DEVICES as DEVICES_ANNOTATION
 from .device_pools import DevicesError, parse_devices
-from .manager import ALL, DEVICES, STORAGE, ControllerManager, ControllerStatistics
+from .job_status import completed_indexes
+from .jobs import COMPLETION_INDEX, TRACKING, finished_as, indexed_spec
+from .manager import ALL, BATCH, DEVICES, STORAGE, ControllerManager, ControllerStatistics
 
 __all__ = [
     "ALL",
+    "BATCH",
+    "COMPLETION_INDEX",
     "DEVICES",
     "DEVICES_ANNOTATION",
     "STORAGE",
+    "TRACKING",
     "Controller",
     "ControllerManager",
     "ControllerSettings",
     "ControllerStatistics",
     "DevicesError",
+    "completed_indexes",
+    "finished_as",
+    "indexed_spec",
     "parse_devices",
 ]

@@ -19,7 +19,7 @@ from .context import Context, Data
 from .job_status import Count, completed_indexes, format_indexes
 from .pods import conditions_with, is_finished, is_ready, pod_body
 
-__all__ = ["COMPLETION_INDEX", "TRACKING", "Jobs", "finished_as", "release_pod"]
+__all__ = ["COMPLETION_INDEX", "TRACKING", "Jobs", "finished_as", "indexed_spec", "release_pod"]
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -35,7 +35,7 @@ def finished_as(data: Data) -> str:
     return ""
 
 
-def _indexed(spec: Data, hostname: str) -> Data:
+def indexed_spec(spec: Data, hostname: str) -> Data:
     """A template's spec for one index: a host name of its own, and the index in every container's environment."""
     variable = {
         "name": "JOB_COMPLETION_INDEX",
@@ -80,6 +80,7 @@ class Jobs(WorkloadController):
     async def reconcile(self, key: str) -> None:
         item = self.cache.get(key)
         if item is None:
+            self.queue.forget_timers(key)
             return
         data = item.data()
         pods = self.context.owned_pods(item.uid)
@@ -101,6 +102,7 @@ class Jobs(WorkloadController):
                 failure = error
             await self._write_counts(item, count)
         else:
+            self.queue.forget_timers(key)  # of its deadline
             await self._release(self.context.owned_pods(item.uid))
             self._last_failure.pop(item.uid, None)
         if failure is not None:
@@ -261,7 +263,7 @@ class Jobs(WorkloadController):
         if "restartPolicy" not in spec:
             spec = {**spec, "restartPolicy": "Never"}
         if index is not None:
-            spec = _indexed(spec, f"{item.name}-{index}")
+            spec = indexed_spec(spec, f"{item.name}-{index}")
         body = pod_body(
             item,
             template,

@@ -43,7 +43,7 @@ from .stateful_sets import StatefulSets
 from .taint_eviction import TaintEviction
 from .volumes import Volumes
 
-__all__ = ["ALL", "DEVICES", "STORAGE", "ControllerManager", "ControllerStatistics"]
+__all__ = ["ALL", "BATCH", "DEVICES", "STORAGE", "ControllerManager", "ControllerStatistics"]
 
 #: Every controller, in the order in which they are notified of changes.
 ALL: Final[tuple[type[Controller], ...]] = (
@@ -71,6 +71,9 @@ ALL: Final[tuple[type[Controller], ...]] = (
     PodGarbage,
     GarbageCollector,
 )
+
+#: Those that run Jobs and CronJobs: for clusters that run nothing else.
+BATCH: Final[tuple[type[Controller], ...]] = (Jobs, JobOrphans, CronJobs)
 
 #: Those that make devices work: for clusters that run nothing else.
 DEVICES: Final[tuple[type[Controller], ...]] = (ResourceClaims, DeviceDriver, DeviceTaintEviction)
@@ -158,12 +161,15 @@ class ControllerManager:
 
     # -- looking ---------------------------------------------------------------------------------------
 
-    def next_timer(self) -> float | None:
+    def next_timer(self, besides: Iterable[type[Controller]] = ()) -> float | None:
         """When something may change next, on the event loop's clock; None when nothing will by itself.
 
-        Looks that will merely find all well (a heartbeat in time) and retries that keep failing do not count.
+        Looks that will merely find all well (a heartbeat in time) and retries that keep failing do not count, nor do the
+        controllers ``besides``.
         """
-        times = [time for one in self.controllers if (time := one.queue.next_timer()) is not None]
+        others = tuple(besides)
+        asked = [one for one in self.controllers if not isinstance(one, others)]
+        times = [time for one in asked if (time := one.queue.next_timer()) is not None]
         return min(times, default=None)
 
     @property

@@ -38,6 +38,9 @@ class _Timers:
         heapq.heappush(self._heap, (due, self._number, key))
         return True
 
+    def drop(self, key: str) -> None:
+        self.due.pop(key, None)
+
     def first(self) -> float | None:
         heap = self._heap
         while heap and self.due.get(heap[0][2]) != heap[0][0]:
@@ -90,6 +93,11 @@ class WorkQueue:
             self.add(key)
         elif (self._quiet if quiet else self._loud).set(key, self._loop.time() + seconds):
             self._arm()
+
+    def forget_timers(self, key: str) -> None:
+        """A key need not be looked into at a later time any more, such as a deadline of an object that is gone."""
+        self._loud.drop(key)
+        self._quiet.drop(key)
 
     def failed(self, key: str) -> float:
         """Plan the next try of a key; returns the delay in seconds, doubling with every failure in a row."""

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import PODS, Kind, kind_of
+from ...api.kinds import JOBS, PODS, Kind, kind_of
+from ..controllers import COMPLETION_INDEX, TRACKING, completed_indexes, finished_as, indexed_spec
 from .manifests import Manifest, ManifestError, Manifests
 
 __all__ = ["expand_workloads"]
@@ -32,12 +33,14 @@ _DAEMON_TOLERATIONS: Final = (
 _MOST_PODS: Final = 250_000
 
 
-def expand_workloads(manifests: Iterable[Manifest], *, node_names: Sequence[str] = ()) -> Manifests:
+def expand_workloads(
+    manifests: Iterable[Manifest], *, node_names: Sequence[str] = (), tracked: bool = False
+) -> Manifests:
     """The same objects, each workload followed by what it makes.
 
     Deployment (with its ReplicaSet), ReplicaSet, ReplicationController, StatefulSet (with its claims), Job (as many
     pods as may run at once) and DaemonSet (one pod for each of ``node_names``). A CronJob makes nothing and leaves a
-    warning. Store the result with ``restore=True``, which keeps the UIDs that owner references name.
+    warning. ``tracked`` pods of Jobs have the finalizer that a running Job controller removes. Store the result with ``restore=True``, which keeps the UIDs that owner references name.
 
     Raises:
         ManifestError: for a workload whose template or replica count is unusable.
@@ -51,7 +54,12 @@ def expand_workloads(manifests: Iterable[Manifest], *, node_names: Sequence[str]
         elif kind in _MAKERS:
             owner = _with_uid(manifest)
             result.objects.append(owner)
-            result.objects += _MAKERS[kind](owner, node_names)
+            made = _MAKERS[kind](owner, node_names)
+            if tracked and kind == JOBS.group_resource:
+                for pod in made:
+                    metadata = pod.data["metadata"]
+                    metadata["finalizers"] = [*(metadata.get("finalizers") or ()), TRACKING]
+            result.objects += made
         else:
             result.objects.append(manifest)
     return result
@@ -222,11 +230,17 @@ def _claim(owner: Manifest, template: dict[str, Any], pod_name: str) -> Manifest
 
 
 def _job(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
-    spec = _spec(owner)
-    if spec.get("suspend"):
+    """The pods that may run at once, as the Job controller would make them; it can continue with them."""
+    spec, status = _spec(owner), owner.data.get("status")
+    status = status if isinstance(status, dict) else {}
+    parallelism, completions = _count(owner, "parallelism", 1), _count(owner, "completions", 0)
+    if spec.get("suspend") or finished_as(owner.data):
         return []
-    parallelism = _count(owner, "parallelism", 1)
-    count = min(parallelism, _count(owner, "completions", parallelism))
+    count = min(parallelism, completions or parallelism)
+    done = completed_indexes(owner.data) if spec.get("completionMode") == "Indexed" else set()
+    succeeded = status.get("succeeded")
+    if completions and isinstance(succeeded, int):
+        count = min(count, max(0, completions - succeeded))
     labels = {
         "batch.kubernetes.io/job-name": owner.name,
         "job-name": owner.name,
@@ -235,10 +249,15 @@ def _job(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
     }
     pods = _random_named(owner, count, labels)
     if spec.get("completionMode") == "Indexed":
-        for index, pod in enumerate(pods):
-            pod.data["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] = str(index)
+        left = (index for index in range(completions) if index not in done)
+        for index, pod in zip(left, pods, strict=False):
+            metadata = pod.data["metadata"]
+            metadata["labels"][COMPLETION_INDEX] = str(index)
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), COMPLETION_INDEX: str(index)}
             suffix = _digest(owner.data["metadata"]["uid"], str(index), length=5)
-            pod.data["metadata"]["name"] = f"{owner.name}-{index}-{suffix}"
+            metadata["name"] = f"{owner.name}-{index}-{suffix}"
+            metadata["generateName"] = f"{owner.name}-{index}-"
+            pod.data["spec"] = indexed_spec(pod.data["spec"], f"{owner.name}-{index}")
     return pods
 
 

@@ -182,11 +182,14 @@ class Filter:
         if self._fields:
             pod = _typed_pod(item) if self._typed else None
             if pod is not None:
-                return all((read(pod) == value) is equal for read, equal, value in self._typed)
-            fields = fields_of(item)
-            for name, equal, value in self._fields:
-                if (fields[name] == value) is not equal:
-                    return False
+                for read, equal, value in self._typed:
+                    if (read(pod) == value) is not equal:
+                        return False
+            else:
+                fields = fields_of(item)
+                for name, equal, value in self._fields:
+                    if (fields[name] == value) is not equal:
+                        return False
         return True
 
 

@@ -147,10 +147,6 @@ class Store(Records):
         ``restore`` is for importing a saved cluster: UID, creation time, status and priority are taken as they
         come instead of being decided here.
         """
-        if isinstance(obj, EventRecord):
-            if kind is EVENTS and not dry_run and self._quotas.is_free(namespace):
-                return new_item(self._record_event(namespace, obj))
-            obj = obj.make()
         given = _body_metadata(kind, obj)
         if kind.group == EVENTS.group:
             event = as_core(event_sections(kind, obj))
@@ -159,16 +155,21 @@ class Store(Records):
             obj = event_sections(kind, obj)
         return self._create(kind, namespace, given, obj, dry_run=dry_run, restore=restore)
 
-    def _record_event(self, namespace: str, record: EventRecord) -> Stored:
-        """Add an event as it was recorded. Its form needs no check, and its bytes may never be read."""
-        self._check_namespace(CORE_EVENTS, namespace, record.name, dry_run=False)
-        if (namespace, record.name) in self._events.objects:
-            raise ApiError.already_exists(CORE_EVENTS, record.name)
-        item = RecordedEvent(record, new_uid(self._random), self.now(), self._version + 1)
-        self.adopt(self._events, item)
+    def record(self, event: EventRecord) -> bool:
+        """Add an event as it was recorded. Its form needs no check, and its bytes may never be read.
+
+        False, and nothing is done, where a quota has to be charged: such an event is created as an object.
+        """
+        namespace, name = event.namespace, event.name
+        if not self._quotas.is_free(namespace):
+            return False
+        self._check_namespace(CORE_EVENTS, namespace, name, dry_run=False)
+        if (namespace, name) in self._events.objects:
+            raise ApiError.already_exists(CORE_EVENTS, name)
+        self.adopt(self._events, RecordedEvent(event, new_uid(self._random), self.now(), self._version + 1))
         self.expire_events()
         self.settle_later()
-        return item
+        return True
 
     def _create(
         self,

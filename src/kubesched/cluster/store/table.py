@@ -35,17 +35,17 @@ def _key_of(item: Stored) -> Key:
     return (item.namespace, item.name)
 
 
-class Change:
+class Change(msgspec.Struct, gc=False, eq=False):
     """One entry of the history: what happened to an object, and the version before."""
 
-    __slots__ = ("_gone", "item", "previous", "resource_version", "type")
+    type: str
+    item: Stored
+    previous: Stored | None
+    _gone: WatchEvent | None = None
 
-    def __init__(self, type_: str, item: Stored, previous: Stored | None) -> None:
-        self.type = type_
-        self.item = item
-        self.previous = previous
-        self.resource_version = item.resource_version
-        self._gone: WatchEvent | None = None
+    @property
+    def resource_version(self) -> int:
+        return self.item.resource_version
 
     @property
     def event(self) -> WatchEvent:
