@@ -58,6 +58,8 @@ __all__ = ["run"]
 _HEARTBEAT_SECONDS: Final = 10.0
 #: Pods that are deleted are gone after so many seconds, as those of programs that end when they are asked to.
 _STOP_SECONDS: Final = 1.0
+#: So many events are kept, and none for more than an hour: each takes about 2 kB.
+_MOST_EVENTS: Final = 5_000
 #: Events are looked through for old ones this often (seconds).
 _EXPIRY_SECONDS: Final = 60.0
 
@@ -190,6 +192,7 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         on_preemption=None if options.quiet else PreemptionLog(clock),
         taint_new_nodes=not options.no_controllers,
     )
+    embedded.store.most_events = _MOST_EVENTS
     _fill(embedded.store, options, snapshot)
     return embedded
 
