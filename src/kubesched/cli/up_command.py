@@ -61,6 +61,8 @@ _HEARTBEAT_SECONDS: Final = 10.0
 _STOP_SECONDS: Final = 1.0
 #: What holds the event loop for so long (seconds) is logged.
 _HOLD_SECONDS: Final = 0.5
+#: So many events are kept, and none for more than an hour: each takes about 2 kB.
+_MOST_EVENTS: Final = 5_000
 #: Events are looked through for old ones this often (seconds).
 _EXPIRY_SECONDS: Final = 60.0
 
@@ -196,6 +198,7 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         on_preemption=None if options.quiet else PreemptionLog(clock),
         taint_new_nodes=not options.no_controllers,
     )
+    embedded.store.most_events = _MOST_EVENTS
     _fill(embedded.store, options, snapshot)
     return embedded
 
