@@ -101,7 +101,7 @@ class Alike:
             self._measure_own(pod, own, nominated)
 
     def _measure(self, rows: RowArray, nominated: NominatedPods) -> None:
-        table, lower, at = self._table, self._lower.amounts, np.ix_(self._indexes, rows)
+        table, lower, at = self._table, self._lower.amounts, np.ix_(np.array(self._indexes), rows)
         capacity, used = table.allocatable[at], table.requested[at]
         left = capacity - used
         used |= capacity  # what leaves is part of what is used
