@@ -183,7 +183,8 @@ class PlacedPods:
         """int64[n]: the rows of the pods of these kinds (bool[kinds]), one per pod."""
         alive = np.frombuffer(self._columns[PRIORITY_AT], np.int64) != _FREE
         alive &= kinds[np.frombuffer(self._columns[KIND_AT], np.int64)]
-        found: npt.NDArray[np.int64] = np.frombuffer(self._columns[ROW_AT], np.int64)[alive]
+        rows: npt.NDArray[np.int64] = np.frombuffer(self._columns[ROW_AT], np.int64)
+        found: npt.NDArray[np.int64] = rows[alive]
         return found
 
     def numbers(self, column: int, places: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
