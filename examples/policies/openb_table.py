@@ -1,17 +1,13 @@
 """GPU allocation of the policies on the openb trace: the table of the FGD study, computed again.
 
-    python examples/policies/openb_table.py --trace PATH
+    kubesched sweep examples/policies/openb.yaml --set trace=PATH
 
-PATH is a directory with ``openb_node_list_all_node.csv`` and ``openb_pod_list_default.csv``. Pods arrive one after the other
+calls :func:`run` for every policy and seed. PATH is a directory with ``openb_node_list_all_node.csv`` and ``openb_pod_list_default.csv``. Pods arrive one after the other
 until they request 130 % of all GPUs, and none leaves; the figure is the share of all GPUs that is in use then. See
 docs/policies.md.
 """
 
-import argparse
 import statistics
-import sys
-import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import gpu_sharing
@@ -20,7 +16,7 @@ from kubesched.config import load_config_data
 from kubesched.framework import Registry
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate.placement import Placement, Ties
-from kubesched.simulate.traces import TraceError, read_nodes, read_pods, typical_pods, with_load
+from kubesched.simulate.traces import read_nodes, read_pods, typical_pods, with_load
 
 #: Policy to the median of the study's ten runs with the default workload at 130 % (its ``analysis_allo_discrete.csv``).
 PUBLISHED = {
@@ -35,7 +31,6 @@ PUBLISHED = {
 #: real chance; the last policy leaves nothing to a fixed order.
 RANDOM_TIES = {"GpuRandomFit", "BalancedFragmentation"}
 #: As in the published runs.
-FIRST_SEED = 42
 LOAD = 1.3
 
 
@@ -91,52 +86,9 @@ def allocation(nodes, pods, policy, seed, load=LOAD):
     return statistics.fmean(samples) if samples else 100 * used / capacity
 
 
-def run(trace, name, seed):
-    """One run; called in a process of its own."""
+def run(trace, policy, seed, load=LOAD):
+    """One run of the sweep: its figure, and the study's."""
     nodes = read_nodes(Path(trace) / "openb_node_list_all_node.csv")
     pods = read_pods(Path(trace) / "openb_pod_list_default.csv")
-    return allocation(nodes, pods, getattr(gpu_sharing, name), seed)
-
-
-def table(results):
-    """Lines of the table, for policy to figures."""
-    lines = [f"{'policy':<30}{'published':>10}{'median':>8}{'least':>8}{'most':>8}{'runs':>6}"]
-    for name, figures in results.items():
-        published = PUBLISHED[name]
-        known = f"{published:.2f}" if published is not None else "-"
-        median, least, most = statistics.median(figures), min(figures), max(figures)
-        lines.append(f"{name:<30}{known:>10}{median:>8.2f}{least:>8.2f}{most:>8.2f}{len(figures):>6}")
-    return lines
-
-
-def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trace", required=True, help="directory with the two tables of the trace")
-    parser.add_argument("--seeds", type=int, default=10, help="number of runs of each policy (default: 10)")
-    parser.add_argument(
-        "--first-seed", type=int, default=FIRST_SEED, help=f"seed of the first run (default: {FIRST_SEED})"
-    )
-    parser.add_argument("--processes", type=int, default=2, help="how many runs at a time (default: 2)")
-    parser.add_argument("--policy", action="append", choices=list(PUBLISHED), help="only this one; repeatable")
-    options = parser.parse_args(arguments)
-    try:
-        read_nodes(Path(options.trace) / "openb_node_list_all_node.csv")
-        read_pods(Path(options.trace) / "openb_pod_list_default.csv")
-    except TraceError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    begin = time.perf_counter()
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
-    with ProcessPoolExecutor(options.processes) as pool:
-        runs = {
-            name: [pool.submit(run, options.trace, name, seed) for seed in seeds]
-            for name in options.policy or PUBLISHED
-        }
-        results = {name: [one.result() for one in futures] for name, futures in runs.items()}
-    sys.stdout.write("\n".join(table(results)) + "\n")
-    sys.stderr.write(f"{time.perf_counter() - begin:.0f} s\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    figure = allocation(nodes, pods, getattr(gpu_sharing, policy), seed, load)
+    return {"allocation": figure, "published": PUBLISHED[policy]}

@@ -1,3 +1,41 @@
-"""The Kubernetes scheduler in Python."""
+"""The Kubernetes scheduler in Python.
+
+``kubesched.simulate(...)`` schedules manifests on a simulated cluster, ``kubesched.Simulation(...)`` goes through it step by
+step; see ``docs/python.md``. ``kubesched.sweep(...)`` makes many runs; see ``docs/sweeps.md``. All are imported when they are
+first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from .simulate.entry import simulate_now as simulate
+    from .simulate.stepping import Simulation
+    from .simulate.views import SimulationResult
+    from .sweeps import sweep
 
 __version__ = "0.1.0"
+
+__all__ = ["Simulation", "SimulationResult", "__version__", "simulate", "sweep"]
+
+#: Name to the module it is in, and its name there; without one it is the module itself.
+_LAZY: Final = {
+    "Simulation": ("kubesched.simulate.stepping", "Simulation"),
+    "SimulationResult": ("kubesched.simulate.views", "SimulationResult"),
+    "simulate": ("kubesched.simulate", ""),
+    "sweep": ("kubesched.sweeps", "sweep"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _LAZY[name]
+    found = import_module(module)
+    return getattr(found, attribute) if attribute else found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -100,6 +100,39 @@ def test_refused(name: str, plugin: type, texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("normalise_score", "normalize_score"),
+        ("preFilter", "pre_filter"),
+        ("Filter", "filter"),
+        ("prescore", "pre_score"),
+        ("post_filer", "post_filter"),
+        ("unreserved", "unreserve"),
+        ("events_to_registers", "events_to_register"),
+        ("scores", "score"),
+        ("sign_spec", "signs_spec"),
+        ("inform", "informs"),
+        ("normalise", "normalize"),
+    ],
+)
+def test_a_name_that_is_nearly_one_of_the_interface_is_refused(written: str, meant: str) -> None:
+    other = "reserve" if meant != "reserve" else "permit"
+    plugin = make_plugin("Slip", **{written: say(None), other: say(None)})
+    with pytest.raises(
+        PluginError, match=rf"defines {written}, which is not part .* did you mean {meant}\?.*_{written}"
+    ):
+        check_plugin(plugin)
+    inherits = type("Inherits", (plugin,), {"name": "Inherits"})
+    with pytest.raises(PluginError, match=f"did you mean {meant}"):
+        check_plugin(inherits)
+
+
+def test_helpers_of_other_names_are_no_slips() -> None:
+    helpers = {name: say(None) for name in ("scores", "_filter", "score_of", "fits", "find_node", "free", "reserved")}
+    check_plugin(make_plugin("Helped", score=say(1), reserve=say(None), **helpers))
+
+
+@pytest.mark.parametrize(
     "plugin",
     [Static, Generous, make_plugin("AsyncBind", bind=later, pre_bind=later), make_plugin("Score", score_rows=say(1)), *IN_TREE],
     ids=lambda plugin: plugin.__name__,
@@ -213,7 +246,7 @@ class FakeEntry:
         self._answer = answer
 
     def load(self) -> Any:
-        if isinstance(self._answer, Exception):
+        if isinstance(self._answer, BaseException):
             raise self._answer
         return self._answer
 
@@ -237,13 +270,26 @@ def test_installed_packages_bring_plugins(installed: list[FakeEntry]) -> None:
     assert list(registry) == ["A", "B"]
 
 
-def test_an_entry_point_that_cannot_be_loaded_is_named(installed: list[FakeEntry]) -> None:
-    installed.append(FakeEntry("mine", ImportError("no numpy")))
-    with pytest.raises(PluginError, match=r"^entry point mine = some\.module:Thing cannot be loaded: no numpy$"):
-        Registry().load_entry_points()
-
-
-def test_an_entry_point_that_does_not_fit_is_refused(installed: list[FakeEntry]) -> None:
-    installed.append(FakeEntry("mine", TooFew))
-    with pytest.raises(PluginError, match="does not fit the interface"):
-        Registry().load_entry_points()
+@pytest.mark.parametrize(
+    ("offered", "problem"),
+    [
+        (ImportError("no numpy"), "ImportError: no numpy"),
+        (SystemExit(3), "SystemExit: 3"),
+        (TooFew, "does not fit the interface"),
+        (make_plugin("A", score=say(1)), "a plugin named A already exists"),
+        ("text", "it is 'text'; expected a plugin class"),
+    ],
+    ids=lambda item: item if isinstance(item, str) and " " in item else "",
+)
+def test_a_broken_entry_point_harms_only_itself(installed: list[FakeEntry], offered: Any, problem: str) -> None:
+    installed += [
+        FakeEntry("first", make_plugin("A", filter=say(None))),
+        FakeEntry("mine", offered),
+        FakeEntry("last", make_plugin("B", filter=say(None))),
+    ]
+    registry = Registry()
+    registry.load_entry_points()
+    assert list(registry) == ["A", "B"]
+    [text] = registry.copy().problems
+    assert text.startswith("entry point mine = some.module:Thing is left out: ")
+    assert problem in text

@@ -4,7 +4,10 @@ import random
 from pathlib import Path
 
 import pytest
-from policy_kit import load
+from policy_kit import POLICIES, load
+
+from kubesched.cli.main import main
+from kubesched.sweeps.sweep_file import read_sweep
 
 openb_table = load("openb_table")
 gpu_sharing = load("gpu_sharing")
@@ -33,26 +36,37 @@ def small_trace(folder: Path) -> Path:
 def test_a_run_is_reproducible_and_a_plausible_figure(tmp_path: Path) -> None:
     trace = small_trace(tmp_path)
     for name in gpu_sharing.__all__:
-        figure = openb_table.run(trace, name, 42)
-        assert 50 < figure <= 100
-        assert openb_table.run(trace, name, 42) == figure
+        found = openb_table.run(trace, name, 42)
+        assert 50 < found["allocation"] <= 100
+        assert openb_table.run(trace, name, 42) == found
     assert set(openb_table.PUBLISHED) == set(gpu_sharing.__all__)
 
 
-def test_the_command_prints_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_sweep_makes_all_runs_of_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = small_trace(tmp_path)
-    policies = ["GpuBestFit", "BalancedFragmentation"]
-    options = [word for name in policies for word in ("--policy", name)]
-    assert openb_table.main(["--trace", str(trace), "--seeds", "3", "--processes", "1", *options]) == 0
+    file = str(POLICIES / "openb.yaml")
+    assert main(["sweep", file, "--set", f"trace={trace}", "--grid", "seed=42-44", "--processes", "2"]) == 0
     header, *lines = capsys.readouterr().out.splitlines()
-    assert header.split() == ["policy", "published", "median", "least", "most", "runs"]
-    assert [line.split()[:2] for line in lines] == [["GpuBestFit", "93.11"], ["BalancedFragmentation", "-"]]
-    figures = sorted(openb_table.run(trace, "GpuBestFit", seed) for seed in (42, 43, 44))
-    assert lines[0].split()[2:] == [*(f"{figures[place]:.2f}" for place in (1, 0, 2)), "3"]
+    assert header.split()[:4] == ["policy", "figure", "runs", "mean"]
+    rows = {(words[0], words[1]): words[2:] for words in map(str.split, lines)}
+    assert {policy for policy, figure in rows if figure == "allocation"} == set(gpu_sharing.__all__)
+    assert rows["GpuBestFit", "published"][:2] == ["3", "93.11"]
+    figures = sorted(openb_table.run(trace, "GpuBestFit", seed)["allocation"] for seed in (42, 43, 44))
+    assert rows["GpuBestFit", "allocation"][-3:] == [f"{figures[place]:.2f}" for place in (1, 0, 2)]
+
+
+def test_the_study_has_ten_seeds_of_six_policies() -> None:
+    runs = read_sweep(POLICIES / "openb.yaml").runs
+    assert len(runs) == 60
+    assert {run.arguments["seed"] for run in runs} == set(range(42, 52))
+    assert {run.arguments["policy"] for run in runs} == set(gpu_sharing.__all__)
 
 
 def test_a_trace_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert openb_table.main(["--trace", str(tmp_path)]) == 2
+    options = ["--set", f"trace={tmp_path}", "--grid", "seed=1", "--processes", "1"]
+    assert main(["sweep", str(POLICIES / "openb.yaml"), *options]) == 1
     captured = capsys.readouterr()
-    assert captured.err == f"{tmp_path}/openb_node_list_all_node.csv: cannot be read: No such file or directory\n"
+    reason = f"TraceError: {tmp_path}/openb_node_list_all_node.csv: cannot be read: No such file or directory"
+    assert reason in captured.err
+    assert "6 of 6 runs failed" in captured.err
     assert not captured.out

@@ -123,8 +123,9 @@ def test_a_job_that_waits_for_its_quota_is_no_refusal() -> None:
 
 
 def test_with_all_controllers_deployments_follow_their_replicas_and_nodes_that_fail() -> None:
-    spec = {"replicas": 3, "selector": {"matchLabels": {"app": "w"}}, "template": template("900h")}
-    spec["template"]["spec"].pop("restartPolicy")
+    body = template("900h")
+    del body["spec"]["restartPolicy"]
+    spec = {"replicas": 3, "selector": {"matchLabels": {"app": "w"}}, "template": body}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"}, "spec": spec}
     result = run(deployment, nodes=2, controllers=True, until=600.0)
     assert result.totals.placed == 3

@@ -187,7 +187,7 @@ class HoldForEver(Plugin):
 
 
 def test_pods_held_by_permit_are_waited_for_and_reported() -> None:
-    from kubesched.cli.loading import with_plugins
+    from kubesched.simulate.loading import with_plugins
 
     registry = in_tree_registry()
     registry.register(HoldForEver)
@@ -205,7 +205,7 @@ class _TalksNonsense(Plugin):
 
 
 def test_a_pod_held_by_a_plugin_with_invalid_results_is_reported_as_an_error() -> None:
-    from kubesched.cli.loading import with_plugins
+    from kubesched.simulate.loading import with_plugins
 
     registry = in_tree_registry()
     registry.register(_TalksNonsense)
@@ -231,7 +231,7 @@ def test_nothing_at_all_is_a_settled_simulation() -> None:
 
 def test_an_object_other_than_a_pod_that_is_refused_is_an_error() -> None:
     bad = node("n", "-1")
-    with pytest.raises(ManifestError, match=r"object 0: document 1, line 1: Node n was refused: .*cpu"):
+    with pytest.raises(ManifestError, match=r"object 0: Node n was refused: .*cpu"):
         run(bad)
 
 

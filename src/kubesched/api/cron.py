@@ -152,7 +152,8 @@ def parse_cron(text: str) -> Cron:
             star |= is_star
         values.append(frozenset(found))
         stars.append(star)
-    return Cron(*values, both=stars[2] or stars[4])
+    minutes, hours, days, months, weekdays = values
+    return Cron(minutes, hours, days, months, weekdays, both=stars[2] or stars[4])
 
 
 def _range(text: str, name: str, least: int, most: int, names: Mapping[str, int]) -> tuple[set[int], bool]:

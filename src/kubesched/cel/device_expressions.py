@@ -65,7 +65,7 @@ def _without_tests_of_fields(expression: str) -> str:
     """The expression with ``true`` in place of ``has(device.driver)`` and the like, everything else in its place.
 
     The fields of a device are always there. They are declared as variables with dotted names, which the library cannot
-    tell from a field that is tested for.
+    distinguish from a field that is tested for.
     """
     if _OWN_VARIABLE.search(expression):
         return expression  # a macro's variable may have the name

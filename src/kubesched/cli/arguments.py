@@ -6,6 +6,8 @@ import argparse
 import math
 from typing import Final
 
+from kubesched.api.times import parse_duration
+
 __all__ = ["SHAPES", "bench", "config", "conformance", "demo", "import_", "plugins", "run", "simulate", "up", "version"]
 
 #: Workloads that come with kubesched, each a file in ``bench/``.
@@ -58,6 +60,16 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _duration(text: str) -> float:
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if seconds < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative: {text}")
+    return seconds
+
+
 def _zones(text: str) -> int:
     """Zones are named by a letter."""
     value = _count(text)
@@ -106,6 +118,16 @@ def _plugin_modules(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _enable_plugin(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--enable-plugin",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="enable this plugin in every profile that does not mention it; may be given again",
+    )
+
+
 def _stages(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stages", metavar="FILE", action="append", default=[], help="stage rules for hollow pods, volumes and devices"
@@ -147,12 +169,68 @@ during the run. What of the input is not honoured is said on stderr, also with -
     _stages(parser)
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
+    _enable_plugin(parser)
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides ties (default: 0)")
     parser.add_argument(
         "--until", metavar="SECONDS", type=_seconds, default=86_400.0, help="virtual time at most (default: a day)"
     )
     parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
     parser.add_argument("--wide", action="store_true", help="list every pod and node, however many")
+    _quiet(parser, "no progress bar")
+
+
+def sweep(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Make many runs with different parameters, on several processes or a Ray cluster, and summarise them in one table: every
+combination of a grid of values, and single runs. Runs are simulations, or calls of a function of yours that returns figures.
+With --results an interrupted sweep is continued where it stopped; runs that failed, or whose input changed, are made again."""
+    parser.epilog = """\
+examples: kubesched sweep --set manifests=examples/web-shop --grid nodes=2,3,4 --grid seed=0-9
+          kubesched sweep examples/policies/openb.yaml --set trace=openb --results openb.jsonl
+          kubesched sweep sweep.yaml -o csv >runs.csv
+Exit code: 0 when every run was made, 1 when the sweep cannot be run as given, or runs failed; the others are still shown."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a file of kind Sweep; see docs/sweeps.md")
+    parser.add_argument(
+        "--grid",
+        metavar="NAME=VALUES",
+        type=_setting,
+        action="append",
+        default=[],
+        help="a parameter and its values: a,b,c, a YAML list, or {label: value}; ranges for seed=0-9; may be repeated",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        dest="settings",
+        type=_setting,
+        action="append",
+        default=[],
+        help="a parameter that is the same for all runs, in YAML; may be repeated",
+    )
+    parser.add_argument(
+        "--function", metavar="MODULE:NAME", help="what to call for each run, also FILE.py:NAME (default: a simulation)"
+    )
+    parser.add_argument(
+        "--results",
+        metavar="FILE",
+        help="append each result to this file (JSON lines), and continue from what is there",
+    )
+    parser.add_argument(
+        "--processes", metavar="N", type=_positive, help="how many runs at a time (default: one per CPU)"
+    )
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=_seconds, help="end a run that takes longer; it has failed"
+    )
+    parser.add_argument("--ray", metavar="ADDRESS", help="run on this Ray cluster; 'local' starts one on this machine")
+    parser.add_argument(
+        "--figure", metavar="NAME", action="append", default=[], help="summarise only this figure; may be repeated"
+    )
+    parser.add_argument(
+        "--by", metavar="NAME", action="append", default=[], help="group by this parameter (default: all but the seed)"
+    )
+    parser.add_argument(
+        "-o", "--output", choices=("table", "csv", "json"), default="table", help="a summary (default), or every run"
+    )
     _quiet(parser, "no progress bar")
 
 
@@ -268,6 +346,7 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     )
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
+    _enable_plugin(parser)
     _stages(parser)
     parser.add_argument(
         "--host",
@@ -305,6 +384,18 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     parser.add_argument("--no-scheduler", action="store_true", help="leave pods to another scheduler")
     parser.add_argument(
         "--no-controllers", action="store_true", help="no controllers: objects stay as they are written"
+    )
+    parser.add_argument(
+        "--complete-jobs",
+        metavar="DURATION",
+        type=_duration,
+        help="let pods of Jobs succeed after so long, such as 5s, unless kubesched.io/duration says otherwise",
+    )
+    parser.add_argument(
+        "--stop-pods-after",
+        metavar="DURATION",
+        type=_duration,
+        help="let deleted pods be gone after so long, or their grace period if that is shorter (default: 1s)",
     )
     parser.add_argument(
         "--speed", metavar="X", type=_speed, default=1.0, help="let time pass X times as fast (default: 1)"
@@ -346,6 +437,7 @@ def config(parser: argparse.ArgumentParser) -> None:
     check.add_argument("file", metavar="FILE")
     check.add_argument("--json", action="store_true", help="the plugins in effect as JSON")
     _plugin_modules(check)
+    _enable_plugin(check)
     convert = actions.add_parser(
         "convert",
         help="write a file of any version, or a Policy, as today's v1",

@@ -15,11 +15,12 @@ from typing import Any, Final
 from kubesched.cluster.files import Manifest
 from kubesched.framework.registry import Registry
 from kubesched.simulate.data import data_folder
+from kubesched.simulate.loading import with_plugins
 from kubesched.simulate.report import Line, columns, pending_lines, usage_histogram
 from kubesched.simulate.showcase import ZONES, Outcome, cluster_nodes, demo_workloads, schedule
 
 from .console import print_lines, progress_bar
-from .loading import load_registry, with_plugins
+from .loading import load_registry
 
 __all__ = ["run"]
 

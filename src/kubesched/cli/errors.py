@@ -28,8 +28,9 @@ def describe(error: BaseException) -> str | None:
     if isinstance(error, ConfigError):
         return error.user_message
     from kubesched.bench.workloads import WorkloadError  # noqa: PLC0415
+    from kubesched.sweeps.plan import SweepError  # noqa: PLC0415
 
-    if isinstance(error, ManifestError | PluginError | ApiError | WorkloadError | StageError):
+    if isinstance(error, ManifestError | PluginError | ApiError | WorkloadError | StageError | SweepError):
         return str(error)
     if isinstance(error, OSError):
         reason = error.strerror or str(error)

@@ -15,7 +15,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
-from .interface import Contract, Handle
+from .interface import Contract, Handle, Plugin
+from .near_misses import near_miss
 from .points import POINTS, capabilities
 
 __all__ = ["ENTRY_POINT_GROUP", "PluginError", "PluginFactory", "Registry", "check_plugin", "load_module"]
@@ -28,6 +29,9 @@ PluginFactory = Callable[[Any, Handle], Any]
 _METHODS: Final = {
     name: member for name, member in vars(Contract).items() if inspect.isfunction(member) and not name.startswith("_")
 }
+
+#: Class attributes that are read of a plugin.
+_ATTRIBUTES: Final = ("informs", "normalize", "reads", "signs_spec")
 
 
 class PluginError(Exception):
@@ -44,6 +48,12 @@ def check_plugin(plugin: type) -> None:
     where = f"{plugin.__module__}.{plugin.__qualname__}"
     if not isinstance(name, str) or not name:
         raise PluginError(f"plugin class {where} has no name: set the class attribute name = '…'")
+    slip = near_miss(plugin, (*_METHODS, *_ATTRIBUTES), (Plugin,))
+    if slip is not None:
+        raise PluginError(
+            f'plugin "{name}" ({where}) defines {slip[0]}, which is not part of the interface; did you mean {slip[1]}? '
+            f"A helper of its own needs another name, such as _{slip[0]}"
+        )
     if not capabilities(plugin):
         methods = ", ".join(method for point in POINTS for method in point.methods)
         raise PluginError(f'plugin "{name}" ({where}) extends no extension point: define at least one of {methods}')
@@ -89,10 +99,15 @@ def _signature(method: Callable[..., Any]) -> str:
 
 
 class Registry(Mapping[str, PluginFactory]):
-    """Plugin name to class. Names are unique."""
+    """Plugin name to class. Names are unique.
+
+    Attributes:
+        problems: what installed packages offer and could not be registered, a text each.
+    """
 
     def __init__(self) -> None:
         self._plugins: dict[str, Any] = {}
+        self.problems: list[str] = []
 
     def register(self, plugin: type) -> type:
         """Add a plugin class; usable as a decorator.
@@ -120,15 +135,19 @@ class Registry(Mapping[str, PluginFactory]):
     def load_entry_points(self) -> None:
         """Register what installed packages offer in the group ``kubesched.plugins``.
 
-        Raises:
-            PluginError: when one cannot be imported or does not fit.
+        One that cannot be imported, does not fit or has the name of another plugin is left out, and said in
+        :attr:`problems`: a package that happens to be installed must not keep the scheduler from working.
         """
         for entry in entry_points(group=ENTRY_POINT_GROUP):
+            where = f"entry point {entry.name} = {entry.value}"
             try:
                 plugin = entry.load()
+                if not inspect.isclass(plugin):
+                    raise PluginError(f"it is {plugin!r}; expected a plugin class")
+                self.register(plugin)
             except (Exception, SystemExit) as error:
-                raise PluginError(f"entry point {entry.name} = {entry.value} cannot be loaded: {error}") from error
-            self.register(plugin)
+                what = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
+                self.problems.append(f"{where} is left out: {what}")
 
     def load_module(self, name: str) -> list[type]:
         """Register every plugin class that a module, given by import name or file path, defines.
@@ -167,6 +186,7 @@ class Registry(Mapping[str, PluginFactory]):
     def copy(self) -> Registry:
         twin = Registry()
         twin._plugins = dict(self._plugins)
+        twin.problems = list(self.problems)
         return twin
 
 

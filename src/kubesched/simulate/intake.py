@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-import msgspec
-
 from kubesched.api.decode import DecodeError, from_builtins
 from kubesched.api.kinds import (
     CLAIMS,
@@ -43,7 +41,7 @@ from kubesched.cluster.files import (
     Manifests,
     expand_workloads,
     load_manifests,
-    parse_manifests,
+    object_manifests,
 )
 from kubesched.cluster.kubelets import make_nodes
 from kubesched.cluster.store import Store
@@ -124,14 +122,20 @@ class Intake:
         for _, objects in self.later:
             yield from objects
 
+    @property
+    def driven_uids(self) -> set[str]:
+        """The UIDs of :attr:`driven`."""
+        return {item.data["metadata"].get("uid", "") for item in self.driven}
+
     def split(self) -> tuple[list[Manifest], list[Manifest]]:
         """What is there when the cluster starts, and what is created then, at once: pods to be placed, new workloads.
 
         Pods that controllers may take for missing come together with what owns them.
         """
-        continued = {uid for item in self.driven if (uid := item.data["metadata"].get("uid")) in self.owners}
-        started = {item.data["metadata"].get("uid") for item in self.driven} - continued
-        before, after = [], []
+        continued = self.driven_uids & self.owners
+        started = self.driven_uids - continued
+        before: list[Manifest] = []
+        after: list[Manifest] = []
         for item in self.objects:
             metadata = item.data["metadata"]
             if item.kind == PODS:
@@ -171,11 +175,13 @@ def gather(
     zones: Sequence[str] = (),
     controllers: Controllers = "none",
     pods_end: bool = False,
+    present: Sequence[Node] = (),
 ) -> Intake:
     """Load and expand; ``nodes`` hollow nodes are added to those of the manifests.
 
-    ``controllers`` says which controllers will run: with ``batch`` Jobs go on beyond their first pods, and CronJobs make
+    ``controllers`` says which controllers run: with ``batch`` Jobs go on beyond their first pods, and CronJobs make
     Jobs; with ``all`` no workload is expanded. ``pods_end``: there are rules by which pods end, besides their annotations.
+    A DaemonSet makes pods for all of these nodes, and for those that are ``present`` already.
 
     Raises:
         ManifestError: for what cannot be read or used.
@@ -185,8 +191,8 @@ def gather(
         Manifest(NODES, data, "hollow nodes") for data in make_nodes(nodes, node_template, zones=zones)
     ] + loaded.objects
     check_devices(objects)
-    names = [item.name for item in objects if item.kind == NODES]
-    typed = [from_builtins(item.data, Node) for item in objects if item.kind == NODES]
+    names = [node.name for node in present] + [item.name for item in objects if item.kind == NODES]
+    typed = [*present] + [from_builtins(item.data, Node) for item in objects if item.kind == NODES]
     made_already = _controllers(objects)
     intake = Intake(warnings=[*loaded.warnings, *unknown_fields(loaded.objects)], owners=made_already)
     problems: list[str] = []
@@ -197,7 +203,7 @@ def gather(
             if metadata.get("uid") in made_already or _controller(metadata) is not None:
                 made = [item]
             else:
-                made = _expand(item, names, typed)
+                made = _expand(item, names, typed, tracked=controllers != "none")
             if item.kind in _DRIVEN[controllers]:
                 intake.driven.append(made[0])
                 if controllers == "all":
@@ -269,12 +275,12 @@ def in_order(objects: Iterable[Manifest]) -> list[Manifest]:
     return sorted(objects, key=lambda item: _ORDER.get(item.kind.group_resource, 5))
 
 
-def _expand(item: Manifest, names: Sequence[str], nodes: Sequence[Node]) -> list[Manifest]:
-    """An object and the pods it makes."""
+def _expand(item: Manifest, names: Sequence[str], nodes: Sequence[Node], *, tracked: bool) -> list[Manifest]:
+    """An object and the pods it makes; ``tracked`` as for :func:`~kubesched.cluster.files.expand_workloads`."""
     if item.kind == CRON_JOBS:
         _check_job_template(item)
         return [item]
-    made = expand_workloads([item], node_names=names).objects
+    made = expand_workloads([item], node_names=names, tracked=tracked).objects
     if item.kind.group_resource == "daemonsets.apps":
         return [made[0], *(pod for pod, node in zip(made[1:], nodes, strict=True) if _daemon_runs_on(pod, node))]
     return made
@@ -313,7 +319,7 @@ def _load(source: Source) -> Manifests:
         if isinstance(item, Manifest):
             result.objects.append(item)
         elif isinstance(item, Mapping):
-            found = parse_manifests(msgspec.json.encode(item).decode(), f"object {index}")
+            found = object_manifests(item, f"object {index}")
             result.objects += found.objects
             result.warnings += found.warnings
         else:
@@ -355,8 +361,7 @@ def _daemon_runs_on(manifest: Manifest, node: Node) -> bool:
 def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[str] = ()) -> list[Refusal]:
     """Create the objects; pods that the cluster refuses are returned, grouped by place and message.
 
-    ``driven`` are UIDs of workloads whose controllers try again: what is forbidden to their pods, by a quota for example,
-    is no refusal.
+    ``driven`` are UIDs of workloads whose controllers try again: pods that exceed a quota are made when it allows them.
 
     Namespaces that are used but not defined are made. A pod that brings a UID or a status is from a live
     cluster and keeps both.
@@ -380,7 +385,7 @@ def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[s
                 problems.append(f"{item.source}: {item.kind.kind} {item.name} was refused: {error}")
                 continue
             owner = _controller(item.data["metadata"])
-            if owner is not None and error.code == 403 and owner.get("uid") in driven:
+            if owner is not None and owner.get("uid") in driven and "exceeded quota" in str(error):
                 continue
             workload = f"{owner['kind']}/{owner['name']}" if owner is not None else ""
             name = item.name or item.data["metadata"].get("generateName", "")

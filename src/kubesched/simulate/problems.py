@@ -1,8 +1,8 @@
 """What went wrong inside a run, collected from the log: each problem once, with its count.
 
 Plugins that raise, and whatever else the parts of a cluster report as a warning or an error, would otherwise fill the
-terminal, or be lost where a program has no logging. While a run lasts a :class:`ProblemLog` receives it all; handlers that
-a program has set up for logging get it as well. Caller: :mod:`.simulation`.
+terminal, or be lost where a program has no logging. While a run lasts a :class:`ProblemLog` receives all that this run
+logs; handlers that a program has set up for logging get it as well. Caller: :mod:`.simulation`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sysconfig
 import traceback
+from contextvars import ContextVar, Token
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -29,8 +30,12 @@ _LIBRARIES: Final = tuple(
 )
 
 
+#: Whose tasks are logging: several runs of one program, in threads or by turns, keep their problems apart.
+_current: ContextVar[ProblemLog | None] = ContextVar("kubesched_problems", default=None)
+
+
 class ProblemLog(logging.Handler):
-    """Receives what is logged below ``kubesched`` while it is entered as a context."""
+    """Receives what is logged below ``kubesched`` while it is entered as a context, by tasks that were made in there."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -41,16 +46,22 @@ class ProblemLog(logging.Handler):
         #: By place: the exception counted last, as several parts may report the same one.
         self._last: dict[tuple[str, str, int], BaseException] = {}
         self.more = 0
+        self._token: Token[ProblemLog | None] | None = None
 
     def __enter__(self) -> ProblemLog:
+        self._token = _current.set(self)
         logging.getLogger("kubesched").addHandler(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         logging.getLogger("kubesched").removeHandler(self)
+        if self._token is not None:
+            _current.reset(self._token)
         self._last.clear()
 
     def emit(self, record: logging.LogRecord) -> None:
+        if _current.get() is not self:
+            return
         reported = record.exc_info[1] if record.exc_info else getattr(record, "cause", None)
         error = _first_cause(reported) if isinstance(reported, BaseException) else None
         # Errors of our own types are verdicts on objects, such as a selector that fails: no fault of the run.

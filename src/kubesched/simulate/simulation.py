@@ -8,7 +8,10 @@ Callers: ``kubesched simulate``, and programs by :func:`simulate`. Rendering is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import math
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import msgspec
@@ -19,18 +22,19 @@ from kubesched.api.quantity import QuantityError
 from kubesched.api.requests import pod_requests
 from kubesched.api.types import Pod
 from kubesched.cluster.controllers import ALL, BATCH, DEVICES, STORAGE, Controller
-from kubesched.cluster.files import Manifest
+from kubesched.cluster.files import Manifest, ManifestError
 from kubesched.cluster.kubelets import Stage
 from kubesched.config import DEFAULT_GATES, ConfigError, FeatureGates, KubeSchedulerConfiguration, default_config
 from kubesched.framework.extenders import Extender
 from kubesched.framework.preemption import Preemption
 from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.registry import Registry
+from kubesched.framework.slow_calls import plugins_of, watching_plugins
 
-from .arrivals import Arrivals
+from .arrivals import ARRIVAL, Arrivals
 from .course import Course, Shapes
 from .embedded import Embedded
-from .intake import Intake, Source, gather, in_order, is_unplaced, store_objects, with_default_class
+from .intake import Controllers, Intake, Source, gather, in_order, is_unplaced, store_objects, with_default_class
 from .outcome import outcome
 from .pending import Workloads
 from .pod_times import PodBook, amounts
@@ -39,7 +43,7 @@ from .problems import ProblemLog
 from .result import PreemptionReport, Refusal, Result, Stopped
 from .virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
 
-__all__ = ["DEFAULT_UNTIL", "Progress", "run_simulation", "simulate"]
+__all__ = ["DEFAULT_UNTIL", "Drive", "Progress", "Session", "run_simulation", "simulate"]
 
 #: Virtual seconds that a run lasts at most by default, after the last arrival.
 DEFAULT_UNTIL: Final = 86_400.0
@@ -70,6 +74,8 @@ async def simulate(
     until: float | None = None,
     remarks: Sequence[str] = (),
     on_progress: Progress = lambda done, total: None,
+    drive: Drive | None = None,
+    on_slow_plugin: Callable[[str], None] | None = None,
 ) -> Result:
     """Simulate a cluster.
 
@@ -82,7 +88,8 @@ async def simulate(
     ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``stages`` are rules for what pods
     and volumes do. ``until`` bounds the virtual time in seconds; None is :data:`DEFAULT_UNTIL` after the last
     arrival (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result: what the
-    caller's configuration asks for and does not get.
+    caller's configuration asks for and does not get. ``drive`` decides how long the run lasts instead.
+    ``on_slow_plugin`` receives, in another thread, a text about each plugin that holds the run up for a second.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
@@ -97,12 +104,13 @@ async def simulate(
         TaskCrashedError: when a part of the simulated cluster crashed.
     """
     loop = asyncio.get_running_loop()
+    kind_of_controllers: Controllers = "all" if controllers else "batch"
     intake = gather(
         manifests,
         nodes=nodes,
         node_template=node_template,
         zones=zones,
-        controllers="all" if controllers else "batch",
+        controllers=kind_of_controllers,
         pods_end=any(stage.kind == PODS.kind for stage in stages),
     )
     with_storage = intake.uses_storage
@@ -113,8 +121,8 @@ async def simulate(
     arrivals = Arrivals(intake.later, loop.time())
     if until is None:
         until = DEFAULT_UNTIL + max((at for at, _ in intake.later), default=0.0)
-    run = _Run(loop, arrivals, on_progress)
-    run.driven = {item.data["metadata"].get("uid", "") for item in intake.driven}
+    run = _Run(loop, arrivals, on_progress, kind_of_controllers)
+    run.driven |= intake.driven_uids
     embedded = Embedded(
         config,
         registry,
@@ -122,7 +130,7 @@ async def simulate(
         seed=seed,
         gates=gates,
         on_bind=run.bound,
-        controllers=ALL if controllers else _controllers(intake),
+        controllers=ALL if controllers else _controllers(intake, steered=drive is not None),
         stages=stages,
         extenders=extenders,
         on_preemption=run.preempted,
@@ -132,15 +140,23 @@ async def simulate(
     # What runs already is there when the scheduler starts; pods to be placed then come in the order of the manifests.
     before, new = intake.split()
     refused = store_objects(embedded.store, before)
-    with ProblemLog() as problems:
+    with ProblemLog() as problems, _watching(embedded, loop, on_slow_plugin):
         async with embedded.running():
             refused += store_objects(embedded.store, new, run.driven)
             run.total = _pods_to_come(intake)
-            stopped = await run.until_settled(embedded, until)
-            refused += run.refused
-            found = outcome(embedded, run.book, run.course, run.now, seed=seed, stopped=stopped, refused=refused)
-    warnings = [*remarks, *intake.warnings, *run.remarks(), *found.warnings, *problems.remarks()]
-    return msgspec.structs.replace(found, warnings=warnings, errors=problems.errors(), preemptions=run.preemptions)
+
+            def look(stopped: Stopped) -> Result:
+                everything = [*refused, *run.refused]
+                return outcome(embedded, run.book, run.course, run.now, seed=seed, stopped=stopped, refused=everything)
+
+            def complete(found: Result) -> Result:
+                warnings = [*remarks, *intake.warnings, *run.remarks(), *found.warnings, *problems.remarks()]
+                errors, preemptions = problems.errors(), list(run.preemptions)
+                return msgspec.structs.replace(found, warnings=warnings, errors=errors, preemptions=preemptions)
+
+            session = Session(embedded, run, until, lambda stopped: complete(look(stopped)))
+            found = look(await (drive(session) if drive is not None else session.until_settled(until)))
+    return complete(found)
 
 
 def run_simulation(manifests: Source, *, registry: Registry, **options: Any) -> Result:
@@ -160,10 +176,22 @@ def _check_extenders(config: KubeSchedulerConfiguration, given: Sequence[Extende
         raise ConfigError("framework", [text])
 
 
-def _controllers(intake: Intake) -> list[type[Controller]]:
-    """The controllers that the input needs."""
+def _watching(
+    embedded: Embedded, loop: asyncio.AbstractEventLoop, report: Callable[[str], None] | None
+) -> AbstractContextManager[None]:
+    if report is None:
+        return nullcontext()
+    plugins = plugins_of(embedded.scheduler.frameworks.values())
+    thread = threading.get_ident()
+    return watching_plugins(
+        plugins, report, thread=lambda: loop.thread if isinstance(loop, VirtualTimeLoop) else thread
+    )
+
+
+def _controllers(intake: Intake, *, steered: bool) -> list[type[Controller]]:
+    """The controllers that the input needs; in a run that is ``steered``, Jobs may still be created."""
     return [
-        *(BATCH if intake.driven else ()),
+        *(BATCH if intake.driven or steered else ()),
         *(STORAGE if intake.uses_storage else ()),
         *(DEVICES if intake.uses_devices else ()),
     ]
@@ -211,16 +239,74 @@ def _requests(intake: Intake) -> tuple[list[dict[str, int]], list[int]]:
     return found, counts
 
 
+class Session:
+    """A simulation under way, for what drives it.
+
+    Attributes:
+        embedded: the cluster; writing to its store is what users of the API do.
+        until: where it is to end, in virtual seconds since the start.
+        result: what would be reported if the run ended now.
+    """
+
+    def __init__(self, embedded: Embedded, run: _Run, until: float, result: Callable[[Stopped], Result]) -> None:
+        self.embedded = embedded
+        self.until = until
+        self.result = result
+        self._run = run
+
+    @property
+    def controllers(self) -> Controllers:
+        """Which controllers of workloads run."""
+        return self._run.controllers
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return self._run.now
+
+    async def until_settled(self, until: float) -> Stopped:
+        """Run until nothing moves any more, but not beyond ``until`` seconds from the start."""
+        return await self._run.until_settled(self.embedded, until)
+
+    async def step(self) -> bool:
+        """Move to the next moment at which something happens, and do all of it. False when nothing will move any more."""
+        return await self._run.step(self.embedded)
+
+    def create(self, intake: Intake) -> list[Refusal]:
+        """Create objects now; pods that are refused are returned, and part of the result.
+
+        Raises:
+            ManifestError: when anything but a pod is refused, or something is to arrive later.
+        """
+        return self._run.create(self.embedded, intake)
+
+    async def advance(self, seconds: float) -> None:
+        """Let so much time pass, and do all that happens meanwhile."""
+        await self._run.advance(self.embedded, seconds)
+
+    async def quiet(self) -> None:
+        """Do everything that can happen now; no time passes."""
+        await self._run.quiet(self.embedded)
+
+
+#: Awaited while the cluster runs; the run ends when it returns why.
+Drive = Callable[[Session], Awaitable[Stopped]]
+
+
 class _Run:
     """One simulation while it lasts: what arrives, what is bound, and whether anything still moves."""
 
     book: PodBook
     course: Course
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, arrivals: Arrivals, on_progress: Progress) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, arrivals: Arrivals, on_progress: Progress, controllers: Controllers
+    ) -> None:
         self._loop = loop
         self._start = loop.time()
         self._arrivals = arrivals
+        #: Which controllers of workloads run.
+        self.controllers = controllers
         self._on_progress = on_progress
         self._last_bound = self._last_quiet = self._start
         self._bound = 0
@@ -230,6 +316,7 @@ class _Run:
         self.preemptions: list[PreemptionReport] = []
         #: Pods that arrived during the run and were refused.
         self.refused: list[Refusal] = []
+        self._remarks: list[str] = []
 
     def follow(self, embedded: Embedded, shapes: Shapes) -> None:
         """Begin to record what happens in a cluster; before anything is stored there."""
@@ -250,13 +337,35 @@ class _Run:
         self._bound += 1
         self._on_progress(self._bound, max(self._bound, self.total))
 
+    def create(self, embedded: Embedded, intake: Intake) -> list[Refusal]:
+        """See :meth:`Session.create`."""
+        if intake.later:
+            later = intake.later[0][1][0]
+            text = f"{later.source}: {later.kind.kind} {later.name}: annotation {ARRIVAL}: objects are created at once here"
+            raise ManifestError(f"{text}; leave it out, and let the time pass first")
+        running = {one.name for one in embedded.controllers.controllers} if embedded.controllers is not None else set()
+        for used, needed, what in (
+            (intake.uses_storage, STORAGE, "volumes"),
+            (intake.uses_devices, DEVICES, "devices"),
+        ):
+            if used and not running.issuperset(one.name for one in needed):
+                self._remarks.append(
+                    f"objects created on the way use {what}, whose controllers run only if used from the start"
+                )
+        self._remarks += intake.warnings
+        self.driven |= intake.driven_uids
+        refused = store_objects(embedded.store, intake.objects, self.driven)
+        self.refused += refused
+        return refused
+
     def remarks(self) -> list[str]:
-        """What was left undone when the run ended."""
+        """What was left undone when the run ended, and what is to be said of objects that were created on the way."""
         left, following = len(self._arrivals), self._arrivals.next
+        said = list(dict.fromkeys(self._remarks))
         if following is None:
-            return []
+            return said
         objects = "1 object was" if left == 1 else f"{left:,} objects were"
-        return [f"{objects} still to arrive when the run ended, the next after {following - self._start:g} s"]
+        return [*said, f"{objects} still to arrive when the run ended, the next after {following - self._start:g} s"]
 
     @property
     def now(self) -> float:
@@ -266,22 +375,49 @@ class _Run:
     async def until_settled(self, embedded: Embedded, until: float) -> Stopped:
         end = self._start + until
         while True:
-            await self._quiet()
-            self.course.observe(self.now, len(embedded.scheduler.cache.pods))
+            await self.quiet(embedded, end)
             now = self._loop.time()
-            if now < end:
-                arrived = self._arrivals.due(now)
-                if arrived:
-                    self._last_bound = self._last_quiet = now
-                    self.refused += store_objects(embedded.store, arrived, self.driven)
-                    continue
-            if not len(self._arrivals) and embedded.is_settled:
+            if self._is_settled(embedded):
                 return "settled"
             if now >= end:
                 return "until"
             if self._is_fruitless(embedded, now):
                 return "noProgress"
             await asyncio.sleep(min(end, max(self._next(embedded), now)) - now)
+
+    async def step(self, embedded: Embedded) -> bool:
+        """See :meth:`Session.step`."""
+        await self.quiet(embedded)
+        if self._is_settled(embedded):
+            return False
+        now = self._loop.time()
+        await asyncio.sleep(max(self._next(embedded), now) - now)
+        await self.quiet(embedded)
+        return True
+
+    async def advance(self, embedded: Embedded, seconds: float) -> None:
+        """See :meth:`Session.advance`."""
+        end = self._loop.time() + seconds
+        await self.quiet(embedded)
+        while (now := self._loop.time()) < end:
+            when = end if self._is_settled(embedded) else min(end, max(self._next(embedded), now))
+            await asyncio.sleep(when - now)
+            await self.quiet(embedded)
+
+    async def quiet(self, embedded: Embedded, end: float = math.inf) -> None:
+        """See :meth:`Session.quiet`. What arrives at ``end`` or later does not."""
+        while True:
+            await self._quiet()
+            self.course.observe(self.now, len(embedded.scheduler.cache.pods))
+            now = self._loop.time()
+            arrived = self._arrivals.due(now) if now < end else []
+            if not arrived:
+                return
+            self._last_bound = self._last_quiet = now
+            self.refused += store_objects(embedded.store, arrived, self.driven)
+
+    def _is_settled(self, embedded: Embedded) -> bool:
+        return not len(self._arrivals) and embedded.is_settled
 
     async def _quiet(self) -> None:
         """Let everything that can happen now happen."""

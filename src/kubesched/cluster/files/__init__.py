@@ -1,7 +1,7 @@
 """Objects from and to files: manifests, dumps of a real cluster, saved clusters."""
 
 from .dump_import import IMPORTED_KINDS, Import, import_dump, import_manifests
-from .manifests import Manifest, ManifestError, Manifests, load_manifests, parse_manifests
+from .manifests import Manifest, ManifestError, Manifests, load_manifests, object_manifests, parse_manifests
 from .snapshot_file import Snapshot, SnapshotError, is_saved_cluster, newest_moment, read, save, saving
 from .workloads import expand_workloads
 
@@ -19,6 +19,7 @@ __all__ = [
     "is_saved_cluster",
     "load_manifests",
     "newest_moment",
+    "object_manifests",
     "parse_manifests",
     "read",
     "save",

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from ...api.decode import DecodeError, from_builtins
 from ...api.kinds import KINDS, Kind, kind_of
 from ...api.yamltext import Document, TextError, read_documents
 from ..schema import stored_form
 
-__all__ = ["Manifest", "ManifestError", "Manifests", "load_manifests", "parse_manifests"]
+__all__ = ["Manifest", "ManifestError", "Manifests", "load_manifests", "object_manifests", "parse_manifests"]
 
 #: So many bad objects are listed.
 _MOST_PROBLEMS: Final = 50
@@ -147,6 +149,25 @@ def parse_manifests(text: str, source: str = "<text>") -> Manifests:
     problems: list[str] = []
     result = Manifests()
     _add(result, {}, _parse(text, source, problems), problems)
+    if problems:
+        raise ManifestError.of(problems)
+    return result.close()
+
+
+def object_manifests(data: Any, source: str) -> Manifests:
+    """One object, or a ``List`` of them, from plain data, which is copied; ``source`` is its name in messages.
+
+    Raises:
+        ManifestError: see :func:`load_manifests`; also for values that JSON does not have.
+    """
+    try:
+        copy = msgspec.json.decode(msgspec.json.encode(data))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ManifestError(f"{source}: is no plain data: {error}") from None
+    problems: list[str] = []
+    found, result = Manifests(), Manifests()
+    _read_one(found, copy, _Place(Document(copy), (), source), problems)
+    _add(result, {}, found, problems)
     if problems:
         raise ManifestError.of(problems)
     return result.close()

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import PODS, Kind, kind_of
+from ...api.kinds import JOBS, PODS, Kind, kind_of
 from ..controllers import COMPLETION_INDEX, TRACKING, completed_indexes, finished_as, indexed_spec
 from .manifests import Manifest, ManifestError, Manifests
 
@@ -33,12 +33,14 @@ _DAEMON_TOLERATIONS: Final = (
 _MOST_PODS: Final = 250_000
 
 
-def expand_workloads(manifests: Iterable[Manifest], *, node_names: Sequence[str] = ()) -> Manifests:
+def expand_workloads(
+    manifests: Iterable[Manifest], *, node_names: Sequence[str] = (), tracked: bool = False
+) -> Manifests:
     """The same objects, each workload followed by what it makes.
 
     Deployment (with its ReplicaSet), ReplicaSet, ReplicationController, StatefulSet (with its claims), Job (as many
     pods as may run at once) and DaemonSet (one pod for each of ``node_names``). A CronJob makes nothing and leaves a
-    warning. Store the result with ``restore=True``, which keeps the UIDs that owner references name.
+    warning. ``tracked`` pods of Jobs have the finalizer that a running Job controller removes. Store the result with ``restore=True``, which keeps the UIDs that owner references name.
 
     Raises:
         ManifestError: for a workload whose template or replica count is unusable.
@@ -52,7 +54,12 @@ def expand_workloads(manifests: Iterable[Manifest], *, node_names: Sequence[str]
         elif kind in _MAKERS:
             owner = _with_uid(manifest)
             result.objects.append(owner)
-            result.objects += _MAKERS[kind](owner, node_names)
+            made = _MAKERS[kind](owner, node_names)
+            if tracked and kind == JOBS.group_resource:
+                for pod in made:
+                    metadata = pod.data["metadata"]
+                    metadata["finalizers"] = [*(metadata.get("finalizers") or ()), TRACKING]
+            result.objects += made
         else:
             result.objects.append(manifest)
     return result
@@ -241,9 +248,6 @@ def _job(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
         "controller-uid": owner.data["metadata"]["uid"],
     }
     pods = _random_named(owner, count, labels)
-    for pod in pods:
-        metadata = pod.data["metadata"]
-        metadata["finalizers"] = [*(metadata.get("finalizers") or ()), TRACKING]
     if spec.get("completionMode") == "Indexed":
         left = (index for index in range(completions) if index not in done)
         for index, pod in zip(left, pods, strict=False):

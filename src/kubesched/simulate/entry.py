@@ -1,0 +1,178 @@
+"""Python's way in: ``kubesched.simulate(...)``, with the inputs people have and nothing to put together.
+
+    path, text, objects ──inputs──▶ simulation.simulate ──▶ Result
+
+It works inside a running event loop too, as in notebooks: the simulation then runs in a thread with its own virtual time.
+:class:`~.stepping.Simulation` takes the same arguments; ``docs/python.md`` has examples.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, Unpack
+
+from kubesched.api.times import parse_duration
+from kubesched.cluster.kubelets import Stage, load_stages
+from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, parse_feature_gates
+from kubesched.framework.extenders import Extender
+from kubesched.framework.registry import PluginError
+
+from .inputs import Objects, manifests_of, node_template_of
+from .loading import load_configuration, load_registry
+from .own_thread import outside_any_loop
+from .simulation import Progress, run_simulation
+from .views import SimulationResult
+
+__all__ = ["Options", "options_of", "seconds_of", "simulate_now"]
+
+Path = str | os.PathLike[str]
+
+
+class Options(TypedDict, total=False):
+    """The options of :func:`simulate_now`, which describes them."""
+
+    nodes: int | Objects
+    node_template: Path | Mapping[str, Any] | None
+    node_resources: Mapping[str, str | int] | None
+    zones: int | Sequence[str]
+    config: Path | Mapping[str, Any] | KubeSchedulerConfiguration | None
+    plugins: Sequence[Path | type]
+    gates: str | Mapping[str, bool] | FeatureGates | None
+    seed: int
+    until: str | float | None
+    stages: Path | Sequence[Stage]
+    extenders: Sequence[Extender]
+    on_progress: Progress | None
+
+
+def simulate_now(
+    manifests: Objects = (),
+    *,
+    nodes: int | Objects = 0,
+    node_template: Path | Mapping[str, Any] | None = None,
+    node_resources: Mapping[str, str | int] | None = None,
+    zones: int | Sequence[str] = 0,
+    config: Path | Mapping[str, Any] | KubeSchedulerConfiguration | None = None,
+    plugins: Sequence[Path | type] = (),
+    gates: str | Mapping[str, bool] | FeatureGates | None = None,
+    seed: int = 0,
+    until: str | float | None = None,
+    stages: Path | Sequence[Stage] = (),
+    extenders: Sequence[Extender] = (),
+    on_progress: Progress | None = None,
+) -> SimulationResult:
+    """Schedule objects on a simulated cluster, until nothing moves any more or the time is over.
+
+    Args:
+        manifests: the cluster's objects: a path or several, YAML or JSON text, plain data (one object or a list), or
+            objects of a Kubernetes client library. Workloads become pods.
+        nodes: a number of hollow nodes to add, or Node objects in any of these forms.
+        node_template: a Node that hollow nodes are made from, as plain data or a path; by default 8 cpu and 32Gi.
+        node_resources: amounts of a hollow node other than the template's, such as ``{"cpu": 64, "nvidia.com/gpu": 8}``.
+        zones: the hollow nodes are dealt over so many zones, or over the zones of these names.
+        config: a KubeSchedulerConfiguration: a path, plain data, or as the package ``kubesched.config`` has it.
+        plugins: plugin classes, which are enabled in every profile that does not mention them; and module names and
+            ``.py`` files, whose plugins are enabled when there is no ``config``.
+        gates: feature gates, as ``"A=true,B=false"`` or a dict.
+        seed: decides ties. The same input and seed give the same result.
+        until: virtual time at most, in seconds or as ``"90m"``; by default a day after the last arrival.
+        stages: rules for what hollow pods, volumes and devices do: a path, or loaded ones.
+        extenders: in-process objects in place of the extenders that ``config`` names.
+        on_progress: called with (pods bound, pods to be bound).
+
+    A plugin that holds the run up for a second is named on stderr.
+
+    Raises:
+        ManifestError: for objects that cannot be used; all of them are named.
+        ConfigError, PluginError: for a configuration or a plugin that cannot be used.
+        ValueError: for another argument that cannot be used, naming it.
+    """
+    options = options_of(
+        manifests,
+        nodes=nodes,
+        node_template=node_template,
+        node_resources=node_resources,
+        zones=zones,
+        config=config,
+        plugins=plugins,
+        gates=gates,
+        seed=seed,
+        until=until,
+        stages=stages,
+        extenders=extenders,
+        on_progress=on_progress,
+    )
+    return SimulationResult.of(outside_any_loop(lambda: run_simulation(**options)))
+
+
+def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
+    """The arguments of :func:`simulate_now` as those of :func:`.simulation.simulate`.
+
+    Raises:
+        ManifestError, ConfigError, PluginError, ValueError: see :func:`simulate_now`.
+    """
+    objects = manifests_of(manifests, "manifests")
+    nodes = given.get("nodes", 0)
+    if not isinstance(nodes, int):
+        objects.objects += manifests_of(nodes, "nodes").objects
+    plugins = given.get("plugins", ())
+    if isinstance(plugins, str | os.PathLike | type):
+        raise PluginError(f"plugins={plugins!r} is one plugin; give a list of them")
+    gates = _gates(given.get("gates"))
+    registry, own = load_registry(plugins)
+    classes: list[str] = [one.name for one in plugins if isinstance(one, type)]  # type: ignore[attr-defined]
+    config, remarks = load_configuration(given.get("config"), registry, own, enable=classes, gates=gates)
+    zones, stages, until = given.get("zones", 0), given.get("stages", ()), given.get("until")
+    if isinstance(zones, int):
+        zones = [f"zone-{number}" for number in range(1, _whole("zones", zones) + 1)]
+    return {
+        "manifests": objects,
+        "registry": registry,
+        "nodes": _whole("nodes", nodes) if isinstance(nodes, int) else 0,
+        "node_template": node_template_of(given.get("node_template"), given.get("node_resources")),
+        "zones": list(zones),
+        "config": config,
+        "gates": gates,
+        "seed": _whole("seed", given.get("seed", 0), least=None),
+        "until": None if until is None else seconds_of("until", until),
+        "stages": load_stages([os.fspath(stages)]) if isinstance(stages, str | os.PathLike) else tuple(stages),
+        "extenders": tuple(given.get("extenders", ())),
+        "remarks": [*registry.problems, *remarks],
+        "on_progress": given.get("on_progress") or (lambda done, total: None),
+        "on_slow_plugin": _say,
+    }
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"kubesched: {text}\n")
+
+
+def seconds_of(name: str, value: str | float) -> float:
+    """A number of seconds, or a duration such as ``90m``; ``name`` is the argument's in messages.
+
+    Raises:
+        ValueError: when it is neither, is negative or has no end.
+    """
+    try:
+        seconds = parse_duration(value) if isinstance(value, str) else float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}={value!r}: {error}") from None
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f'{name}={value!r}: must be a number of seconds, 0 or more, or a text such as "90m"')
+    return seconds
+
+
+def _gates(given: str | Mapping[str, bool] | FeatureGates | None) -> FeatureGates:
+    if given is None:
+        return DEFAULT_GATES
+    if isinstance(given, FeatureGates):
+        return given
+    return FeatureGates.of(parse_feature_gates([given]) if isinstance(given, str) else given)
+
+
+def _whole(name: str, value: Any, *, least: int | None = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
+        raise ValueError(f"{name}={value!r}: must be a whole number{'' if least is None else f', {least} or more'}")
+    return value

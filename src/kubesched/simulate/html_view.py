@@ -1,0 +1,69 @@
+"""A result as a few lines of HTML: how notebooks show it. Caller: :mod:`.views`."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from .hints import format_amount
+from .result import Result
+
+__all__ = ["html_of"]
+
+#: Groups of pending pods, and warnings, that are shown.
+_MOST: Final = 10
+_WARN: Final = ' style="color:#b00"'
+
+
+def html_of(result: Result) -> str:
+    """Counts, the resources of the cluster, why pods are pending, and what was said. All text is escaped."""
+    totals = result.totals
+    counts = {
+        "nodes": totals.nodes,
+        "pods": totals.pods,
+        "placed": totals.placed,
+        "succeeded": totals.succeeded,
+        "failed": totals.failed,
+        "pending": totals.pending,
+        "on missing nodes": totals.on_missing_nodes,
+        "refused": totals.refused,
+        "removed": totals.removed,
+    }
+    always = ("nodes", "pods", "placed", "pending")
+    shown = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name in always)
+    parts = [f"<p><b>{shown}</b><br>{result.virtual_seconds:g} s of virtual time, {result.stopped}</p>"]
+    rows = [
+        (
+            use.name,
+            *(format_amount(use.name, amount) for amount in (use.requested, use.allocatable, use.peak or 0)),
+            f"{use.requested / use.allocatable:.0%}" if use.allocatable else "-",
+        )
+        for use in result.resources
+        if use.requested or use.peak or use.name in ("cpu", "memory", "pods")
+    ]
+    parts.append(_table(("resource", "requested", "allocatable", "peak", "share"), rows))
+    if result.pending:
+        pending = [
+            (group.workload or group.pods[0], f"{group.count:,}", group.reason, group.message, "; ".join(group.hints))
+            for group in result.pending[:_MOST]
+        ]
+        parts.append(_table(("pending", "pods", "reason", "message", "what would help"), pending))
+        parts += _more(len(result.pending), "groups")
+    said = [error.text for error in result.errors]
+    said += [f"{item.source}: {item.count:,} refused: {item.message}" for item in result.refused]
+    said += result.warnings
+    parts += [f"<div{_WARN}>{html.escape(text)}</div>" for text in said[:_MOST]]
+    parts += _more(len(said), "remarks")
+    return "".join(parts)
+
+
+def _more(count: int, what: str) -> list[str]:
+    return [f"<div>and {count - _MOST:,} more {what}</div>"] if count > _MOST else []
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    def line(tag: str, cells: Sequence[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    return f"<table>{line('th', head)}{''.join(line('td', row) for row in rows)}</table>"

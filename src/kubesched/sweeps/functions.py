@@ -1,0 +1,122 @@
+"""What a sweep calls for every run: an importable function, given as an object or as text, and one call of it.
+
+``package.module:name`` and ``path/file.py:name`` are understood. Processes and machines are sent the text where there is
+one, so that the function need not be picklable there. Callers: :mod:`.running`, and every worker.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from .plan import Scalar, SweepError
+
+__all__ = ["Function", "Outcome", "load_function", "name_of", "perform", "qualified"]
+
+#: Called with the arguments of a run by name; returns its figures by name.
+Function = Callable[..., Mapping[str, Any]]
+
+_LONGEST_TEXT: Final = 2_000
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of one run: its figures, or an error."""
+
+    figures: dict[str, Scalar] = {}
+    #: What was raised, in a line or a few.
+    error: str | None = None
+    #: Seconds of real time that it took.
+    seconds: float = 0.0
+
+
+def qualified(text: str, directory: Path) -> str:
+    """The text with an absolute path, if it names a file; relative ones are relative to ``directory``.
+
+    Raises:
+        SweepError: when it has neither form.
+    """
+    module, colon, name = text.rpartition(":")
+    if not colon or not module or not name.isidentifier():
+        raise SweepError(f"function {text!r}; expected package.module:name or path/file.py:name")
+    return f"{(directory / module).resolve()}:{name}" if module.endswith(".py") else text
+
+
+@functools.cache
+def load_function(text: str) -> Function:
+    """The function that a text names. A file's directory is put in the module path, as it is for a script.
+
+    Raises:
+        SweepError: when it cannot be imported.
+    """
+    module_name, _, name = qualified(text, Path()).rpartition(":")
+    if module_name.endswith(".py"):
+        path = Path(module_name)
+        if not path.is_file():
+            raise SweepError(f"function {text}: there is no file {path}")
+        if str(path.parent) not in sys.path:
+            sys.path.insert(0, str(path.parent))
+        module_name = path.stem
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise SweepError(f"function {text}: cannot be imported: {type(error).__name__}: {error}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise SweepError(f"function {text}: module {module_name} has no function {name}")
+    return function  # type: ignore[no-any-return]
+
+
+def name_of(function: str | Function) -> str:
+    """What a results file calls it."""
+    if isinstance(function, str):
+        return function
+    return f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+def perform(function: str | Function, arguments: Mapping[str, Any]) -> Outcome:
+    """One run, in whatever process this is called. What it raises is its result."""
+    begin = time.perf_counter()
+    try:
+        called = load_function(function) if isinstance(function, str) else function
+        figures = _figures(called(**arguments))
+        return Outcome(figures, seconds=round(time.perf_counter() - begin, 6))
+    except (Exception, SystemExit) as error:
+        return Outcome(error=_text(error), seconds=round(time.perf_counter() - begin, 6))
+
+
+def _text(error: BaseException) -> str:
+    """What was raised, and the innermost place in it, in short."""
+    text = f"{type(error).__name__}: {error}"
+    if not isinstance(error, SweepError):
+        frames = traceback.extract_tb(error.__traceback__)
+        if frames:
+            text = f"{text} ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
+    return text[:_LONGEST_TEXT]
+
+
+def _figures(given: Any) -> dict[str, Scalar]:
+    """Figures as plain values; NumPy's numbers become Python's.
+
+    Raises:
+        SweepError: when what was returned has no place in a table.
+    """
+    if not isinstance(given, Mapping):
+        raise SweepError(f"the function returned a {type(given).__name__}; expected figures by name")
+    figures: dict[str, Scalar] = {}
+    for name, value in given.items():
+        plain = value.item() if hasattr(value, "item") and not isinstance(value, str) else value
+        if plain is not None and not isinstance(plain, str | int | float | bool):
+            raise SweepError(f"figure {name} is a {type(value).__name__}; expected a number, a text or None")
+        if isinstance(plain, float) and not math.isfinite(plain):
+            raise SweepError(f"figure {name} is {plain}; expected a finite number, or None")
+        figures[str(name)] = plain
+    return figures

@@ -1,0 +1,91 @@
+"""What a run's result depends on, as one short text: when it changes, a result from before is not used again.
+
+Counted are kubesched's version, the function, the run's arguments, and the content of files and directories that the arguments
+name, wherever a text or path among them exists. Callers: :mod:`.running`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from kubesched import __version__
+
+from .plan import Run
+
+__all__ = ["Digests"]
+
+#: Larger files count by size and time of change, and of larger directories only the first files by name.
+_LARGEST: Final = 64 << 20
+_MOST_FILES: Final = 10_000
+
+
+class Digests:
+    """Digests of runs of one function; every file is read once."""
+
+    def __init__(self, function: str) -> None:
+        self._function = function
+        self._contents: dict[str, str] = {}
+
+    def of(self, run: Run) -> str:
+        paths = sorted({*_paths(run.arguments), *_paths(self._function.rpartition(":")[0])})
+        contents = [(path, self._content(path)) for path in paths]
+        whole = (__version__, self._function, run.arguments, contents)
+        encoded = msgspec.json.encode(whole, order="sorted", enc_hook=_opaque)
+        return hashlib.sha256(encoded).hexdigest()[:16]
+
+    def _content(self, path: str) -> str:
+        known = self._contents.get(path)
+        if known is None:
+            known = self._contents[path] = _content(Path(path))
+        return known
+
+
+def _opaque(value: Any) -> str:
+    """What is no plain data counts by its type, paths by their text."""
+    return str(value) if isinstance(value, Path) else f"<{type(value).__module__}.{type(value).__qualname__}>"
+
+
+def _paths(value: Any) -> Iterator[str]:
+    """Texts and paths in a value that are names of files or directories."""
+    if isinstance(value, Mapping):
+        for part in value.values():
+            yield from _paths(part)
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        for part in value:
+            yield from _paths(part)
+    elif isinstance(value, str | Path) and str(value) and os.path.exists(value):  # noqa: PTH110 - Path.exists raises for texts that are no path
+        yield str(value)
+
+
+def _content(place: Path) -> str:
+    whole = hashlib.sha256()
+    for file in islice(_files(place), _MOST_FILES):
+        whole.update(os.fsencode(file.relative_to(place)) + b"\0")
+        try:
+            about = file.stat()
+            if about.st_size > _LARGEST:
+                whole.update(f"{about.st_size} {about.st_mtime_ns}".encode())
+            else:
+                whole.update(hashlib.sha256(file.read_bytes()).digest())
+        except OSError as error:
+            whole.update(f"{error.errno}".encode())
+    return whole.hexdigest()
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """The regular files of a directory, in an order that is always the same; a file alone is its only one."""
+    if place.is_file():
+        yield place
+    for directory, below, names in os.walk(place):
+        below[:] = sorted(name for name in below if name != "__pycache__")
+        for name in sorted(names):
+            file = Path(directory, name)
+            if file.is_file():
+                yield file

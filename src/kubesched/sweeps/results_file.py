@@ -1,0 +1,133 @@
+"""The results of a sweep in a file, one line of JSON for each run, so that an interrupted sweep can be continued.
+
+The first line says what the file is. Every result is appended when its run ends; for a run with several lines, the last
+counts. A last line that was not written to its end, because the process was killed, is dropped. Caller: :mod:`.running`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from .functions import Outcome
+from .plan import Run, Scalar, SweepError
+
+__all__ = ["Recorded", "ResultsFile", "read_results"]
+
+_API_VERSION: Final = "kubesched.io/v1alpha1"
+_KIND: Final = "SweepResults"
+
+
+class _Header(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str
+    kind: str
+    #: What was called for the runs, for readers of the file.
+    function: str = ""
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the file."""
+
+    run: dict[str, Scalar]
+    #: Of what the result depends on, see :mod:`.inputs`.
+    digest: str
+    figures: dict[str, Scalar] = {}
+    error: str | None = None
+    seconds: float = 0.0
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(self.figures, self.error, self.seconds)
+
+
+class ResultsFile:
+    """A results file that one sweep writes to; others are kept off it meanwhile."""
+
+    def __init__(self, path: str | Path, function: str) -> None:
+        """Raises:
+        SweepError: when the file holds something else, or another sweep writes to it.
+        OSError: when it cannot be opened.
+        """
+        self.path = Path(path)
+        #: Results that are there already, by the key of the run.
+        self.known: dict[str, Recorded] = {}
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise SweepError(
+                    f"{self.path}: another sweep is writing to it; wait for it, or give another file"
+                ) from None
+            content = self.path.read_bytes()
+            lines = read_results(self.path, content)
+            self.known = {Run(line.run, {}).key: line for line in lines}
+            whole = content.rfind(b"\n") + 1
+            os.ftruncate(self._file, whole)
+            os.lseek(self._file, 0, os.SEEK_END)
+            if not whole:
+                self._write(_Header(_API_VERSION, _KIND, function))
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def append(self, run: Run, digest: str, outcome: Outcome) -> None:
+        """Raises:
+        OSError: when it cannot be written.
+        """
+        line = Recorded(
+            run=run.names, digest=digest, figures=outcome.figures, error=outcome.error, seconds=outcome.seconds
+        )
+        self._write(line)
+
+    def _write(self, line: msgspec.Struct) -> None:
+        data = msgspec.json.encode(line) + b"\n"
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._file)
+
+
+def read_results(path: str | Path, content: bytes | None = None) -> list[Recorded]:
+    """All results of a file, in the order in which the runs ended.
+
+    Raises:
+        SweepError: when it is no results file, naming the line that cannot be used.
+        OSError: when it cannot be read.
+    """
+    if content is None:
+        content = Path(path).read_bytes()
+    lines = content.split(b"\n")[:-1]  # what follows the last newline was not written to its end
+    if not lines:
+        if content.strip():
+            raise _foreign(path)
+        return []
+    try:
+        header = msgspec.json.decode(lines[0], type=_Header)
+    except msgspec.MsgspecError:
+        raise _foreign(path) from None
+    if (header.api_version, header.kind) != (_API_VERSION, _KIND):
+        raise _foreign(path)
+    found = []
+    decoder = msgspec.json.Decoder(Recorded)
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            found.append(decoder.decode(line))
+        except msgspec.MsgspecError as error:
+            raise SweepError(
+                f"{path}:{number}: is no result of a run: {error}; remove the line, or give another file"
+            ) from None
+    return found
+
+
+def _foreign(path: str | Path) -> SweepError:
+    return SweepError(f"{path}: is there and holds no results of a sweep; it is not written to, give another name")
