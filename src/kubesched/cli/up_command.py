@@ -88,6 +88,8 @@ async def _up(options: argparse.Namespace) -> int:
             with collector_paused():
                 with stop.interrupts():
                     embedded = _build(options, loop)
+                plugins = plugins_of(embedded.scheduler.frameworks.values())
+                stack.enter_context(watching_plugins(plugins, warn))
                 stack.push_async_callback(embedded.stop)
                 await stop.unless(embedded.start(scheduler=not options.no_scheduler))
                 scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubesched-")))
