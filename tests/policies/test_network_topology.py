@@ -125,7 +125,7 @@ def queued(pod: Pod, timestamp: float) -> QueuedPodInfo:
 
 
 #: A frontend that talks to nine workloads, of which the first talks to another one.
-SHOP = {f"p{number}": [] for number in range(1, 12)} | {
+SHOP: dict[str, list[dict[str, str]]] = {f"p{number}": [] for number in range(1, 12)} | {
     "p1": [{"workload": f"p{number}"} for number in range(2, 11)],
     "p2": [{"workload": "p11"}],
 }

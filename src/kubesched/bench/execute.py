@@ -167,6 +167,7 @@ class _Execution:
             clock=RealClock(),
             seed=seed,
             kubelets=False,
+            with_faults=False,
             event_queue_size=1 << 20,
             on_bind=self._bound,
             extenders=_http_extenders(config),

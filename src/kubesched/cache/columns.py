@@ -69,6 +69,9 @@ def equal_places(numbers: npt.NDArray[Any]) -> Iterator[tuple[int, IntpArray]]:
             return
         least = numbers.min()
         same = numbers == least
+        if same.all():
+            yield int(least), places
+            return
         yield int(least), places[same]
         numbers, places = numbers[~same], places[~same]
     order = np.argsort(numbers, kind="stable")

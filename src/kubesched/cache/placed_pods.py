@@ -184,7 +184,8 @@ class PlacedPods:
         alive = np.frombuffer(self._columns[PRIORITY_AT], np.int64) != _FREE
         alive &= kinds[np.frombuffer(self._columns[KIND_AT], np.int64)]
         rows: npt.NDArray[np.int64] = np.frombuffer(self._columns[ROW_AT], np.int64)
-        return rows[alive]
+        found: npt.NDArray[np.int64] = rows[alive]
+        return found
 
     def numbers(self, column: int, places: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
         """int64[places] of one of the columns; a copy."""

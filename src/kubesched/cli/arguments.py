@@ -6,6 +6,8 @@ import argparse
 import math
 from typing import Final
 
+from kubesched.api.times import parse_duration
+
 __all__ = ["SHAPES", "bench", "config", "conformance", "demo", "import_", "plugins", "run", "simulate", "up", "version"]
 
 #: Workloads that come with kubesched, each a file in ``bench/``.
@@ -58,6 +60,16 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _duration(text: str) -> float:
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if seconds < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative: {text}")
+    return seconds
+
+
 def _zones(text: str) -> int:
     """Zones are named by a letter."""
     value = _count(text)
@@ -106,6 +118,16 @@ def _plugin_modules(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _enable_plugin(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--enable-plugin",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="enable this plugin in every profile that does not mention it; may be given again",
+    )
+
+
 def _stages(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stages", metavar="FILE", action="append", default=[], help="stage rules for hollow pods, volumes and devices"
@@ -147,6 +169,7 @@ during the run. What of the input is not honoured is said on stderr, also with -
     _stages(parser)
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
+    _enable_plugin(parser)
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides ties (default: 0)")
     parser.add_argument(
         "--until", metavar="SECONDS", type=_seconds, default=86_400.0, help="virtual time at most (default: a day)"
@@ -373,6 +396,7 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     )
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
+    _enable_plugin(parser)
     _stages(parser)
     parser.add_argument(
         "--host",
@@ -410,6 +434,18 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     parser.add_argument("--no-scheduler", action="store_true", help="leave pods to another scheduler")
     parser.add_argument(
         "--no-controllers", action="store_true", help="no controllers: objects stay as they are written"
+    )
+    parser.add_argument(
+        "--complete-jobs",
+        metavar="DURATION",
+        type=_duration,
+        help="let pods of Jobs succeed after so long, such as 5s, unless kubesched.io/duration says otherwise",
+    )
+    parser.add_argument(
+        "--stop-pods-after",
+        metavar="DURATION",
+        type=_duration,
+        help="let deleted pods be gone after so long, or their grace period if that is shorter (default: 1s)",
     )
     parser.add_argument(
         "--speed", metavar="X", type=_speed, default=1.0, help="let time pass X times as fast (default: 1)"
@@ -451,6 +487,7 @@ def config(parser: argparse.ArgumentParser) -> None:
     check.add_argument("file", metavar="FILE")
     check.add_argument("--json", action="store_true", help="the plugins in effect as JSON")
     _plugin_modules(check)
+    _enable_plugin(check)
     convert = actions.add_parser(
         "convert",
         help="write a file of any version, or a Policy, as today's v1",

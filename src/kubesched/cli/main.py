@@ -20,6 +20,7 @@ from kubesched import __version__
 
 from . import arguments
 from .errors import CliError, describe
+from .interrupts import interruptible
 
 __all__ = ["build_parser", "main"]
 
@@ -71,8 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run_main(given[1:])
     options = build_parser().parse_args(given)
     try:
-        code: int = import_module(f"kubesched.cli.{options.command}_command").run(options)
-        sys.stdout.flush()
+        with interruptible():
+            code: int = import_module(f"kubesched.cli.{options.command}_command").run(options)
+            sys.stdout.flush()
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:

@@ -374,6 +374,10 @@ class PodInfo:
             self._fit_requests = pod_requests(self.pod, status_aware=False) if actual else self.requests
         return self._fit_requests
 
+    @fit_requests.setter
+    def fit_requests(self, requests: Resources) -> None:
+        self._fit_requests = requests
+
     @property
     def score_requests(self) -> Resources:
         """What NodeResourcesFit scores an incoming pod by (upstream quirk Q1)."""

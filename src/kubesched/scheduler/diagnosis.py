@@ -137,7 +137,8 @@ class NodeStatuses:
         rejected = owners > 0
         if not rejected.any():
             return result
-        rows, owners, verdicts = rows[rejected], owners[rejected], verdicts[rejected]
+        if not rejected.all():
+            rows, owners, verdicts = rows[rejected], owners[rejected], verdicts[rejected]
         for owner, mine in equal_places(owners):
             for verdict, places in equal_places(verdicts[mine]):
                 result._groups.append((decode(owner, verdict), rows[mine[places]]))

@@ -252,10 +252,12 @@ class FullScan:
         left: Iterable[int] = request.nominated.pods
         if remembered is not None:
             codes = remembered.codes[rows]
+            at = np.flatnonzero(codes)
+            codes = codes[at]
             # An earlier filter that rejects the node as it is rejects it with nominated pods, too.
-            bad = (codes != 0) & ((owners == PASSES) | (owners >= remembered.places(codes)))
-            owners[bad] = NOMINATED
-            verdicts[bad] = codes[bad]
+            bad = (owners[at] == PASSES) | (owners[at] >= remembered.places(codes))
+            owners[at[bad]] = NOMINATED
+            verdicts[at[bad]] = codes[bad]
             # What is remembered counts the pod's own nomination.
             own_row = request.nominated.row_of.get(request.pod.uid)
             left = [own_row] if own_row is not None else []

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from plugin_kit import House, scenario
 
 from builders import a_node
-from kubesched.api.decode import from_builtins
+from kubesched.api.decode import from_builtins, to_builtins
+from kubesched.api.resource import DeviceClass
 from kubesched.api.types import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import PluginFailedError
@@ -28,7 +29,9 @@ from kubesched.scheduler.full_scan import Rotation
 from kubesched.scheduler.layers import PASSES, Layer
 from kubesched.scheduler.search import Decision, Path, Search
 
-GPU, NIC = "example.com/gpu", "nic.example.com"
+GPU, OTHER, NIC = "example.com/gpu", "example.com/other", "nic.example.com"
+#: The classes, and what they serve.
+CLASSES = {"gpu": GPU, "other": OTHER}
 
 
 def exactly(class_name: str = "gpu", count: int = 1) -> dict[str, Any]:
@@ -44,16 +47,18 @@ CONTENTS: dict[str, list[dict[str, Any]]] = {
     "one": [{"name": "gpu", **exactly()}],
     "two": [{"name": "gpu", **exactly(count=2)}],
     "list": [{"name": "gpu", "firstAvailable": [sub("many", 2), sub("few", 1)]}],
+    "other": [{"name": "gpu", **exactly("other")}],
     "with-nic": [{"name": "gpu", **exactly()}, {"name": "nic", **exactly("nic")}],
 }
-RESOURCE = "resource"
-KINDS = (*CONTENTS, RESOURCE)
+#: Kinds of pods that request an extended resource, which a class serves.
+RESOURCES = {"resource": GPU, "other-resource": OTHER}
+KINDS = (*CONTENTS, *RESOURCES)
 
 
 def asking(house: House, kind: str, name: str) -> Pod:
     """A pod of a kind, with its claim in the server."""
-    if kind == RESOURCE:
-        return pod(name, requests={GPU: "1"})
+    if kind in RESOURCES:
+        return pod(name, requests={RESOURCES[kind]: "1"})
     house.server.put(claim(f"c-{name}", requests=CONTENTS[kind]))
     return pod(name, f"c-{name}")
 
@@ -101,6 +106,7 @@ class World:
     def __init__(self) -> None:
         self.house = House(nodes=4, devices=2, resource=GPU)
         self.house.objects.put("deviceclasses", "nic", device_class("nic"))
+        self.house.objects.put("deviceclasses", "other", device_class("other", OTHER))
         self.placed: list[str] = []
         self.count = 0
 
@@ -115,7 +121,7 @@ class World:
         self.count += 1
         wanted = asking(self.house, kind, f"look-{self.count}")
         agree(self.house, wanted)
-        if kind != RESOURCE:
+        if kind not in RESOURCES:
             self.house.server.delete(f"default/c-{wanted.name}")
 
     async def place(self, kind: str, fails: bool) -> None:
@@ -130,7 +136,7 @@ class World:
         assert isinstance(again, Decision)
         attempt = (again.state, info, again.node.name)
         assert self.house.framework.reserve(*attempt) is None
-        plugged = kind == RESOURCE and again.node.allocatable.get(GPU) > 0
+        plugged = kind in RESOURCES and again.node.allocatable.get(RESOURCES[kind]) > 0
         assert len(self.house.manager.in_flight) == (0 if plugged else 1)
         if fails:
             self.house.framework.unreserve(*attempt)
@@ -162,17 +168,17 @@ class World:
         elif name in self.house.objects.informed("resourceslices"):
             self.house.objects.remove("resourceslices", name)
 
-    async def set_class(self, expression: str) -> None:
+    async def set_class(self, name: str, expression: str) -> None:
         selectors = [{"cel": {"expression": expression}}] if expression else []
         body = {
-            "metadata": {"name": "gpu", "uid": "uid-gpu", "resourceVersion": "1"},
-            "spec": {"extendedResourceName": GPU, "selectors": selectors},
+            "metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "1"},
+            "spec": {"extendedResourceName": CLASSES[name], "selectors": selectors},
         }
-        self.house.objects.put("deviceclasses", "gpu", from_builtins(body, type(device_class())))
+        self.house.objects.put("deviceclasses", name, from_builtins(body, DeviceClass))
 
-    async def set_node(self, number: int, plugged: bool) -> None:
-        """``plugged``: a device plugin serves the extended resource there."""
-        self.house.cache.set_node(a_node(self.node(number), allocatable={GPU: "4"} if plugged else None))
+    async def set_node(self, number: int, plugged: str | None) -> None:
+        """``plugged``: the extended resource that a device plugin serves there."""
+        self.house.cache.set_node(a_node(self.node(number), allocatable={plugged: "4"} if plugged else None))
 
     async def remove_node(self, number: int) -> None:
         if self.house.cache.table.row_of(self.node(number)) is not None:
@@ -210,8 +216,8 @@ _operations = st.one_of(
     st.tuples(st.just("set_slice"), _numbers, _devices),
     st.tuples(st.just("remove_slice"), _numbers),
     st.tuples(st.just("set_common"), st.integers(0, 2)),
-    st.tuples(st.just("set_class"), _expressions),
-    st.tuples(st.just("set_node"), _numbers, st.booleans()),
+    st.tuples(st.just("set_class"), st.sampled_from([*CLASSES]), _expressions),
+    st.tuples(st.just("set_node"), _numbers, st.sampled_from([None, None, *CLASSES.values()])),
     st.tuples(st.just("remove_node"), _numbers),
 )
 
@@ -238,7 +244,7 @@ def paths(house: House, *pods: Pod) -> list[Path]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["one", "list", RESOURCE])
+@pytest.mark.parametrize("kind", ["one", "list", "resource"])
 def test_the_second_pod_of_a_kind_makes_a_layer_and_later_ones_evaluate_what_changed(kind: str) -> None:
     async def main() -> None:
         house = House(nodes=40, devices=2, resource=GPU)
@@ -254,6 +260,48 @@ def test_the_second_pod_of_a_kind_makes_a_layer_and_later_ones_evaluate_what_cha
         entry.evaluations.value = 0
         house.find(wanted[3])
         assert entry.evaluations.value == 0  # written or in flight, the same devices are in use
+
+    scenario(main)
+
+
+def test_classes_with_equal_selectors_share_a_layer_and_keep_their_configuration() -> None:
+    async def main() -> None:
+        house = House(nodes=40, devices=2, resource=GPU)
+        for name, resource in CLASSES.items():
+            config = [{"opaque": {"driver": DRIVER, "parameters": {"class": name}}}]
+            body = {"metadata": {"name": name}, "spec": {"extendedResourceName": resource, "config": config}}
+            house.objects.put("deviceclasses", name, from_builtins(body, DeviceClass))
+        kinds = ("one", "other")
+        first = {kind: asking(house, kind, f"{kind}-first") for kind in kinds}
+        second = {kind: asking(house, kind, f"{kind}-second") for kind in kinds}
+        assert paths(house, *first.values(), *second.values()) == [Path.FULL_SCAN] + [Path.INTERACTION] * 3
+        for kind in kinds:
+            assert await house.bind(house.decide(second[kind])) is None
+            allocation = house.server.claims[f"default/c-{kind}-second"].status.allocation
+            assert allocation is not None
+            (given,) = allocation.devices.config
+            assert given.opaque is not None
+            assert to_builtins(given.opaque)["parameters"] == {"class": {"one": "gpu"}.get(kind, kind)}
+        resources = [asking(house, kind, f"p-{kind}") for kind in RESOURCES]
+        assert paths(house, *resources) == [Path.FULL_SCAN, Path.INTERACTION]
+        # Where a device plugin serves one of the resources, they are two again.
+        house.cache.set_node(a_node("n1", allocatable={OTHER: "4"}))
+        assert paths(house, *resources, *resources) == [Path.INTERACTION, Path.FULL_SCAN] + [Path.INTERACTION] * 2
+        assert not isinstance(house.find(resources[1]), Rejection)
+
+    scenario(main)
+
+
+def test_the_error_of_a_shared_search_names_the_class_of_the_claim() -> None:
+    async def main() -> None:
+        house = House(nodes=2)
+        for name in CLASSES:
+            selectors = [{"cel": {"expression": f'device.attributes["{DRIVER}"].missing == "a"'}}]
+            body = {"metadata": {"name": name}, "spec": {"selectors": selectors}}
+            house.objects.put("deviceclasses", name, from_builtins(body, DeviceClass))
+        for kind, name in (("one", "gpu"), ("other", "other")):
+            with pytest.raises(PluginFailedError, match=rf"class {name}: selector #0: CEL runtime error: no such key"):
+                house.find(asking(house, kind, f"p-{kind}"))
 
     scenario(main)
 

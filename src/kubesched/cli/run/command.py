@@ -48,6 +48,7 @@ from kubesched.config import (
 from kubesched.extenders.http import http_extenders
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.registry import PluginError, Registry
+from kubesched.framework.slow_calls import plugins_of, watching_plugins
 from kubesched.plugins import retired
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.server import (
@@ -62,6 +63,7 @@ from kubesched.server import (
 )
 from kubesched.server.process_metrics import RequestMetrics
 
+from ..interrupts import add_signal_handler
 from ..loading import load_registry
 from .flags import FLAG_SET
 from .flagset import FlagError, Flags
@@ -281,6 +283,8 @@ class _Process:
         version = {"version": KUBERNETES_VERSION, "kubesched": __version__}
         _log.info("Starting Kubernetes Scheduler", extra=with_pairs(**version))
         scheduler.debugger.install(asyncio.get_running_loop())
+        plugins = plugins_of(scheduler.frameworks.values())
+        self._stack.enter_context(watching_plugins(plugins, lambda text: _log.warning("%s", text)))
         tasks = Supervisor("run")
         try:
             with tasks.guard():
@@ -401,13 +405,17 @@ class _Process:
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled)
+            add_signal_handler(loop, number, self._signalled, held_up=_exit)
 
     def _signalled(self) -> None:
         """The first signal stops in good order, the second at once."""
         if self._stop.is_set():
-            os._exit(1)
+            _exit()
         self._stop.set()
+
+
+def _exit() -> None:
+    os._exit(1)
 
 
 def _configure_logs(flags: Flags) -> VModule:

@@ -6,6 +6,7 @@ from .kind_validation import check_kind, default_kind
 from .label_keys import merge_label_keys
 from .limits import Limits
 from .metadata import SERVER_FIELDS, STATUS_KINDS, changed_metadata, new_metadata
+from .services import ServiceAddresses
 from .updates import checked_spec_change
 from .validation import Causes, check_metadata, forbidden
 
@@ -15,6 +16,7 @@ __all__ = [
     "Admission",
     "Causes",
     "Limits",
+    "ServiceAddresses",
     "changed_metadata",
     "check_kind",
     "check_metadata",

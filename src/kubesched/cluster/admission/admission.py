@@ -54,7 +54,8 @@ class Admission:
     """Admission of one store. ``table_of`` gives the table of a kind.
 
     ``default_tolerations`` adds the 300 s tolerations for nodes that are not ready or unreachable. Without
-    ``priority_admission`` a pod's own ``spec.priority`` is believed, as in upstream's benchmark.
+    ``priority_admission`` a pod's own ``spec.priority`` is believed, as in upstream's benchmark. ``taint_new_nodes``
+    keeps pods off nodes that are not Ready yet when they are created; the node lifecycle controller ends that.
     """
 
     def __init__(
@@ -64,9 +65,11 @@ class Admission:
         now: Callable[[], str],
         default_tolerations: bool = True,
         priority_admission: bool = True,
+        taint_new_nodes: bool = False,
     ) -> None:
         #: The time that is written where a client leaves one out.
         self.now = now
+        self.taint_new_nodes = taint_new_nodes
         self._priority_classes = table_of(PRIORITY_CLASSES)
         self._runtime_classes = table_of(RUNTIME_CLASSES)
         self._storage_classes = table_of(STORAGE_CLASSES)

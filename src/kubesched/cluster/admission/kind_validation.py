@@ -18,6 +18,7 @@ from ...api.wire import ApiError
 from .admission import HIGHEST_USER_PRIORITY, Admission, default_pod_spec
 from .devices import DEVICE_CHECKS, DEVICE_DEFAULTS, DEVICE_UPDATES
 from .pod_validation import check_pod_spec, decode_pod_spec
+from .services import default_service
 from .validation import LABEL_VALUE_TEXT, QUALIFIED_TEXT, Causes, check_labels, check_quantities, forbidden
 from .workload_defaults import WORKLOAD_DEFAULTS, check_cron_job
 
@@ -26,6 +27,7 @@ __all__ = ["check_kind", "check_kind_update", "checks_spec_only", "default_kind"
 Data = dict[str, Any]
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
 _NODE_INFO: Final = (
     "machineID",
     "systemUUID",
@@ -71,6 +73,11 @@ def _default_node(data: Data, admission: Admission) -> None:
         status["nodeInfo"] = {**dict.fromkeys(_NODE_INFO, ""), **info}
 
 
+def _is_ready(node: Data) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any((one.get("type"), one.get("status")) == ("Ready", "True") for one in conditions)
+
+
 def _default_namespace(data: Data, admission: Admission) -> None:
     labels = data["metadata"].setdefault("labels", {})
     labels.setdefault("kubernetes.io/metadata.name", data["metadata"]["name"])
@@ -110,18 +117,6 @@ def _default_secret(data: Data, admission: Admission) -> None:
     data.pop("stringData", None)
 
 
-def _default_service(data: Data, admission: Admission) -> None:
-    spec = _spec(data)
-    spec.setdefault("type", "ClusterIP")
-    spec.setdefault("sessionAffinity", "None")
-    ports = spec.get("ports")
-    for port in ports if isinstance(ports, list) else ():
-        if isinstance(port, dict):
-            port.setdefault("protocol", "TCP")
-            if "port" in port:
-                port.setdefault("targetPort", port["port"])
-
-
 _DEFAULTS: Final[dict[str, Callable[[Data, Admission], None]]] = {
     "nodes": _default_node,
     "namespaces": _default_namespace,
@@ -130,12 +125,13 @@ _DEFAULTS: Final[dict[str, Callable[[Data, Admission], None]]] = {
     "persistentvolumeclaims": _default_claim,
     "persistentvolumes": _default_volume,
     "secrets": _default_secret,
-    "services": _default_service,
+    "services": lambda data, admission: default_service(data),
 }
 
 #: The status a new object begins with, where the server resets what the client sent.
 _FIRST_STATUS: Final[dict[str, Callable[[Data], Data]]] = {
     "namespaces": lambda data: {"phase": "Active"},
+    "services": lambda data: {"loadBalancer": {}},
     "persistentvolumeclaims": lambda data: {"phase": "Pending"},
     # A real cluster's volume controller turns Pending into this at once; here nothing has to wait for it.
     "persistentvolumes": lambda data: {
@@ -160,6 +156,10 @@ def fill_defaults(kind: Kind, data: Data, admission: Admission) -> None:
 def default_kind(kind: Kind, data: Data, admission: Admission, *, keep_status: bool) -> None:
     """Fill in defaults and the first status, in place. Node status is kept: kubelets register with it."""
     fill_defaults(kind, data, admission)
+    if kind == NODES and admission.taint_new_nodes and not keep_status and not _is_ready(data):
+        taints = _spec(data).setdefault("taints", [])
+        if all(taint.get("key") != _NOT_READY for taint in taints):
+            taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
     if kind == NODES or kind.custom or (keep_status and data.get("status")):
         return
     first = _FIRST_STATUS.get(kind.group_resource)

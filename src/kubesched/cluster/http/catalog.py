@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import DEFINITIONS, KINDS, NAMESPACES, Kind, kind_by_plural
+from ...api.kinds import DEFINITIONS, KINDS, NAMESPACES, SERVICE_ACCOUNTS, Kind, kind_by_plural
 from ...api.wire import MERGE_PATCH
 from ..schema import encode, has_other_shape, served_form, stored_form
 from ..store import Store
@@ -249,6 +249,8 @@ def _built_in(store: Store, kind: Kind, version: str) -> Resource:
         subresources = _POD_SUBRESOURCES
     elif kind.group_resource in _SCALED:
         subresources = (_scale(),)
+    elif kind == SERVICE_ACCOUNTS:
+        subresources = (Subresource("token", "TokenRequest", ("create",), "authentication.k8s.io", "v1"),)
     if kind.group_resource in store.status_kinds:
         subresources = (*subresources, Subresource("status", kind.kind, _WRITE_VERBS))
     return Resource(kind, version, kind.singular, kind.short_names, kind.categories, subresources)

@@ -72,7 +72,7 @@ class _NewFace(Stored):
         self.resource_version = core.resource_version
         self.labels, self.owners = (core.labels, core.owners) if isinstance(core, Stored) else ({}, ())
         self.fields = None
-        self._typed = None
+        self._key, self._typed = "", None
         self._core = core
 
     def __getattr__(self, name: str) -> Any:
@@ -91,7 +91,8 @@ class RecordedEvent(Stored):
         # As above, ``raw`` stays unset.
         self.kind, self.namespace, self.name, self.uid = CORE_EVENTS, record.namespace, record.name, uid
         self.resource_version = resource_version
-        self.labels, self.owners, self.fields, self._typed = {}, (), None, None
+        self.labels, self.owners, self.fields = {}, (), None
+        self._key, self._typed = "", None
         self._record: EventRecord | None = record
         self._created = created
 

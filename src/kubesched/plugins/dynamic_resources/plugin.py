@@ -150,8 +150,18 @@ class DynamicResources(Plugin):
         if chosen.plan is None or self._allocator.uses_common_pools(chosen.plan):
             return None  # with common pools every allocation may change the verdict on every node
         self._for_layer = attempt
-        mappings = chosen.special.mappings if chosen.special is not None else ()
-        return chosen.plan.remembered.number, tuple(attempt.resources.items()), mappings
+        number = chosen.plan.remembered.number
+        if chosen.special is None or self._have_no_plugin(attempt):
+            return number
+        return number, tuple(attempt.resources.items()), chosen.special.mappings
+
+    def _have_no_plugin(self, attempt: Attempt) -> bool:
+        """Whether devices serve all of the pod's extended resources on every node."""
+        nodes = self.handle.snapshot.table
+        columns = [nodes.column(name) for name in attempt.resources]
+        return all(attempt.resources.values()) and not any(
+            index is not None and nodes.allocatable[index].any() for index in columns
+        )
 
     def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
         before: Attempt | None = state.get(self.name)

@@ -49,6 +49,7 @@ class Alike:
         self._priority = priority
         self._amounts = amounts
         self._indexes = [index for index, _ in amounts]
+        self._needed = np.array([[amount] for _, amount in amounts], np.int64)
         self._position: int | None = None
         self._nominated = self._restarted = -1
         self._budgets = Budgets()
@@ -100,22 +101,19 @@ class Alike:
             self._measure_own(pod, own, nominated)
 
     def _measure(self, rows: RowArray, nominated: NominatedPods) -> None:
-        table, lower = self._table, self._lower.amounts
-        coming = nominated.amounts() if nominated.pods else None
-        fits = table.alive[rows] & (lower[PODS_ROW, rows] > 0)
-        for number, (index, amount) in enumerate(self._amounts):
-            capacity, used = table.allocatable[index, rows], table.requested[index, rows]
-            left = capacity - used
-            used |= capacity  # what leaves is part of what is used
-            left += lower[index, rows]
-            if coming is not None:
-                left -= coming[index, rows]
-                used |= coming[index, rows]
-            left -= amount
-            self.exact = self.exact and int(used.max()) < HUGE
-            self.spare[number, rows] = left
-            fits &= left >= 0
-        self.fits[rows] = fits
+        table, lower, at = self._table, self._lower.amounts, np.ix_(np.asarray(self._indexes, np.intp), rows)
+        capacity, used = table.allocatable[at], table.requested[at]
+        left = capacity - used
+        used |= capacity  # what leaves is part of what is used
+        left += lower[at]
+        if nominated.pods:
+            coming = nominated.amounts()[at]
+            left -= coming
+            used |= coming
+        left -= self._needed
+        self.exact = self.exact and int(used.max()) < HUGE
+        self.spare[:, rows] = left
+        self.fits[rows] = table.alive[rows] & (lower[PODS_ROW, rows] > 0) & (left >= 0).all(axis=0)
 
     def _measure_own(self, pod: PodInfo, row: int, nominated: NominatedPods) -> None:
         """Where the preemptor itself is nominated, its nomination does not count."""

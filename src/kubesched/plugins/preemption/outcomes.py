@@ -22,7 +22,6 @@ from kubesched.cache import NodeTable
 from kubesched.cache.columns import RowArray, equal_places
 from kubesched.cache.lower_priority import LowerPriority, LowerPriorityColumns
 from kubesched.cache.node_table import PODS_ROW
-from kubesched.cache.nominated_rows import NominatedRows
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import FilterEntry, PluginFailedError
 from kubesched.framework.interface import Handle
@@ -86,19 +85,17 @@ class FastDryRuns:
         table = handle.snapshot.table
         self._table = table
         self._lower = LowerPriority(table)
-        self._nominated: NominatedRows | None = None
         self._kept: OrderedDict[tuple[int, Amounts], Alike] = OrderedDict()
 
     def run(self, question: Question, rows: RowArray, wanted: int, budgets: Budgets, plain: DryRun) -> FastFound | None:
         """Try ``rows`` in this order until ``wanted`` candidates are found; None when the plain procedure must be used."""
         if not wanted:
             return None
-        if self._nominated is None:
-            self._nominated = NominatedRows(self._table, self._handle.nominations)
+        nominated = self._handle.snapshot.nominated_rows(self._handle.nominations).of(question.pod.priority)
         pod, priority, now = question.pod, question.pod.priority, self._handle.clock.now()
         lower = self._lower.of(priority)
         alike = self._alike(priority, question.amounts)
-        alike.refresh(pod, lower, self._nominated.of(priority), budgets)
+        alike.refresh(pod, lower, nominated, budgets)
         if not alike.exact:
             return None
         try:
