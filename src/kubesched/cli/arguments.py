@@ -216,7 +216,10 @@ Exit code: 0 when every run was made, 1 when the sweep cannot be run as given, o
         help="append each result to this file (JSON lines), and continue from what is there",
     )
     parser.add_argument(
-        "--processes", metavar="N", type=_positive, help="how many runs at a time (default: one per CPU)"
+        "--processes",
+        metavar="N",
+        type=_count,
+        help="how many runs at a time (default: one per CPU); 0: in this process, one after the other",
     )
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=_seconds, help="end a run that takes longer; it has failed"
@@ -228,6 +231,12 @@ Exit code: 0 when every run was made, 1 when the sweep cannot be run as given, o
     parser.add_argument(
         "--by", metavar="NAME", action="append", default=[], help="group by this parameter (default: all but the seed)"
     )
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="draw the first figure, mean and confidence interval, into this file (svg, png, pdf)",
+    )
+    parser.add_argument("--x", metavar="NAME", help="draw it by this parameter (default: the first that varies)")
     parser.add_argument(
         "-o", "--output", choices=("table", "csv", "json"), default="table", help="a summary (default), or every run"
     )
