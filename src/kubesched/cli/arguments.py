@@ -265,7 +265,10 @@ Exit code: 0 when every run was made, 1 when the sweep cannot be run as given, o
         help="append each result to this file (JSON lines), and continue from what is there",
     )
     parser.add_argument(
-        "--processes", metavar="N", type=_positive, help="how many runs at a time (default: one per CPU)"
+        "--processes",
+        metavar="N",
+        type=_count,
+        help="how many runs at a time (default: one per CPU); 0: in this process, one after the other",
     )
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=_seconds, help="end a run that takes longer; it has failed"
@@ -278,9 +281,65 @@ Exit code: 0 when every run was made, 1 when the sweep cannot be run as given, o
         "--by", metavar="NAME", action="append", default=[], help="group by this parameter (default: all but the seed)"
     )
     parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="draw the first figure, mean and confidence interval, into this file (svg, png, pdf)",
+    )
+    parser.add_argument("--x", metavar="NAME", help="draw it by this parameter (default: the first that varies)")
+    parser.add_argument(
         "-o", "--output", choices=("table", "csv", "json"), default="table", help="a summary (default), or every run"
     )
     _quiet(parser, "no progress bar")
+
+
+#: Formats of traces that can be read.
+TRACE_FORMATS: Final = ("alibaba-2018", "alibaba-2020", "alibaba-2023", "google-2019", "philly")
+
+
+def _factor(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1_000:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, and at most 1000: {text}")
+    return value
+
+
+_factor.__name__ = "number"
+
+
+def trace(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Read a published batch trace and write its tasks as pods that arrive over time: as a table for kubesched simulate --trace, or as
+manifests. All bad values of a trace are reported with file, line and column, and nothing is written then. The formats are described
+in docs/traces.md; the data is not part of kubesched."""
+    parser.epilog = """\
+examples: kubesched trace alibaba-2020 pai_task_table.csv --limit 10000 >pods.csv
+          kubesched trace google-2019 instance_events-*.json.gz --set cpu_milli=96000 --inflate 1.3 >pods.csv
+          kubesched trace philly cluster_job_log -o yaml --gang >jobs.yaml"""
+    parser.add_argument("format", metavar="FORMAT", choices=TRACE_FORMATS, help=", ".join(TRACE_FORMATS))
+    parser.add_argument("files", metavar="FILE", nargs="+", help="the trace, also gzipped; several for google-2019")
+    parser.add_argument("--limit", metavar="N", type=_positive, help="read the first lines only")
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        dest="settings",
+        type=_setting,
+        action="append",
+        default=[],
+        help="what the trace does not say, such as memory_mib of the largest machine; may be repeated",
+    )
+    parser.add_argument(
+        "--inflate", metavar="FACTOR", type=_factor, help="so many times as many tasks, drawn at random from them"
+    )
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides what is drawn (default: 0)")
+    parser.add_argument(
+        "-o", "--output", choices=("csv", "yaml"), default="csv", help="a table (default), or manifests"
+    )
+    parser.add_argument(
+        "--shared-gpus", action="store_true", help="yaml: parts of GPUs, as the example policies read them"
+    )
+    parser.add_argument(
+        "--gang", action="store_true", help="yaml: the pods of a task run together, by coscheduling's labels"
+    )
 
 
 def conformance(parser: argparse.ArgumentParser) -> None:
