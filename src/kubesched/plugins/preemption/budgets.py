@@ -48,11 +48,11 @@ class Budget:
         """``before``: the version before, if there was one; mostly only the status differs."""
         self.namespace: str = obj["metadata"].get("namespace", "")
         self._spec = obj.get("spec")
-        if before is not None and before._spec == self._spec and before.namespace == self.namespace:
-            self.selector, self._version, self._covered = before.selector, before._version, before._covered
-        else:
-            self.selector = _selector(self._spec)
-            self._version, self._covered = -1, _NO_KINDS
+        same = before is not None and before._spec == self._spec and before.namespace == self.namespace
+        known = before if same else None
+        self.selector: Selector | None = known.selector if known is not None else _selector(self._spec)
+        self._version: int = known._version if known is not None else -1
+        self._covered: npt.NDArray[np.intp] = known._covered if known is not None else _NO_KINDS
         try:
             status = from_builtins(obj.get("status") or {}, _Status)
         except DecodeError as problem:
