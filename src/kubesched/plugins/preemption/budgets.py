@@ -24,7 +24,7 @@ _log = logging.getLogger("kubesched.plugins")
 
 #: So many kinds of pods are remembered with the budgets that select them; all are forgotten when there are more.
 _MOST_KINDS: Final = 1 << 14
-_NO_KINDS: Final[RowArray] = np.zeros(0, np.intp)
+_NO_KINDS: Final[npt.NDArray[np.intp]] = np.zeros(0, np.intp)
 
 
 class _Status(msgspec.Struct, rename="camel"):
