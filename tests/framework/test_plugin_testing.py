@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -32,7 +32,8 @@ class Emptier(Plugin):
     normalize = Normalize.REVERSE
 
     def score(self, state: Any, pod: Any, node: Any) -> int:
-        return len(node.pods) * (self.args or {}).get("factor", 1)
+        factor: int = (self.args or {}).get("factor", 1)
+        return len(node.pods) * factor
 
 
 def test_the_readmes_plugin_in_three_lines() -> None:
@@ -61,7 +62,11 @@ def test_scores_are_normalised_and_arguments_arrive() -> None:
 
 
 def test_the_default_plugins_decide_as_well_when_wanted() -> None:
-    nodes = [node("a", cpu=1), node("b", cpu=4, **{"x/gpu": 1}), node("c", labels={"pool": "z"})]
+    nodes = [
+        node("a", cpu=1),
+        node("b", cpu=4, **cast("dict[str, Any]", {"x/gpu": 1})),
+        node("c", labels={"pool": "z"}),
+    ]
     big = pod("big", requests={"cpu": 2})
     assert PluginCluster(OneTenantPerNode, nodes=nodes).feasible(big) == ["a", "b", "c"]
     cluster = PluginCluster(OneTenantPerNode, nodes=nodes, with_defaults=True)

@@ -126,7 +126,7 @@ class Item:
     new one. ``typed`` decodes on first use, so all in-process readers share one decoded object.
     """
 
-    __slots__ = ("_typed", "kind", "name", "namespace", "raw", "resource_version", "uid")
+    __slots__ = ("_key", "_typed", "kind", "name", "namespace", "raw", "resource_version", "uid")
 
     def __init__(self, kind: Kind, raw: bytes, namespace: str, name: str, uid: str, resource_version: int) -> None:
         self.kind = kind
@@ -135,12 +135,15 @@ class Item:
         self.name = name
         self.uid = uid
         self.resource_version = resource_version
+        self._key = ""
         self._typed: Any = None
 
     @property
     def key(self) -> str:
-        """``namespace/name``, or just the name of a cluster-scoped object."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        """``namespace/name``, or just the name of a cluster-scoped object. Kept: indexes of all kinds have it."""
+        if not self._key:
+            self._key = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return self._key
 
     @property
     def typed(self) -> Any:
@@ -148,7 +151,7 @@ class Item:
         if self._typed is None:
             type_ = self.kind.type
             if type_ is Pod:
-                self._typed = decode_pod(self.raw)
+                self._typed = decode_pod(self.raw, self.namespace, self.name, self.uid)
             else:
                 self._typed = self.data() if type_ is None else decode_object(self.raw, type_)
         return self._typed

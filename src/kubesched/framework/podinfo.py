@@ -91,10 +91,11 @@ class AffinityTerms:
     upstream's words: the message an incoming pod is rejected with.
     """
 
-    __slots__ = ("_key", "errors", "preferred", "preferred_anti", "required", "required_anti")
+    __slots__ = ("_hash", "_key", "errors", "preferred", "preferred_anti", "required", "required_anti")
 
     def __init__(self, key: tuple[str, bytes], affinity: PodAffinity | None, anti: PodAffinity | None) -> None:
         self._key = key
+        self._hash = hash(key)
         errors: list[str] = []
         namespace = key[0]
         self.required = _required(namespace, affinity, "requiredAffinityTerms", errors)
@@ -104,7 +105,7 @@ class AffinityTerms:
         self.errors = tuple(errors)
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, AffinityTerms) and self._key == other._key)
@@ -372,6 +373,10 @@ class PodInfo:
             actual = has_actual_resources(self.pod)
             self._fit_requests = pod_requests(self.pod, status_aware=False) if actual else self.requests
         return self._fit_requests
+
+    @fit_requests.setter
+    def fit_requests(self, requests: Resources) -> None:
+        self._fit_requests = requests
 
     @property
     def score_requests(self) -> Resources:

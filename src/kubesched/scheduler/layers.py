@@ -263,7 +263,7 @@ class Layer:
             self.owner[at] = NO_NODE
             self._filter_rows(candidates)
             passes = self.owner[at] == PASSES
-            same = bool((passed == passes).all())
+            same = not np.count_nonzero(passed != passes)
             self.feasible = int(np.count_nonzero(self.owner == PASSES))
         if not same or rows is None:
             self._feasible_rows = None
@@ -284,7 +284,7 @@ class Layer:
             if not len(rows):
                 break
             answers = entry.many(self.state, self._pod, self._table, rows)
-            if answers.any():
+            if np.count_nonzero(answers):
                 bad = answers != 0
                 rejected = rows[bad]
                 owner[rejected] = entry.index + 1

@@ -28,6 +28,8 @@ INFEASIBLE: Final = -1
 #: Up to this many totals there are no blocks.
 _FLAT: Final = 1 << 14
 _BLOCK: Final = 128
+#: A pass over all totals takes as long as a list of so many rows.
+_WORTH_A_LIST: Final = 400
 #: When more than this part of the blocks changed, all are measured in one pass.
 _MANY: Final = 1 / 8
 
@@ -51,7 +53,7 @@ class Ranking:
         total: int64[n], INFEASIBLE where no pod may go. Read it; write through the methods.
     """
 
-    __slots__ = ("_best_total", "_block_count", "_block_max", "_listed", "_measured", "_replaced", "total")
+    __slots__ = ("_best_total", "_block_count", "_block_max", "_choices", "_listed", "_measured", "total")
 
     def __init__(self) -> None:
         self.total: IntArray = np.zeros(0, np.int64)
@@ -59,8 +61,8 @@ class Ranking:
         #: The rows with the greatest total, ascending, and that total; None when they are not known.
         self._listed: list[int] | None = None
         self._best_total = 0
-        #: Many totals changed since the best row was last chosen.
-        self._replaced = True
+        #: How often the best row was chosen since many totals changed.
+        self._choices = 0
         self._block_max: IntArray = self.total
         self._block_count: IntArray = self.total
 
@@ -68,7 +70,7 @@ class Ranking:
         """Replace all totals; the array is the ranking's from now on."""
         self.total = total
         self._measured = False
-        self._listed, self._replaced = None, True
+        self._listed, self._choices = None, 0
 
     def grow(self, size: int) -> None:
         """More rows, infeasible ones."""
@@ -80,7 +82,7 @@ class Ranking:
         """New totals of some rows. :meth:`settle` has to follow, once for all that were put."""
         self.total[rows] = totals
         if not isinstance(rows, int) or not isinstance(totals, int):
-            self._listed, self._replaced = None, True
+            self._listed, self._choices = None, 0
         elif self._listed is not None:
             self._follow(self._listed, rows, totals)
 
@@ -97,7 +99,7 @@ class Ranking:
         elif is_listed:
             del listed[place]
             if not listed:
-                self._listed = None
+                self._listed, self._choices = None, 0
 
     def settle(self, rows: Collection[int] | RowArray) -> None:
         """Measure the blocks of rows that were put."""
@@ -132,14 +134,13 @@ class Ranking:
     def best(self, rng: random.Random) -> int:
         """A row with the greatest total, each with the same chance. There must be a feasible row."""
         if not self._measured:
-            if self._replaced or len(self.total) > _FLAT:
-                self._replaced = False
-                return pick_uniformly(rng, self.total)
-            if self._listed is None:
-                self._listed = _best_rows(self.total).tolist()
-                self._best_total = int(self.total[self._listed[0]])
-            listed = self._listed
-            return listed[rng.randrange(len(listed))] if len(listed) > 1 else listed[0]
+            best: RowArray | list[int] | None = self._listed
+            if best is None:
+                best = _best_rows(self.total)
+                if len(best) < self._choices * _WORTH_A_LIST and len(self.total) <= _FLAT:
+                    self._listed, self._best_total = best.tolist(), self.total.item(best[0])
+                self._choices += 1
+            return int(best[rng.randrange(len(best))] if len(best) > 1 else best[0])
         block_max = self._block_max
         best = block_max.max()
         blocks = np.flatnonzero(block_max == best)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubesched.cache import NodeTable, Snapshot
-from kubesched.cache.nominated_rows import NominatedPods, NominatedRows
+from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.concerned import NOT_CONCERNED
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
@@ -94,7 +94,7 @@ class Search:
         self.table: NodeTable = snapshot.table
         self._rng = rng
         self._percentage = percentage
-        self._nominated = NominatedRows(snapshot.table, nominations)
+        self._nominated = snapshot.nominated_rows(nominations)
         self.scan = FullScan(framework, snapshot, rotation, percentage)
         signers: dict[str, FilterEntry | ScoreEntry] = {}
         signers.update((entry.name, entry) for entry in framework.filters if entry.can_sign or entry.can_be_absent)

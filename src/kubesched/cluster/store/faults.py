@@ -209,8 +209,6 @@ class Faults:
         stall = self._stalled.pop(kind, 0.0)
         if stall:
             await asyncio.sleep(stall)
-        if not self._events and not seen:
-            return list(batch)  # what came before the first rule is not delivered again
         rules = [rule for rule in self._events if rule.kind in (None, kind)]
         if not rules:
             for type_, item in batch:

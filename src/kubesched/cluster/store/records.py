@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ...api.times import Clock, timestamp
-from ..schema import Document, Stored, encode, encode_clean
+from ..schema import Document, Stored, encode, encode_clean, stored
 from .reading import Reading
 from .table import Table
 
@@ -60,7 +60,7 @@ class Records(Reading):
             return Stored(table.kind, encode_clean(document), metadata, version)
         version = self._version + 1
         metadata["resourceVersion"] = str(version)
-        item = Stored(table.kind, encode_clean(document), metadata, version)
+        item = stored(table.kind, document, metadata, version, old)
         self._version = version
         table.record("ADDED" if old is None else "MODIFIED", item, old)
         for follow in self.followers:
@@ -78,7 +78,7 @@ class Records(Reading):
         """Remove an object for good; ``document`` is its last state. For this package."""
         version = self._version + 1
         document["metadata"]["resourceVersion"] = str(version)
-        item = Stored(table.kind, encode(document), document["metadata"], version)
+        item = Stored(table.kind, encode(document), document["metadata"], version, old)
         self._version = version
         table.record("DELETED", item, old)
         for follow in self.followers:
