@@ -560,3 +560,25 @@ def test_writes_over_http_and_in_process_see_each_other() -> None:
             assert [item["metadata"]["name"] for item in (await api.get(PODS)).data["items"]] == ["p", "q"]
 
     run(main())
+
+
+def test_a_put_creates_a_lease_that_is_not_there() -> None:
+    async def main() -> None:
+        async with served() as api:
+            path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
+            spec = {"holderIdentity": "me", "leaseDurationSeconds": 15}
+            assert (await api.put(path, {"metadata": {"name": "l"}, "spec": spec}, dryRun="All")).status == 201
+            assert (await api.get(path)).status == 404
+            made = await api.put(path, {"spec": spec})
+            assert (made.status, made.data["spec"]) == (201, spec)
+            again = await api.put(path, {**made.data, "spec": {**spec, "holderIdentity": "you"}})
+            assert (again.status, again.data["spec"]["holderIdentity"]) == (200, "you")
+            other = await api.put(f"{path}2", {"metadata": {"name": "l"}, "spec": spec})
+            assert (other.status, "does not match the name on the URL (l2)" in other.message) == (400, True)
+            stale = {"metadata": {"name": "l3", "resourceVersion": "1"}, "spec": spec}
+            assert (await api.put(f"{path}3", stale)).status == 400
+            assert (await api.put(f"{path}4", [])).status == 400
+            assert (await api.put(f"{PODS}/p", a_pod())).status == 404
+            assert (await api.put(f"{path}5/status", {"spec": spec})).status == 404
+
+    run(main())

@@ -45,6 +45,7 @@ def _scale(kind: str = "Scale") -> Subresource:
 _POD_SUBRESOURCES: Final = (
     Subresource("attach", "PodAttachOptions", ("create", "get")),
     Subresource("binding", "Binding", ("create",)),
+    Subresource("ephemeralcontainers", "Pod", _WRITE_VERBS),
     Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
     Subresource("exec", "PodExecOptions", ("create", "get")),
     Subresource("log", "Pod", ("get",)),

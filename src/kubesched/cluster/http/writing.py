@@ -28,6 +28,22 @@ __all__ = ["create", "delete", "delete_collection", "patch", "update"]
 
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 _MAX_OPERATIONS: Final = 10_000
+#: Kinds that a PUT creates when they are not there. Rule: upstream ``AllowCreateOnUpdate``.
+_CREATED_BY_PUT: Final = frozenset(
+    {
+        "clusterrolebindings.rbac.authorization.k8s.io",
+        "clusterroles.rbac.authorization.k8s.io",
+        "endpoints",
+        "events",
+        "leases.coordination.k8s.io",
+        "limitranges",
+        "podtemplates",
+        "priorityclasses.scheduling.k8s.io",
+        "rolebindings.rbac.authorization.k8s.io",
+        "roles.rbac.authorization.k8s.io",
+        "services",
+    }
+)
 
 
 def _decoded(call: Call, raw: bytes, options: str, *, check: bool = True) -> Any:
@@ -146,7 +162,16 @@ def update(store: Store, call: Call, raw: bytes) -> web.Response:
         named = (data.get("metadata") or {}) if isinstance(data.get("metadata"), dict | None) else {}
         if not named.get("name"):
             data = {**data, "metadata": {**named, "name": target.name}}
-    old = store.get(resource.kind, target.namespace, target.name)
+    try:
+        old = store.get(resource.kind, target.namespace, target.name)
+    except ApiError as error:
+        if error.code != 404 or target.subresource or resource.kind.group_resource not in _CREATED_BY_PUT:
+            raise
+        name = data["metadata"]["name"] if isinstance(data, dict) else target.name
+        if name != target.name:
+            text = f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+            raise ApiError.bad_request(text) from None
+        return answer_object(store, call, store.create(resource.kind, target.namespace, data, dry_run=dry_run), 201)
 
     def write(obj: Any, dry_run: bool) -> Item:
         return store.update(

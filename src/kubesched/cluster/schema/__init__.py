@@ -16,6 +16,7 @@ from .objects import (
 from .patches import apply_json_patch, apply_merge_patch
 from .rules import FieldRules, field_rules, fill_defaults, reaches
 from .schema import Field, Type, descriptions, patch_markers, root_type, types
+from .stored_pods import stored
 from .strategic import apply_strategic_patch, merge_key
 from .versions import has_other_shape, served_form, stored_form
 
@@ -48,6 +49,7 @@ __all__ = [
     "root_type",
     "same_section",
     "served_form",
+    "stored",
     "stored_form",
     "types",
 ]
