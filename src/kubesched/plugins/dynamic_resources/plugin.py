@@ -107,6 +107,8 @@ class DynamicResources(Plugin):
         self._binding = Binding(handle, self._manager, self._binding_timeout)
         #: What :meth:`interaction_key` found out, for a layer and for Reserve in the same attempt.
         self._for_layer: Attempt | None = None
+        #: The same for PreFilter, which follows at once where there is no layer.
+        self._begun: tuple[PodInfo, Attempt, Status | None] | None = None
 
     # -- queue -----------------------------------------------------------------------------------------
 
@@ -129,7 +131,8 @@ class DynamicResources(Plugin):
     # -- PreFilter -------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        attempt, problem = self._preparation.begin(pod)
+        begun, self._begun = self._begun, None
+        attempt, problem = begun[1:] if begun is not None and begun[0] is pod else self._preparation.begin(pod)
         state.write(self.name, attempt)
         if problem is None and not attempt.claims:
             return Status.skip()
@@ -139,15 +142,16 @@ class DynamicResources(Plugin):
 
     def interaction_key(self, pod: PodInfo) -> Hashable | None:
         """Pods whose claims ask for the same, none of them allocated, get equal verdicts from equal states of devices."""
-        self._for_layer = None
+        self._for_layer = self._begun = None
         attempt, problem = self._preparation.begin(pod)
+        self._begun = pod, attempt, problem
         if problem is not None or attempt.is_leftover or any(each.is_allocated for each in attempt.claims):
             return None
         served = attempt.served()
         chosen = attempt.plan_for(served, self._allocator)
         if chosen.plan is None or self._allocator.uses_common_pools(chosen.plan):
             return None  # with common pools every allocation may change the verdict on every node
-        self._for_layer = attempt
+        self._for_layer, self._begun = attempt, None
         number = chosen.plan.remembered.number
         if chosen.special is None or self._have_no_plugin(attempt):
             return number
