@@ -10,11 +10,12 @@ import pytest
 import yaml
 
 from kubesched.api.kinds import CLAIMS, CSI_NODES, DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, VOLUMES
+from kubesched.api.kinds import NODES as NODE_KIND
 from kubesched.bench import Run, WorkloadError, load_workloads, measure_decisions, run_workload
 from kubesched.bench.execute import _Execution
 from kubesched.bench.measure import Percentiles
 from kubesched.bench.templates import Template
-from kubesched.bench.workloads import CreatePods
+from kubesched.bench.workloads import CreatePods, labels_match, topic_of
 from kubesched.plugins import in_tree_registry
 
 MEASURED = {"opcode": "createPods", "countParam": "$measurePods", "collectMetrics": True}
@@ -78,7 +79,8 @@ def test_bad_templates_are_refused(text: str, message: str) -> None:
     ("operations", "params", "message"),
     [
         ([MEASURED, {"opcode": "fly"}], None, "operation 1: unknown opcode 'fly'"),
-        ([{"opcode": "updateAny"}, MEASURED], None, "opcode updateAny is not supported here"),
+        ([{"opcode": "updateAny"}, MEASURED], None, "missing required field `templatePath`"),
+        ([{"opcode": "updateAny", "templatePath": "x", "updatePerSecond": -1}, MEASURED], None, "must not be negative"),
         ([{"opcode": "createResourceDriver"}, MEASURED], None, "missing required field `driverName`"),
         ([{**MEASURED, "steadyState": True}], None, "steadyState needs a duration and a count greater than 0"),
         ([{**MEASURED, "steadyState": True, "duration": "soon"}], None, "createPods): duration: "),
@@ -158,6 +160,121 @@ def test_gates_barriers_deletions_and_collections(tmp_path: Path) -> None:
     [section] = go(path).sections
     assert (section.name, section.pods, section.bound) == ("mine", 3, 3)
     assert section.latency_ms.p99 >= section.latency_ms.p50 > 0
+
+
+def test_updates_replace_objects_and_their_status_and_barriers_look_at_labels(tmp_path: Path) -> None:
+    (tmp_path / "node.yaml").write_text(
+        "{apiVersion: v1, kind: Node, metadata: {name: 'closed-{{.Index}}'}, spec: {unschedulable: true}, "
+        'status: {capacity: {pods: "9", cpu: "4", memory: 32Gi}}}'
+    )
+    (tmp_path / "open.yaml").write_text(
+        "{apiVersion: v1, kind: Node, metadata: {name: 'closed-{{.Index}}', labels: {tier: '{{.Index}}'}}, "
+        'status: {capacity: {pods: "7"}, allocatable: {pods: "7", cpu: "4", memory: 32Gi}}}'
+    )
+    for kind, selector in (("wanted", ""), ("never", "nodeSelector: {none: here}, ")):
+        (tmp_path / f"{kind}.yaml").write_text(
+            f"{{apiVersion: v1, kind: Pod, metadata: {{generateName: {kind}-, labels: {{type: {kind}}}}}, "
+            f"spec: {{{selector}containers: [{{name: c, image: i}}]}}}}"
+        )
+    pods = {"opcode": "createPods", "namespace": "ns", "count": 3, "skipWaitToCompletion": True}
+    path = workload_file(
+        tmp_path,
+        {"opcode": "createNodes", "count": 2, "nodeTemplatePath": "node.yaml"},
+        {
+            "opcode": "startCollectingMetrics",
+            "name": "wanted",
+            "namespaces": ["ns"],
+            "labelSelector": {"type": "wanted"},
+        },
+        {**pods, "podTemplatePath": "wanted.yaml"},
+        {**pods, "podTemplatePath": "never.yaml"},
+        {"opcode": "barrier", "stageRequirement": "Attempted"},
+        {"opcode": "updateAny", "templatePath": "open.yaml", "count": 2, "updatePerSecond": 500},
+        {"opcode": "barrier", "labelSelector": {"type": "wanted"}},
+        {"opcode": "stopCollectingMetrics"},
+        params={},
+    )
+    [workload] = load_workloads(path)
+
+    async def main() -> None:
+        operations = workload.operations()
+        execution = _Execution(workload, operations, in_tree_registry(), 0, None, lambda done, total: None)
+        async with execution.embedded.running():
+            for index, op in enumerate(operations):
+                await execution.do(index, op)
+        [section] = execution.sections
+        assert (section.name, section.pods, section.bound) == ("wanted", 3, 3)
+        nodes = {node.metadata.name: node for node in execution.embedded.nodes()}
+        # The label that the runner had added is lost with the rest; the status is the template's.
+        assert nodes["closed-1"].metadata.labels == {"tier": "1"}
+        assert not nodes["closed-1"].spec.unschedulable
+        assert nodes["closed-1"].status.allocatable["pods"] == "7"
+        assert {pod.metadata.labels["type"] for pod in execution.embedded.pods() if not pod.spec.node_name} == {"never"}
+
+    asyncio.run(main())
+
+
+def test_unique_labels_and_fake_features(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(
+        "{apiVersion: v1, kind: Pod, metadata: {generateName: p-}, "
+        "spec: {resources: {requests: {cpu: 100m}}, containers: [{name: c, image: i}]}}"
+    )
+    nodes = {**NODES, "uniqueNodeLabelStrategy": {"labelKey": "own"}}
+    params = {"measurePods": 2, "numNodeDeclaredFeatures": 70}
+    path = workload_file(tmp_path, nodes, {**MEASURED, "podTemplatePath": "pod.yaml"}, params=params)
+    [workload] = load_workloads(path)
+    with pytest.raises(WorkloadError, match="nothing asks for the parameters numNodeDeclaredFeatures"):
+        workload.operations()
+    text = path.read_text()
+    path.write_text(text.replace("name: w\n", "name: w\n    featureGates: {NodeDeclaredFeatures: true}\n"))
+    [workload] = load_workloads(path)
+    assert len(workload.fake_features) == 70
+
+    async def main() -> None:
+        operations = workload.operations()
+        execution = _Execution(workload, operations, in_tree_registry(), 0, None, lambda done, total: None)
+        async with execution.embedded.running():
+            await execution.do(0, operations[0])
+            made = execution.embedded.nodes()
+            assert len({node.metadata.labels["own"] for node in made}) == 3
+            assert set(made[0].status.declared_features) == set(workload.fake_features)
+            bare = execution.embedded.store.get(NODE_KIND, "", made[0].metadata.name).data()
+            bare["status"]["declaredFeatures"] = bare["status"]["declaredFeatures"][1:]
+            execution.embedded.store.update(NODE_KIND, "", made[0].metadata.name, bare, subresource="status")
+            await execution.do(1, operations[1])
+            assert made[0].metadata.name not in {pod.spec.node_name for pod in execution.embedded.pods()}
+
+    asyncio.run(main())
+
+
+def test_thresholds_and_labels_are_read(tmp_path: Path) -> None:
+    folder = tmp_path / "dra" / "extendedresource"
+    folder.mkdir(parents=True)
+    content = [
+        {
+            "name": "Case",
+            "labels": ["performance"],
+            "workloadTemplate": [NODES, {"opcode": "createPods", "count": 1, "collectMetrics": True}],
+            "workloads": [
+                {"name": "a", "threshold": 40, "labels": ["short"]},
+                {"name": "b", "threshold": {"dra_extendedresource": 50, "dra": 60}},
+                {"name": "c", "threshold": {"dra": 60}},
+            ],
+        }
+    ]
+    (folder / "performance-config.yaml").write_text(yaml.safe_dump(content))
+    first, second, third = load_workloads(folder)
+    assert (first.threshold, second.threshold, third.threshold) == (40, 50, 0)
+    assert first.labels == {"performance", "short"}
+    assert labels_match(first.labels, "performance,+short")
+    assert not labels_match(first.labels, "performance,-short")
+    assert labels_match(second.labels, " performance , -short,")
+    assert not labels_match(second.labels, "integration-test")
+    assert [topic_of(Path(name)) for name in ("a/event_handling", "x/dra/y/z", "misc")] == [
+        "eventhandling",
+        "dra_y_z",
+        "misc",
+    ]
 
 
 def test_pods_that_fit_nowhere_end_the_workload_with_the_reason(

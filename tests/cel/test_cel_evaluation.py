@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kubesched.api.quantity import parse_quantity
-from kubesched.cel import CompilationError, Environment, EvaluationError, Program
+from kubesched.cel import CompilationError, Environment, EvaluationError, EvaluationInterruptedError, Program
+from kubesched.cel.device_expressions import compile_device_expression
 
 ENVIRONMENT = Environment({"x": "dyn", "names": "list<string>", "labels": "map<string,string>"})
 VARIABLES = {"x": 7, "names": ["a", "b"], "labels": {"app": "web", "tier": "front"}}
@@ -221,6 +222,56 @@ def test_a_lower_limit_can_be_given() -> None:
     assert program.evaluate(VARIABLES, cost_limit=5) == 21
     with pytest.raises(EvaluationError, match="actual cost limit exceeded"):
         program.evaluate(VARIABLES, cost_limit=4)
+
+
+def test_a_long_evaluation_ends_when_its_caller_says_so_and_logic_does_not_absorb_that() -> None:
+    slow = "[1,2,3,4,5,6,7,8,9,10]"
+    nested = f"{slow}.all(a, {slow}.all(b, {slow}.all(c, a + b + c > 0)))"
+    checks = iter([False, False, True])
+    program = Program(compile_device_expression(f"true || {nested}"))
+    assert program.evaluate({}, interrupted=lambda: True) is True  # it was short
+    program = Program(compile_device_expression(f"{nested} || true"))
+    with pytest.raises(EvaluationInterruptedError):
+        program.evaluate({}, interrupted=lambda: next(checks))
+    assert program.evaluate({}, interrupted=lambda: False) is True
+    with pytest.raises(EvaluationError, match="actual cost limit exceeded"):
+        program.evaluate({}, cost_limit=1500, interrupted=lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("has(device.driver)", True),
+        ("!has( device . capacity )", False),
+        ("has(device.allowMultipleAllocations) && !device.allowMultipleAllocations", True),
+        ("'has(device.driver)' == r'has(device.driver)' && has(device.driver) // has(device.driver)", True),
+        ("""\"\"\"a" has(device.driver)\"\"\" == 'a" has(device.driver)' && has(device.driver)""", True),
+        ("has(device.attributes['other'].model)", False),
+    ],
+)
+def test_the_fields_of_a_device_are_there(expression: str, value: bool) -> None:
+    variables = {
+        "device.driver": "d",
+        "device.allowMultipleAllocations": False,
+        "device.attributes": {"other": {}},
+        "device.capacity": {},
+    }
+    assert Program(compile_device_expression(expression)).evaluate(variables) is value
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("has(device.driver)\n && 1", "found no matching overload for '_&&_' applied to '(bool, int)'\n |  && 1\n | ."),
+        ("has(device.driver) && 1", "'(bool, int)'\n | has(device.driver) && 1\n | ...................^"),
+        ("has(device.drivers)", "undefined field 'drivers'\n | has(device.drivers)\n | ...^"),
+        ("[1].exists(device, has(device.driver))", "cannot be the operand of a select operation"),
+    ],
+)
+def test_an_error_beside_a_test_of_a_field_quotes_the_expression(expression: str, text: str) -> None:
+    with pytest.raises(CompilationError) as caught:
+        compile_device_expression(expression)
+    assert text in str(caught.value)
 
 
 def test_quantities_are_compared_exactly() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
 from cli_cluster import POD, cluster
@@ -325,6 +327,38 @@ def test_every_way_of_stopping_saves(number: signal.Signals, tmp_path: Path) -> 
             running.process.send_signal(number)
         assert running.stop() == (0, "")
     assert sum(item.kind.kind == "Node" for item in read(saved).items) == 2
+
+
+def test_reconnecting_watchers_do_not_hold_up_the_save(tmp_path: Path) -> None:
+    """A container runtime kills what has not ended ten seconds after SIGTERM."""
+    saved = tmp_path / "c.jsonl"
+    with cluster(tmp_path, "--nodes", "2", "--snapshot", str(saved)) as running:
+        url = f"{running.url}/api/v1/pods?watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
+
+        async def follow(session: aiohttp.ClientSession, opened: asyncio.Semaphore) -> None:
+            while running.process.poll() is None:
+                try:
+                    async with session.get(url) as response:
+                        opened.release()
+                        await response.read()
+                except aiohttp.ClientError:
+                    await asyncio.sleep(0.01)
+
+        async def main() -> None:
+            opened = asyncio.Semaphore(0)
+            unlimited = aiohttp.TCPConnector(limit=0)
+            async with aiohttp.ClientSession(connector=unlimited) as session, asyncio.TaskGroup() as group:
+                for _ in range(200):
+                    group.create_task(follow(session, opened))
+                for _ in range(200):
+                    await opened.acquire()
+                running.request("/api/v1/namespaces/default/pods", POD)
+                running.process.send_signal(signal.SIGTERM)
+                _, errors = await asyncio.to_thread(running.process.communicate, timeout=10)
+                assert (running.process.returncode, errors) == (0, "")
+
+        asyncio.run(main())
+    assert "one" in {item.name for item in read(saved).items}
 
 
 def test_signals_while_starting_and_while_saving_leave_the_old_file_or_the_new_one(tmp_path: Path) -> None:

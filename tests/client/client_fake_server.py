@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from kubesched.api.event_record import EventRecord
 from kubesched.api.kinds import NODES, Kind
 from kubesched.api.wire import ApiError, Item, ListPage, WatchEvent
 
@@ -197,6 +198,9 @@ class FakeServer:
         self._call("delete", namespace, name)
 
     def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
+        return False
+
+    def record_now(self, event: EventRecord) -> bool:
         return False
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:

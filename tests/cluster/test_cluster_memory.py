@@ -46,10 +46,10 @@ def test_pods_of_one_owner_share_what_is_equal_and_nothing_else() -> None:
         assert shared == msgspec.json.decode(msgspec.json.encode(obj), type=Pod), "sharing must not alter a pod"
 
 
-def test_pods_of_other_owners_share_a_spec_that_is_the_same_and_nothing_else() -> None:
+def test_pods_of_other_owners_share_a_spec_and_labels_that_are_the_same_and_nothing_else() -> None:
     first, same, other = view(pod("a", owner="o2")), view(pod("b", owner="o3")), view(pod("c", owner="o4", cpu="2"))
     assert same.spec is first.spec
-    assert same.metadata.labels is not first.metadata.labels
+    assert same.metadata.labels is first.metadata.labels
     assert other.spec.containers != first.spec.containers
     assert other.metadata.owner_references is not first.metadata.owner_references
 

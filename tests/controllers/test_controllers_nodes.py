@@ -31,6 +31,9 @@ from kubesched.cluster.controllers.taint_eviction import toleration_seconds
 from kubesched.cluster.kubelets import HollowKubelets
 from kubesched.cluster.kubelets.nodes import create_nodes
 from kubesched.cluster.store import InProcessClient, Store
+from kubesched.config import default_config
+from kubesched.plugins import in_tree_registry
+from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 
@@ -321,5 +324,41 @@ def test_only_so_many_finished_pods_are_kept() -> None:
         assert [item.name for item in store.list(PODS).items] == ["p3", "p4", "p5"]
         manager.stop()
         await task
+
+    run_virtual(main())
+
+
+def test_a_new_node_is_tainted_until_its_kubelet_reports() -> None:
+    """What autoscalers rely on: a Node without conditions takes no pod, whoever created it."""
+
+    async def main() -> None:
+        embedded = Embedded(
+            default_config(),
+            in_tree_registry(),
+            clock=VirtualClock(asyncio.get_running_loop()),
+            controllers=True,
+            kubelet_options={"heartbeat_seconds": 10.0},
+            taint_new_nodes=True,
+        )
+        store = embedded.store
+        taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+        bare: dict[str, Any] = {
+            "metadata": {"name": "bare"},
+            "status": {"capacity": {"cpu": "4", "memory": "8Gi", "pods": "9"}},
+        }
+        assert store.create(NODES, "", bare).data()["spec"]["taints"] == [taint]
+        ready = {**bare["status"], "conditions": [{"type": "Ready", "status": "True"}]}
+        node = store.create(NODES, "", {"metadata": {"name": "ready"}, "status": ready}).data()
+        assert "taints" not in (node.get("spec") or {})
+        assert embedded.kubelets is not None
+        async with embedded.running():
+            await asyncio.sleep(5)
+            assert "taints" not in store.get(NODES, "", "bare").data()["spec"]
+            # Without a kubelet that reports it stays as it is.
+            embedded.kubelets.fail_node("bare")
+            store.delete(NODES, "", "bare")
+            store.create(NODES, "", {"metadata": {"name": "dead", "annotations": {"kubesched.io/failed": "true"}}})
+            await asyncio.sleep(5)
+            assert store.get(NODES, "", "dead").data()["spec"]["taints"] == [taint]
 
     run_virtual(main())

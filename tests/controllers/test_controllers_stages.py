@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kubesched.api.kinds import NODES, PODS
-from kubesched.cluster.kubelets import HollowKubelets, StageError, load_stages, node_template, rules_of
+from kubesched.cluster.kubelets import HollowKubelets, Stage, StageError, job_end, load_stages, node_template, rules_of
 from kubesched.cluster.kubelets.nodes import create_nodes
 from kubesched.cluster.kubelets.stages import default_stages, parse_stages
 from kubesched.cluster.store import InProcessClient, Store
@@ -21,13 +21,13 @@ from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 Scenario = Callable[[Store, HollowKubelets], Awaitable[None]]
 
 
-def play(scenario: Scenario, stages: str = "", **options: Any) -> None:
+def play(scenario: Scenario, stages: str | Sequence[Stage] = "", **options: Any) -> None:
     async def main() -> None:
         clock = VirtualClock(asyncio.get_running_loop())
         store = Store(clock, random=Random(1))
         create_nodes(store, 2)
         if stages:
-            options["stages"] = parse_stages(stages)
+            options["stages"] = parse_stages(stages) if isinstance(stages, str) else stages
         hollow = HollowKubelets(InProcessClient(store), clock, rng=Random(5), **options)
         task = asyncio.create_task(hollow.run())
         await asyncio.sleep(0.001)
@@ -303,3 +303,28 @@ def test_the_built_in_stages_take_the_two_delays() -> None:
     stop, start, finish = default_stages(2.5, 4.0)
     assert (stop.delay.grace, stop.delay.most, start.delay.seconds) == (True, 4.0, 2.5)
     assert finish.next.phase_from == "kubesched.io/exit"
+
+
+def test_pods_of_jobs_can_be_given_an_end() -> None:
+    async def scenario(store: Store, hollow: HollowKubelets) -> None:
+        label = {"batch.kubernetes.io/job-name": "j"}
+        for name, labels, notes in (
+            ("job", label, {}),
+            ("long", label, {"kubesched.io/duration": "20s", "kubesched.io/exit": "Failed"}),
+            ("web", {"app": "web"}, {}),
+        ):
+            metadata = {"name": name, "labels": labels, "annotations": notes}
+            spec = {"nodeName": "hollow-00000", "containers": [{"name": "c", "image": "i"}]}
+            store.create(PODS, "default", {"metadata": metadata, "spec": spec})
+
+        def phases() -> list[str]:
+            return [store.get(PODS, "default", name).data()["status"]["phase"] for name in ("job", "long", "web")]
+
+        await asyncio.sleep(5)
+        assert phases() == ["Running", "Running", "Running"]
+        await asyncio.sleep(2)
+        assert phases() == ["Succeeded", "Running", "Running"]
+        await asyncio.sleep(15)
+        assert phases() == ["Succeeded", "Failed", "Running"]
+
+    play(scenario, stages=(*default_stages(), job_end(5.0)))

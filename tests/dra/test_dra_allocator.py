@@ -115,6 +115,21 @@ def test_a_search_that_takes_too_long_ends() -> None:
         world.verdicts(claim)
 
 
+def test_a_selector_that_takes_too_long_ends_with_the_node_and_has_no_result() -> None:
+    ten = "[1,2,3,4,5,6,7,8,9,10]"
+    slow = f"{ten}.all(a, {ten}.all(b, {ten}.all(c, a + b + c > 0)))"
+    world = World([a_slice("s", gpus(2))])
+    claim = a_claim(a_request(select=slow))
+    clock = world.allocator._now
+    world.allocator._now = iter(range(0, 10_000, 11)).__next__
+    with pytest.raises(AllocationTimeoutError, match=r"^node n1: timed out trying to allocate devices$"):
+        world.verdicts(claim)
+    with pytest.raises(AllocationTimeoutError):
+        world.allocate(claim)
+    world.allocator._now = clock
+    assert world.chosen(claim) == ["req=gpu-0"]
+
+
 # -- all devices, admin access ---------------------------------------------------------------------------
 
 

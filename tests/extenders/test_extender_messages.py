@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -84,6 +85,29 @@ def test_an_unreadable_preempt_answer(answer: Any) -> None:
         messages.preempt_answer(body(answer))
 
 
+NESTED = b'{"Error":' * 5000 + b"1" + b"}" * 5000
+#: Nested as deep as a JSON reader takes it.
+DEEP = b'{"Error":' + b"[" * 900 + b"]" * 900 + b"}"
+DEEP_VICTIMS = b'{"NodeNameToMetaVictims":{"n1":{"Pods":' + b"[" * 900 + b"]" * 900 + b"}}}"
+
+
+@pytest.mark.parametrize("text", [NESTED, DEEP, DEEP_VICTIMS, b'{"Error":"\xff\xfe"}', b"", b"<html>", b"[1e400]"])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda text: messages.filter_answer(text, node_cache_capable=True),
+        messages.score_answer,
+        messages.refusal,
+        messages.preempt_answer,
+    ],
+    ids=["filter", "prioritize", "bind", "preempt"],
+)
+def test_whatever_an_extender_sends_it_is_an_answer_or_unreadable(read: Any, text: bytes) -> None:
+    with suppress(UnreadableAnswerError):
+        found = read(text)
+        assert not getattr(found, "names", found)  # an answer that says nothing
+
+
 # -- preemption --------------------------------------------------------------------------------------------
 
 
@@ -144,6 +168,11 @@ def test_victims_as_whole_pods() -> None:
     assert [pod["metadata"]["uid"] for pod in victims["Pods"]] == ["v1", "v2"]
     assert victims["NumPDBViolations"] == 1
     assert found["n1"].pods == ()
+
+
+def test_a_victim_that_is_named_twice_is_evicted_once() -> None:
+    answer = {"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "v1"}, {"UID": "v3"}, {"UID": "v1"}]}}}
+    assert [pod.name for pod in preempt(answer)[1]["n1"].pods] == ["v1", "v3"]
 
 
 def test_no_candidate_is_left() -> None:

@@ -100,6 +100,39 @@ def test_refused(name: str, plugin: type, texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("normalise_score", "normalize_score"),
+        ("preFilter", "pre_filter"),
+        ("Filter", "filter"),
+        ("prescore", "pre_score"),
+        ("post_filer", "post_filter"),
+        ("unreserved", "unreserve"),
+        ("events_to_registers", "events_to_register"),
+        ("scores", "score"),
+        ("sign_spec", "signs_spec"),
+        ("inform", "informs"),
+        ("normalise", "normalize"),
+    ],
+)
+def test_a_name_that_is_nearly_one_of_the_interface_is_refused(written: str, meant: str) -> None:
+    other = "reserve" if meant != "reserve" else "permit"
+    plugin = make_plugin("Slip", **{written: say(None), other: say(None)})
+    with pytest.raises(
+        PluginError, match=rf"defines {written}, which is not part .* did you mean {meant}\?.*_{written}"
+    ):
+        check_plugin(plugin)
+    inherits = type("Inherits", (plugin,), {"name": "Inherits"})
+    with pytest.raises(PluginError, match=f"did you mean {meant}"):
+        check_plugin(inherits)
+
+
+def test_helpers_of_other_names_are_no_slips() -> None:
+    helpers = {name: say(None) for name in ("scores", "_filter", "score_of", "fits", "find_node", "free", "reserved")}
+    check_plugin(make_plugin("Helped", score=say(1), reserve=say(None), **helpers))
+
+
+@pytest.mark.parametrize(
     "plugin",
     [Static, Generous, make_plugin("AsyncBind", bind=later, pre_bind=later), make_plugin("Score", score_rows=say(1)), *IN_TREE],
     ids=lambda plugin: plugin.__name__,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from http_world import PODS, Api, a_definition, a_node, a_pod, run, served
+from http_world import PODS, Answer, Api, a_definition, a_node, a_pod, run, served
+
+from kubesched.api.times import parse_time
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 REFUSED: list[tuple[str, str, str, int, str]] = [
@@ -52,7 +54,7 @@ def test_a_pod_on_a_node_has_no_log_because_it_is_hollow() -> None:
     async def main() -> None:
         async with served() as api:
             await api.post(PODS, a_pod())
-            target = {"target": {"kind": "Node", "name": "n1"}}
+            target = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}
             assert (await api.post(f"{PODS}/p/binding", target)).status == 201
             for subresource in ("log", "exec", "attach", "portforward"):
                 answer = await api.get(f"{PODS}/p/{subresource}")
@@ -264,5 +266,34 @@ def test_cluster_scoped_paths(path: str) -> None:
             answer = await api.get(path, **({"timeoutSeconds": 1} if "watch" in path else {}))
             assert answer.status == 200
             assert b'"n1"' in answer.raw
+
+    run(main())
+
+
+@pytest.mark.parametrize("token", ["secret", None])
+def test_tokens_of_service_accounts_are_those_of_the_one_user(token: str | None) -> None:
+    async def main() -> None:
+        async with served(token=token) as api:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            path = "/api/v1/namespaces/default/serviceaccounts"
+
+            async def ask(name: str, **spec: Any) -> Answer:
+                body = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": spec}
+                return await api.post(f"{path}/{name}/token", body, headers=headers)
+
+            assert (await ask("robot")).status == 404
+            await api.post(path, {"metadata": {"name": "robot"}}, headers=headers)
+            answer = await ask("robot", expirationSeconds=600)
+            assert answer.status == 201
+            assert answer.data["kind"] == "TokenRequest"
+            made = parse_time(answer.data["metadata"]["creationTimestamp"])
+            assert parse_time(answer.data["status"]["expirationTimestamp"]) == made + 600
+            given = {"Authorization": f"Bearer {answer.data['status']['token']}"}
+            assert (await api.get(path, headers=given)).status == 200
+            short = await ask("robot", expirationSeconds=10)
+            assert (short.status, "must be between 600" in short.message) == (422, True)
+            assert (await ask("robot", expirationSeconds="x")).status == 400
+            assert (await api.post(f"{path}/robot/token", [], headers=headers)).status == 400
+            assert (await api.get(f"{path}/robot/token", headers=headers)).status == 405
 
     run(main())

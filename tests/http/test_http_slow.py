@@ -8,8 +8,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import aiohttp
 import pytest
 from http_world import PODS, Api, a_node, a_pod, run, served
+
+from kubesched.api.kinds import NODES
 
 HEAD = b"POST /api/v1/nodes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"
@@ -114,5 +117,52 @@ def test_the_time_for_a_head_does_not_end_a_watch_that_has_begun() -> None:
             await asyncio.sleep(0.2)
             await api.post(PODS, a_pod())
             assert (await events.next())["type"] == "ADDED"
+
+    run(main())
+
+
+def test_a_closed_server_takes_no_watch_and_no_write_and_is_gone_soon() -> None:
+    """Watchers reconnect all the time, one does not read, and a body is half sent: none of them holds up the end."""
+
+    async def main() -> None:
+        async with served(**LATE) as api:
+            refused = 0
+
+            async def follow() -> None:
+                nonlocal refused
+                while refused < 40:
+                    try:
+                        async with api.watch("/api/v1/nodes") as events:
+                            refused += events.response.status == 503
+                            await events.rest()
+                    except aiohttp.ClientConnectionError:
+                        refused += 1
+                    await asyncio.sleep(0)
+
+            unread = b"GET /api/v1/nodes?watch=true HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            body = json.dumps(a_node("late")).encode()
+            half = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body[:20]
+            async with connected(api, half) as (reader, writer), connected(api, unread):
+                await _until_open(api, 1)
+                followers = [asyncio.create_task(follow()) for _ in range(8)]
+                while api.server.open_watches < 9:  # noqa: ASYNC110 - the test as a whole has a time limit
+                    await asyncio.sleep(0.01)
+                for number in range(60):  # more than the sockets take
+                    api.store.create(
+                        NODES, "", {"metadata": {"name": f"n{number}", "annotations": {"a": "x" * 100_000}}}
+                    )
+                await api.server.close()
+                await api.server.close()
+                writer.write(body[20:])
+                assert b" 503 " in await reader.readline()
+                while refused < 40:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                assert "late" not in {item.name for item in api.store.list(NODES).items}
+                begun = asyncio.get_running_loop().time()
+                await api.server.stop()
+                # The limit for what does not end by itself is a second in all.
+                assert asyncio.get_running_loop().time() - begun < 10
+                assert api.server.open_watches == 0
+            await asyncio.gather(*followers)
 
     run(main())

@@ -1,6 +1,7 @@
 """The example policies, loaded as a user would load them, and a placement of pods on made-up nodes."""
 
 import importlib
+import json
 import random
 import sys
 from collections.abc import Iterable, Sequence
@@ -8,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from kubesched.api.types import Node, Pod
+from kubesched.cli.main import main
 from kubesched.config import load_config_data
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.podinfo import PodInfo
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate.placement import Placement, Ties
 from kubesched.simulate.traces import OpenbNode, OpenbPod
@@ -51,12 +55,14 @@ def profile(name: str, args: Any, *, scores: bool) -> Any:
     )
 
 
-def placement(policy: type, nodes: Iterable[Node], *, seed: int = 0, ties: Ties = Ties.FIRST) -> Placement:
-    """A cluster whose only score is the policy's."""
+def placement(
+    policy: type, nodes: Iterable[Node], *, seed: int = 0, ties: Ties = Ties.FIRST, args: Any = None
+) -> Placement:
+    """A cluster whose only score is the policy's; the arguments are typical pods unless others are given."""
     registry = in_tree_registry()
     registry.register(policy)
     name: str = policy.name  # type: ignore[attr-defined]
-    config = profile(name, {"typicalPods": TYPICAL}, scores=hasattr(policy, "score_rows"))
+    config = profile(name, {"typicalPods": TYPICAL} if args is None else args, scores=hasattr(policy, "score_rows"))
     return Placement(nodes, config, registry, seed=seed, ties=ties)
 
 
@@ -76,3 +82,28 @@ def random_cluster(rng: random.Random) -> tuple[list[Node], list[Pod]]:
         for index, (milli, gpus) in enumerate(rng.choices(shapes, k=90))
     ]
     return nodes, pods
+
+
+def scores_of(cluster: Placement, policy: str, pod: Pod) -> dict[str, int]:
+    """Node name to the policy's raw score, where its Filter passes."""
+    plugin: Any = cluster.framework.plugins[policy]
+    table = cluster.cache.snapshot().table
+    info, state, rows = PodInfo(pod), CycleState(), table.order()
+    if hasattr(plugin, "filter_rows"):
+        rows = rows[plugin.filter_rows(state, info, table, rows) == 0]
+    found = plugin.score_rows(state, info, table, rows)
+    return {table.info(row).name: score for row, score in zip(rows.tolist(), found.tolist(), strict=True)}
+
+
+def simulated(capsys: Any, manifests: str, config: str, module: str, *more: str) -> dict[str, Any]:
+    """``kubesched simulate`` with an example policy: its result as plain data."""
+    load(module)
+    options = ["--plugin-module", module, "--config", str(POLICIES / config), "-o", "json", *more]
+    assert main(["simulate", "-f", str(POLICIES / manifests), *options]) == 0
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
+
+
+def nodes_of(result: dict[str, Any]) -> dict[str, str]:
+    """Pod name to node name."""
+    return {placement["name"]: placement["node"] for placement in result["placements"]}

@@ -110,6 +110,42 @@ def test_nobody_is_evicted_when_an_extender_leaves_no_candidate(answer: Answer |
     preempting(extender, scenario)
 
 
+def _of_other_nodes(victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
+    return {"n1": victims["n2"], "n2": victims["n1"]}
+
+
+@pytest.mark.parametrize("ignorable", [False, True], ids=["needed", "ignorable"])
+@pytest.mark.parametrize(
+    ("priority", "answer", "message"),
+    [
+        (100, None, 'claims to preempt pod default/boss on node "n1", whose priority 100 is not lower than 100'),
+        (0, _of_other_nodes, ' on node "n1", where it is not'),
+    ],
+    ids=["equal priority", "other nodes"],
+)
+def test_an_extender_cannot_have_other_pods_evicted_than_lower_ones_of_the_node(
+    ignorable: bool, priority: int, answer: Answer | None, message: str
+) -> None:
+    async def scenario(world: World) -> None:
+        def boss(victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
+            (row,) = [info for info in world.scheduler.cache.pods.values() if info.name == "boss"]
+            return {"n1": Victims((row,))}
+
+        extender.answer = answer or boss
+        world.create(*(a_node(name, "2", labels={"only": name}) for name in ("n1", "n2")))
+        world.create(*(a_pod(f"on-n{number}", "1", nodeName=f"n{number}", priority=0) for number in (1, 2)))
+        world.create(a_pod("boss", "1", nodeName="n1", priority=priority))
+        world.create(a_pod("too", "1", nodeName="n2", priority=priority))
+        world.create(a_pod("vip", "1", labels={"vip": "yes"}, priority=100))
+        await world.settle()
+        assert all(world.exists(name) for name in ("boss", "too", "on-n1", "on-n2"))
+        expected = "no candidate node for preemption" if ignorable else message
+        assert expected in world.condition("vip").message
+
+    extender = Preempts(lambda victims: victims, ignorable=ignorable)
+    preempting(extender, scenario)
+
+
 def test_an_ignorable_extender_that_fails_changes_nothing() -> None:
     def refuse(victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
         raise ExtenderError("out of order")

@@ -351,3 +351,8 @@ def test_schedulers_that_take_over_half_done_preemptions_lose_nothing(seed: int)
 @pytest.mark.parametrize("seed", range(6))
 def test_extenders_that_are_slow_fail_or_trim_victims_leave_nothing_stuck(seed: int) -> None:
     assert play(300 + seed, extenders=True, budgets=False, restarts=seed % 2).preemptions
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_extenders_that_trim_victims_of_which_budgets_cover_some_leave_nothing_stuck(seed: int) -> None:
+    assert play(400 + seed, extenders=True, budgets=True, restarts=seed % 2).preemptions

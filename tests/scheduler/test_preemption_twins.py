@@ -8,10 +8,12 @@ node by node, and what a search remembers of nominations must be what a fresh on
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_kit import House, best_names, reasons
@@ -103,7 +105,7 @@ class Town:
         self.count += 1
         start = timestamp(wanted["start"]) if wanted["start"] is not None else None
         asked = {"cpu": wanted["cpu"], **({ZERO: "1"} if wanted["gpu"] else {})}
-        labels = {"app": wanted["app"]} if wanted["app"] else {}
+        labels = {"app": wanted["app"], **wanted.get("labels", {})} if wanted["app"] else {}
         return a_pod(
             f"p{self.count}",
             requests=asked,
@@ -163,7 +165,8 @@ class Town:
         nodes = outcome.diagnosis.statuses.nodes_for_code(Code.UNSCHEDULABLE)
         self.plugin.handle.random.seed(self.count)
         self.plugin._absolute = self.wanted
-        found = self.plugin._find(outcome.state, pod, nodes)
+        rejecting = outcome.diagnosis.statuses.rejecting(Code.UNSCHEDULABLE)
+        found = self.plugin._find(outcome.state, pod, nodes, rejecting)
         if not nodes:
             return False
         offset = random.Random(self.count).randrange(len(nodes))
@@ -236,6 +239,60 @@ def test_the_victims_of_many_nodes_at_once_are_those_of_the_plain_procedure(
                     town.check(PodInfo(a_pod(f"preemptor{number}", cpu=cpu, priority=priority)))
 
 
+def random_budget(rng: random.Random, pods: Sequence[Pod]) -> dict[str, Any]:
+    """Of one app, of any app, or of pods without the label ``none``; perhaps some evictions are counted already."""
+    selector: dict[str, Any] = rng.choice(
+        (
+            {"matchLabels": {"app": rng.choice(("web", "db"))}},
+            {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+            {"matchExpressions": [{"key": "none", "operator": "DoesNotExist"}]},
+        )
+    )
+    status: dict[str, Any] = {"disruptionsAllowed": rng.choice((-1, 0, 0, 1, 1, 2, 3))}
+    if rng.random() < 0.4:
+        status["disruptedPods"] = {pod.name: "2026-01-01T00:00:00Z" for pod in rng.sample(pods, min(4, len(pods)))}
+    return {"metadata": {"namespace": "ns"}, "spec": {"selector": selector}, "status": status}
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_victims_of_many_nodes_at_once_are_those_of_the_plain_procedure_on_full_nodes(seed: int) -> None:
+    """Nodes with many pods that several budgets cover, of which some allow a part of the evictions."""
+    rng, town, fast = random.Random(seed), Town(), 0
+    for number in range(4):
+        town.house.cache.set_node(a_node(f"n{number}", cpu="4", pods=20))
+    town.house.cache.remove_node("n4")
+    town.wanted = rng.choice((1, 2, 3))
+    ages = rng.choice(((NOW - 50, NOW - 7.0, NOW - 7), (NOW - 50, NOW - 7.5, None), (NOW - 50, NOW - 7, None)))
+    levels = rng.choice(((0,), (-5, 0, 5), (-(2**31), 0, 5)))
+    with mock.patch.object(alike, "_MANY", 1):
+        for step in range(12):
+            for number in range(4):
+                room = 4000 - town.house.cache.snapshot().table.info(number).requested.milli_cpu
+                while room > 0:
+                    asked = min(room, rng.choice((300, 500, 900)))
+                    room -= asked
+                    what: dict[str, Any] = {
+                        "cpu": f"{asked}m",
+                        "gpu": 0,
+                        "priority": rng.choice(levels),
+                        "start": rng.choice(ages),
+                    }
+                    what |= {"app": rng.choice(("web", "web", "db", "")), "labels": {"revision": str(step // 3)}}
+                    town.house.add(town.pod(what, on=f"n{number}"))
+            pods = [info.pod for info in town.house.cache.pods.values()]
+            if rng.random() < 0.5 or not step:
+                for place in range(3):
+                    town.house.objects.put("poddisruptionbudgets", f"ns/{place}", random_budget(rng, pods))
+            for _ in range(2):
+                preemptor = a_pod(
+                    "preemptor", cpu=f"{rng.choice((400, 1000, 2500, 3200))}m", priority=rng.choice((5, 10))
+                )
+                fast += town.check(PodInfo(preemptor))
+            for pod in rng.sample(pods, 4):
+                town.house.cache.remove_pod(pod)
+    assert fast > 5
+
+
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -306,3 +363,14 @@ def test_the_fast_way_is_taken_where_it_applies() -> None:
     assert Question.of(town.plugin.handle, state, ported) is not None
     state.skip_filter -= {"PodTopologySpread"}
     assert Question.of(town.plugin.handle, state, ported) is None
+
+
+def test_no_candidates_are_looked_for_where_a_percentage_of_few_nodes_is_none() -> None:
+    """As upstream: 10 % of 4 nodes are none, and an absolute number of 0 adds none."""
+    town = Town()
+    town.wanted = 0
+    wanted = {"cpu": "2", "gpu": 0, "priority": 0, "start": NOW - 5, "app": "web"}
+    for number in range(10):
+        town.do("add", {**wanted, "node": number % 5})
+    town.budgets(0)
+    assert not town.check(PodInfo(a_pod("preemptor", cpu="3", priority=10)))

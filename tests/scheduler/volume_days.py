@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any
 
+from kubesched.api.event_record import EventRecord
 from kubesched.api.kinds import CLAIMS, CSI_DRIVERS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Kind
 from kubesched.api.storage import BIND_COMPLETED, PersistentVolume
 from kubesched.api.tasks import Supervisor
@@ -73,6 +74,9 @@ class Connection(InProcessClient):
 
     def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
         return self.alive and super().bind_now(namespace, name, uid, node_name)
+
+    def record_now(self, event: EventRecord) -> bool:
+        return self.alive and super().record_now(event)
 
     async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Any) -> Item:
         if self.alive:

@@ -24,6 +24,7 @@ __all__ = [
     "DEPLOYMENTS",
     "DEVICE_CLASSES",
     "DEVICE_TAINT_RULES",
+    "ENDPOINT_SLICES",
     "EVENTS",
     "JOBS",
     "KINDS",
@@ -41,6 +42,8 @@ __all__ = [
     "RESOURCE_SLICES",
     "REVISIONS",
     "RUNTIME_CLASSES",
+    "SERVICES",
+    "SERVICE_ACCOUNTS",
     "STATEFUL_SETS",
     "STORAGE_CLASSES",
     "VOLUMES",
@@ -66,7 +69,7 @@ class Kind:
     type: type[Any] | None = None
     #: Further versions in which it is served; their shapes are converted, see :mod:`kubesched.cluster.schema.versions`.
     also_served: tuple[str, ...] = ()
-    #: Defined by a CustomResourceDefinition: stored as received, without defaults or checks of its own.
+    #: Defined by a CustomResourceDefinition: checked by the schema of its definition.
     custom: bool = False
     api_version: str = field(init=False, repr=False)
     #: ``pods``, ``deployments.apps``: how API errors name the resource.
@@ -253,6 +256,7 @@ DEFINITIONS: Final = _BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitio
 DEPLOYMENTS: Final = _BY_PLURAL["apps", "deployments"]
 DEVICE_CLASSES: Final = _BY_PLURAL["resource.k8s.io", "deviceclasses"]
 DEVICE_TAINT_RULES: Final = _BY_PLURAL["resource.k8s.io", "devicetaintrules"]
+ENDPOINT_SLICES: Final = _BY_PLURAL["discovery.k8s.io", "endpointslices"]
 EVENTS: Final = _BY_PLURAL["events.k8s.io", "events"]
 JOBS: Final = _BY_PLURAL["batch", "jobs"]
 LEASES: Final = _BY_PLURAL["coordination.k8s.io", "leases"]
@@ -267,6 +271,8 @@ RESOURCE_SLICES: Final = _BY_PLURAL["resource.k8s.io", "resourceslices"]
 RESOURCE_QUOTAS: Final = _BY_PLURAL["", "resourcequotas"]
 REVISIONS: Final = _BY_PLURAL["apps", "controllerrevisions"]
 RUNTIME_CLASSES: Final = _BY_PLURAL["node.k8s.io", "runtimeclasses"]
+SERVICE_ACCOUNTS: Final = _BY_PLURAL["", "serviceaccounts"]
+SERVICES: Final = _BY_PLURAL["", "services"]
 STATEFUL_SETS: Final = _BY_PLURAL["apps", "statefulsets"]
 STORAGE_CLASSES: Final = _BY_PLURAL["storage.k8s.io", "storageclasses"]
 VOLUMES: Final = _BY_PLURAL["", "persistentvolumes"]

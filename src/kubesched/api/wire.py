@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, Required, TypedDict, Unpack
 import msgspec
 
 from .decode import decode_object
+from .event_record import EventRecord
 from .kinds import Kind
 from .shared_parts import decode_pod
 from .types import Pod
@@ -125,7 +126,7 @@ class Item:
     new one. ``typed`` decodes on first use, so all in-process readers share one decoded object.
     """
 
-    __slots__ = ("_typed", "kind", "name", "namespace", "raw", "resource_version", "uid")
+    __slots__ = ("_key", "_typed", "kind", "name", "namespace", "raw", "resource_version", "uid")
 
     def __init__(self, kind: Kind, raw: bytes, namespace: str, name: str, uid: str, resource_version: int) -> None:
         self.kind = kind
@@ -134,12 +135,15 @@ class Item:
         self.name = name
         self.uid = uid
         self.resource_version = resource_version
+        self._key = ""
         self._typed: Any = None
 
     @property
     def key(self) -> str:
-        """``namespace/name``, or just the name of a cluster-scoped object."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        """``namespace/name``, or just the name of a cluster-scoped object. Kept: indexes of all kinds have it."""
+        if not self._key:
+            self._key = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return self._key
 
     @property
     def typed(self) -> Any:
@@ -147,7 +151,7 @@ class Item:
         if self._typed is None:
             type_ = self.kind.type
             if type_ is Pod:
-                self._typed = decode_pod(self.raw)
+                self._typed = decode_pod(self.raw, self.namespace, self.name, self.uid)
             else:
                 self._typed = self.data() if type_ is None else decode_object(self.raw, type_)
         return self._typed
@@ -278,6 +282,10 @@ class Transport(Protocol):
 
     def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
         """The same where nothing has to be waited for; False, and nothing is done, where it has."""
+        ...
+
+    def record_now(self, event: EventRecord) -> bool:
+        """Create an event where nothing has to be waited for; False, and nothing is done, where it has."""
         ...
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:

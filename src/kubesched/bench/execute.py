@@ -13,10 +13,12 @@ import cProfile
 import fnmatch
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any, Final
 
 from kubesched.api.kinds import NODES, PODS, RESOURCE_SLICES, Kind, kind_of
+from kubesched.api.loop_watch import HoldLog, watch_loop
 from kubesched.api.tasks import TaskCrashedError
 from kubesched.api.times import RealClock, parse_duration
 from kubesched.api.wire import ApiError
@@ -27,8 +29,9 @@ from kubesched.framework.registry import Registry
 from kubesched.simulate.embedded import Embedded
 
 from .devices import allocate_claims, driver_slice
+from .features import with_features
 from .maker import Maker, PodMaker
-from .measure import Run, Section, SectionTimer, StopwatchSearch, peak_rss_mib
+from .measure import Run, Section, SectionTimer, StopwatchSearch, peak_rss_mib, resident_mib
 from .templates import Template
 from .workloads import (
     AllocResourceClaims,
@@ -45,6 +48,7 @@ from .workloads import (
     Sleep,
     StartCollecting,
     StopCollecting,
+    UpdateAny,
     Workload,
     WorkloadError,
 )
@@ -53,14 +57,18 @@ __all__ = ["config_of", "run_workload"]
 
 #: Pods created before the scheduler gets the loop.
 _YIELD_INTERVAL: Final = 50
+#: Pods bound between two reports of progress.
+_PROGRESS_EVERY: Final = 100
 #: How often attempts are counted, and how often a wait checks that pods are still being bound.
 _POLL_SECONDS: Final = 0.02
 _CHECK_SECONDS: Final = 0.2
 #: A wait without a single binding for so long fails: the pods do not fit.
 _PATIENCE_SECONDS: Final = 30.0
+_MEMORY_SECONDS: Final = 0.5
 _STILL_SECONDS: Final = 2.0
 
 Progress = Callable[[int, int], None]
+Labels = Mapping[str, str]
 
 
 def config_of(workload: Workload) -> KubeSchedulerConfiguration:
@@ -157,10 +165,11 @@ class _Execution:
         config = config_of(workload)
         self.embedded = Embedded(
             config,
-            registry,
+            with_features(registry, workload.fake_features),
             clock=RealClock(),
             seed=seed,
             kubelets=False,
+            with_faults=False,
             event_queue_size=1 << 20,
             on_bind=self._bound,
             extenders=_http_extenders(config),
@@ -176,21 +185,26 @@ class _Execution:
         self._profiler = profiler
         self._on_progress = on_progress
         self._total = sum(op.count for op in operations if isinstance(op, CreatePods))
-        #: Namespace to the pods that a later barrier waits for.
-        self._ledger: dict[str, set[str]] = {}
+        #: Namespace to the pods that a later barrier waits for, with their labels.
+        self._ledger: dict[str, dict[str, Labels]] = {}
         #: Pods without a node, and the sets of them that waits are interested in.
         self._unbound: set[str] = set()
         self._waits: list[_Wait] = []
         self._last_bound = time.perf_counter()
         self._done = 0
         self._timer: SectionTimer | None = None
+        self._sampler: asyncio.Task[None] | None = None
+        self._holds = HoldLog()
+        self._watching = ExitStack()
         self._collected: frozenset[str] = frozenset()
+        self._collected_labels: Labels = {}
         #: A crash of one ends the run.
         self._background: list[asyncio.Task[None]] = []
 
     def stop_background(self) -> None:
         """End what still runs in the background."""
-        for task in self._background:
+        self._watching.close()
+        for task in (*self._background, *((self._sampler,) if self._sampler is not None else ())):
             task.cancel()
 
     async def do(self, index: int, op: Operation) -> None:
@@ -206,6 +220,8 @@ class _Execution:
                 await self._create_pods(op, op.namespace or f"namespace-{index}")
             case CreateAny() | CreateResourceClaims():
                 await self._create_any(op)
+            case UpdateAny():
+                await self._update_any(op)
             case CreateResourceDriver():
                 await self._create_driver(op)
             case AllocResourceClaims():
@@ -228,7 +244,7 @@ class _Execution:
                 except ValueError as error:
                     raise WorkloadError(f"{self._title}: operation {index} (sleep): {error}") from None
             case StartCollecting():
-                self._start(op.name, op.namespaces)
+                self._start(op.name, op.namespaces, op.label_selector)
             case StopCollecting():
                 await self._stop()
 
@@ -248,7 +264,8 @@ class _Execution:
         self._done += 1
         if self._timer is not None and key in self._timer.created:
             self._timer.bound[key] = now
-        self._on_progress(self._done, self._total)
+        if self._done % _PROGRESS_EVERY == 0:
+            self._on_progress(self._done, self._total)
 
     def _settled(self, key: str) -> None:
         """A pod is bound or deleted: nothing waits for it any more."""
@@ -258,9 +275,9 @@ class _Execution:
 
     async def _create_pods(self, op: CreatePods, namespace: str) -> None:
         self._maker.namespace(namespace)
-        self._ledger.setdefault(namespace, set())
+        self._ledger.setdefault(namespace, {})
         if op.collect_metrics:
-            self._start(namespace, [namespace])
+            self._start(namespace, [namespace], {})
         template = self._maker.pod_template(op)
         claims = volumes = None
         if op.persistent_volume_claim_template_path:
@@ -270,27 +287,30 @@ class _Execution:
         if op.steady_state:
             await self._create_steadily(op, namespace, make)
         else:
-            own = await self._create_batch(op.count, namespace, make)
+            own = await self._create_batch(op.count, namespace, make, op.pods_per_second)
             if op.skip_wait_to_completion:
                 self._ledger[namespace].update(own)
             else:
-                await self._wait(own, attempted=False)
+                await self._wait(set(own), attempted=False)
         if op.collect_metrics:
             await self._stop()
 
-    async def _create_batch(self, count: int, namespace: str, template: PodMaker) -> set[str]:
-        """So many pods; their keys."""
-        own = set()
+    async def _create_batch(self, count: int, namespace: str, template: PodMaker, rate: int = 0) -> dict[str, Labels]:
+        """So many pods, at most ``rate`` a second if it is given: their keys with their labels."""
+        start = time.perf_counter()
+        own: dict[str, Labels] = {}
         client, timer = self.embedded.client, self._timer if namespace in self._collected else None
         for index in range(count):
             pod = await template.make(client, namespace, index, count)
             now = time.perf_counter()
             item = await client.create(PODS, namespace, pod)
-            own.add(item.key)
+            labels = own[item.key] = pod["metadata"].get("labels") or {}
             self._unbound.add(item.key)
-            if timer is not None:
+            if timer is not None and self._collected_labels.items() <= labels.items():
                 timer.created[item.key] = now
-            if index % _YIELD_INTERVAL == _YIELD_INTERVAL - 1:
+            if rate and (ahead := start + (index + 1) / rate - time.perf_counter()) > 0:
+                await asyncio.sleep(ahead)
+            elif index % _YIELD_INTERVAL == _YIELD_INTERVAL - 1:
                 await asyncio.sleep(0)
         return own
 
@@ -299,7 +319,7 @@ class _Execution:
         end = time.perf_counter() + parse_duration(op.duration)
         while True:
             own = await self._create_batch(op.count, namespace, template)
-            await self._wait(own, attempted=False)
+            await self._wait(set(own), attempted=False)
             if time.perf_counter() >= end:
                 return
             for item in self.embedded.store.list(PODS, namespace).items:
@@ -314,6 +334,21 @@ class _Execution:
             kind = self._kind(data, op.opcode)
             data = dict(stored_form(kind, data))
             await self.embedded.client.create(kind, op.namespace if kind.namespaced else "", data)
+        await self._settle()
+
+    async def _update_any(self, op: UpdateAny) -> None:
+        """Replace objects without reading them: labels, taints and conditions that the template leaves out are lost."""
+        client, template = self.embedded.client, self._maker.template(op.template_path, "")
+        for index in range(op.count):
+            if op.update_per_second:
+                await asyncio.sleep(1 / op.update_per_second)
+            data = template.make(index, op.count)
+            kind = self._kind(data, op.opcode)
+            namespace, name = op.namespace if kind.namespaced else "", (data.get("metadata") or {}).get("name", "")
+            for subresource in ("/".join(op.subresources), "status"):
+                await client.update(kind, namespace, name, stored_form(kind, data), subresource=subresource)
+            if not op.update_per_second and index % _YIELD_INTERVAL == _YIELD_INTERVAL - 1:
+                await asyncio.sleep(0)
         await self._settle()
 
     async def _create_driver(self, op: CreateResourceDriver) -> None:
@@ -407,7 +442,10 @@ class _Execution:
             raise WorkloadError(f"{self._title}: barrier: no pods were created in namespace {unknown[0]}")
         attempted = op.stage_requirement == "Attempted"
         for namespace in op.namespaces or list(self._ledger):
-            await self._wait(set(self._ledger[namespace]), attempted=attempted)
+            chosen = {
+                key for key, labels in self._ledger[namespace].items() if op.label_selector.items() <= labels.items()
+            }
+            await self._wait(chosen, attempted=attempted)
             if not attempted:
                 del self._ledger[namespace]
 
@@ -454,15 +492,26 @@ class _Execution:
 
     # -- measuring -------------------------------------------------------------------------------------
 
-    def _start(self, name: str, namespaces: list[str]) -> None:
+    def _start(self, name: str, namespaces: list[str], labels: Labels) -> None:
         if self._timer is not None:
             raise WorkloadError(f"{self._title}: something is being measured already")
         if not self.sections:
             self.first_measured = time.perf_counter()
-        self._collected = frozenset(namespaces)
-        self._timer = SectionTimer(name, self._decisions)
+        self._collected, self._collected_labels = frozenset(namespaces), labels
+        self._holds = HoldLog()
+        self._watching = ExitStack()
+        self._watching.enter_context(watch_loop(self._holds.add))
+        self._timer = SectionTimer(name, self._title, self._decisions, self.embedded.scheduler.metrics)
+        sampling = self._sample_memory(self._timer.memory)
+        self._sampler = self.embedded.tasks.spawn(sampling, "memory samples", lasting=False)
         if self._profiler is not None:
             self._profiler.enable()
+
+    @staticmethod
+    async def _sample_memory(samples: list[float]) -> None:
+        while True:
+            await asyncio.sleep(_MEMORY_SECONDS)
+            samples.append(resident_mib())
 
     async def _stop(self) -> None:
         if self._timer is None:
@@ -470,5 +519,8 @@ class _Execution:
         await self.embedded.port.events.drain()
         if self._profiler is not None:
             self._profiler.disable()
-        self.sections.append(self._timer.finish())
+        if self._sampler is not None:
+            self._sampler.cancel()
+        self._watching.close()
+        self.sections.append(self._timer.finish(self._holds))
         self._timer, self._collected = None, frozenset()

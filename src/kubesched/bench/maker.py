@@ -51,7 +51,8 @@ class Maker:
         """Nodes with names counted up (upstream's are random: numbers make runs comparable); the name of the last."""
         name = ""
         template = self.template(op.node_template_path, _NODE)
-        label = op.label_node_prepare_strategy
+        label, unique = op.label_node_prepare_strategy, op.unique_node_label_strategy
+        features = self._workload.fake_features
         for index in range(op.count):
             made = template.make(index, op.count)
             metadata = dict(made.get("metadata") or {})
@@ -61,8 +62,12 @@ class Maker:
             metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/hostname": name}
             if label is not None:
                 metadata["labels"][label.label_key] = label.label_values[index % len(label.label_values)]
+            if unique is not None:
+                metadata["labels"][unique.label_key] = name
             status = dict(made.get("status") or {})
             status.setdefault("allocatable", dict(status.get("capacity") or {}))
+            if features:
+                status["declaredFeatures"] = list(features)
             self._embedded.store.create(NODES, "", {**made, "metadata": metadata, "status": status})
             if op.node_allocatable_strategy is not None:
                 self._embedded.store.create(CSI_NODES, "", csi_node(name, op.node_allocatable_strategy))

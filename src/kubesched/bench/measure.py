@@ -10,12 +10,17 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final, cast
 
 import msgspec
 
 from kubesched.api.collector import settle_collector
+from kubesched.api.loop_watch import HoldLog
+from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.scheduler.search import Search
+
+from .items import DataItem, HistogramStart, memory_items, throughput_item
 
 __all__ = [
     "Decisions",
@@ -26,9 +31,12 @@ __all__ = [
     "StopwatchSearch",
     "peak_rss_mib",
     "percentile",
+    "resident_mib",
 ]
 
 _MEBI: Final = 1 << 20
+#: Upstream's items have the name of its benchmark function in front (quirk Q1: dashboards rely on it).
+_BENCHMARK: Final = "BenchmarkPerfScheduling"
 
 
 class _Struct(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,6 +64,14 @@ def percentile(ordered: Sequence[float], share: int) -> float:
     return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
 
 
+class LoopHold(_Struct, frozen=True, kw_only=True):
+    """One time that the event loop was held, and by what."""
+
+    ms: float
+    cpu_ms: float
+    where: str
+
+
 class Section(_Struct, frozen=True, kw_only=True):
     """One measured part of a run. ``seconds`` is from its start to its last binding."""
 
@@ -70,6 +86,11 @@ class Section(_Struct, frozen=True, kw_only=True):
     #: The search for a node alone.
     decision_us: Percentiles
     cpu_us_per_pod: float
+    #: How often the event loop was held for more than 50 ms, and the longest of these.
+    loop_holds: int
+    longest_holds: list[LoopHold]
+    #: What upstream's benchmark reports, see :mod:`.items`; the first is the throughput in steps of a second.
+    items: list[DataItem]
 
 
 class Run(_Struct, frozen=True, kw_only=True):
@@ -97,6 +118,14 @@ def peak_rss_mib() -> float:
     return round(peak / _MEBI if sys.platform == "darwin" else peak / 1024, 1)
 
 
+def resident_mib() -> float:
+    """The memory that this process has now, in MiB; the most it ever had where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * resource.getpagesize() / _MEBI
+    except OSError:
+        return peak_rss_mib()
+
+
 class StopwatchSearch:
     """A search whose ``find`` is timed; everything else is passed on."""
 
@@ -122,22 +151,29 @@ class StopwatchSearch:
 class SectionTimer:
     """Measures one section: from being made until :meth:`finish`."""
 
-    def __init__(self, name: str, decisions: list[float]) -> None:
+    def __init__(self, name: str, title: str, decisions: list[float], metrics: SchedulerMetrics) -> None:
         self.name = name
+        self._item_name = f"{_BENCHMARK}/{title}/{name}"
         self.created: dict[str, float] = {}
         self.bound: dict[str, float] = {}
         self._decisions = decisions
         self._first_decision = len(decisions)
         # As the commands do that run a scheduler.
         self._restore_collector = settle_collector()
+        self._histograms = HistogramStart(metrics)
+        self.memory = [resident_mib()]
         self._cpu = time.process_time()
         self._start = time.perf_counter()
 
-    def finish(self) -> Section:
+    def finish(self, holds: HoldLog) -> Section:
         cpu = time.process_time() - self._cpu
         self._restore_collector()
         end = max(self.bound.values(), default=time.perf_counter())
         seconds = max(end - self._start, 1e-9)
+        self.memory.append(resident_mib())
+        items = [throughput_item(self._item_name, self._start, self.bound.values())]
+        items += self._histograms.items(self._item_name)
+        items += memory_items(self._item_name, time.perf_counter() - self._start, self.memory)
         latencies = [at - self.created[key] for key, at in self.bound.items()]
         return Section(
             name=self.name,
@@ -148,4 +184,10 @@ class SectionTimer:
             latency_ms=Percentiles.of(latencies, 1e3),
             decision_us=Percentiles.of(self._decisions[self._first_decision :], 1e6),
             cpu_us_per_pod=round(1e6 * cpu / max(1, len(self.created)), 1),
+            loop_holds=holds.count,
+            longest_holds=[
+                LoopHold(ms=round(1e3 * one.seconds, 1), cpu_ms=round(1e3 * one.cpu_seconds, 1), where=one.where)
+                for one in holds.longest
+            ],
+            items=items,
         )

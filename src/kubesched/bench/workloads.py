@@ -1,12 +1,13 @@
 """Workload files: test cases, their operations and parameters, checked before anything runs.
 
-Source: spec "Benchmark workload format" sections 2 and 6. A subset: what is part of the format but not supported
-here is refused by name when the workload is chosen, so that other workloads of the same file can be run.
+Source: spec "Benchmark workload format" sections 2, 6, 8.1 and 9. What is wrong with a workload is said when it is
+chosen, so that other workloads of the same file can be run.
 Caller: ``kubesched bench``; :mod:`.execute` carries the operations out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,11 +33,20 @@ __all__ = [
     "Sleep",
     "StartCollecting",
     "StopCollecting",
+    "UpdateAny",
     "Workload",
     "WorkloadError",
+    "labels_match",
     "load_workloads",
+    "topic_of",
 ]
 
+
+#: Upstream's topics whose names are not those of their folders.
+_TOPICS: Final = {"topology_spreading": "topologyspreading", "event_handling": "eventhandling"}
+_ROOTS: Final = ("dra",)
+_RATES: Final = ("pods_per_second", "update_per_second", "delete_pods_per_second")
+_FEATURES_PARAM: Final = "numNodeDeclaredFeatures"
 
 #: A parameter's value.
 Param = int | float | bool | str
@@ -57,6 +67,12 @@ class LabelNodes(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     label_values: list[str]
 
 
+class UniqueLabel(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """One label with a value of its own on every node."""
+
+    label_key: str
+
+
 class DriverLimit(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     count: int
 
@@ -74,6 +90,7 @@ class CreateNodes(_Op, frozen=True, kw_only=True):
     node_template_path: str = ""
     node_allocatable_strategy: AllocatableNodes | None = None
     label_node_prepare_strategy: LabelNodes | None = None
+    unique_node_label_strategy: UniqueLabel | None = None
 
 
 class CreateNamespaces(_Op, frozen=True, kw_only=True):
@@ -90,6 +107,8 @@ class CreatePods(_Op, frozen=True, kw_only=True):
     persistent_volume_claim_template_path: str = ""
     collect_metrics: bool = False
     skip_wait_to_completion: bool = False
+    #: At most so many per second; 0: as fast as it goes. A field of ours, for latencies under a steady load.
+    pods_per_second: int = 0
     #: Batches of ``count`` pods, each after the one before is bound and deleted, for ``duration``.
     steady_state: bool = False
     duration: str = "0s"
@@ -101,6 +120,16 @@ class CreateAny(_Op, frozen=True, kw_only=True):
     template_path: str
     count: int = 1
     namespace: str = ""
+
+
+class UpdateAny(_Op, frozen=True, kw_only=True):
+    """Two writes per index: the object to its resource (or subresource), and its status. Neither is read before."""
+
+    template_path: str
+    count: int = 1
+    namespace: str = ""
+    update_per_second: int = 0
+    subresources: list[str] = []
 
 
 class CreateResourceDriver(_Op, frozen=True, kw_only=True):
@@ -150,6 +179,7 @@ class Churn(_Op, frozen=True, kw_only=True):
 
 class Barrier(_Op, frozen=True, kw_only=True):
     namespaces: list[str] = []
+    label_selector: dict[str, str] = {}
     stage_requirement: str = "Scheduled"
 
 
@@ -160,6 +190,7 @@ class Sleep(_Op, frozen=True, kw_only=True):
 class StartCollecting(_Op, frozen=True, kw_only=True):
     name: str = ""
     namespaces: list[str]
+    label_selector: dict[str, str] = {}
 
 
 class StopCollecting(_Op, frozen=True, kw_only=True):
@@ -171,6 +202,7 @@ Operation = (
     | CreateNamespaces
     | CreatePods
     | CreateAny
+    | UpdateAny
     | CreateResourceDriver
     | CreateResourceClaims
     | AllocResourceClaims
@@ -187,6 +219,7 @@ _OPCODES: Final[dict[str, type[_Op]]] = {
     "createNamespaces": CreateNamespaces,
     "createPods": CreatePods,
     "createAny": CreateAny,
+    "updateAny": UpdateAny,
     "createResourceDriver": CreateResourceDriver,
     "createResourceClaims": CreateResourceClaims,
     "allocResourceClaims": AllocResourceClaims,
@@ -198,12 +231,15 @@ _OPCODES: Final[dict[str, type[_Op]]] = {
     "startCollectingMetrics": StartCollecting,
     "stopCollectingMetrics": StopCollecting,
 }
-_UNSUPPORTED_OPCODES: Final = frozenset(("updateAny",))
-_UNSUPPORTED_FIELDS: Final[dict[str, frozenset[str]]] = {
-    "createNodes": frozenset(("uniqueNodeLabelStrategy",)),
-    "barrier": frozenset(("labelSelector",)),
-    "startCollectingMetrics": frozenset(("labelSelector",)),
-}
+
+
+class ThresholdSelector(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """The figure that a threshold is about."""
+
+    name: str
+    labels: dict[str, str] = {}
+    data_bucket: str
+    expect_lower: bool = False
 
 
 class _WorkloadSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -211,8 +247,8 @@ class _WorkloadSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
     params: dict[str, Param] = {}
     labels: list[str] = []
     feature_gates: dict[str, bool] = {}
-    threshold: Any = None
-    threshold_metric_selector: Any = None
+    threshold: float | dict[str, float] = 0
+    threshold_metric_selector: ThresholdSelector | None = None
 
 
 class _CaseSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -224,7 +260,7 @@ class _CaseSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     feature_gates: dict[str, bool] = {}
     labels: list[str] = []
     metrics_collector_config: Any = None
-    default_threshold_metric_selector: Any = None
+    default_threshold_metric_selector: ThresholdSelector | None = None
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,13 +271,29 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     params: dict[str, Param]
     feature_gates: dict[str, bool]
+    #: Those of the gates that the workload itself sets, and not its case.
+    own_gates: dict[str, bool] = {}
     default_pod_template_path: str
     scheduler_config_path: str
     template: list[dict[str, Any]]
+    labels: frozenset[str] = frozenset()
+    #: What :attr:`selector` must exceed; 0 when the workload has no threshold.
+    threshold: float = 0
+    selector: ThresholdSelector = ThresholdSelector(name="SchedulingThroughput", data_bucket="Average")
 
     @property
     def title(self) -> str:
         return f"{self.case}/{self.name}"
+
+    @property
+    def fake_features(self) -> tuple[str, ...]:
+        """Node features that this workload declares on its nodes and that its pods need (spec section 4, topic hook)."""
+        if not self.own_gates.get("NodeDeclaredFeatures"):
+            return ()
+        count = self.params.get(_FEATURES_PARAM, 0)
+        if isinstance(count, bool) or not isinstance(count, int | float) or count < 0:
+            raise WorkloadError(f"{self.title}: {_FEATURES_PARAM}: must be a number of features, got {count!r}")
+        return tuple(sorted(f"Feature{number}" for number in range(1, int(count) + 1)))
 
     def with_params(self, **params: Param) -> Workload:
         """The same workload with other parameter values.
@@ -261,7 +313,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             WorkloadError: for anything that is wrong or not supported, before anything has run.
         """
-        used: set[str] = set()
+        used: set[str] = {_FEATURES_PARAM} if self.fake_features else set()
         result: list[Operation] = []
         for number, raw in enumerate(self.template):
             where = f"{self.title}: operation {number}"
@@ -303,6 +355,8 @@ def _check(title: str, operations: list[Operation]) -> None:
             raise WorkloadError(
                 f"{where}: stageRequirement must be Scheduled or Attempted, got {op.stage_requirement!r}"
             )
+        if any(getattr(op, name, 0) < 0 for name in _RATES):
+            raise WorkloadError(f"{where}: a rate per second must not be negative")
         if getattr(op, "count", 0) < 0:
             raise WorkloadError(f"{where}: count must not be negative")
     if not any(
@@ -324,8 +378,6 @@ def _check_steady_state(op: CreatePods, where: str) -> None:
 
 def _operation(raw: dict[str, Any], params: dict[str, Any], used: set[str], where: str) -> _Op:
     opcode = raw.get("opcode")
-    if opcode in _UNSUPPORTED_OPCODES:
-        raise WorkloadError(f"{where}: the opcode {opcode} is not supported here; supported are {', '.join(_OPCODES)}")
     if opcode not in _OPCODES:
         raise WorkloadError(f"{where}: unknown opcode {opcode!r}; supported are {', '.join(_OPCODES)}")
     filled = {}
@@ -340,10 +392,6 @@ def _operation(raw: dict[str, Any], params: dict[str, Any], used: set[str], wher
             given = params[name]
             filled[key.removesuffix("Param")] = int(given) if isinstance(given, float) else given
     filled = {**{key: value for key, value in raw.items() if not key.endswith("Param")}, **filled}
-    for key in _UNSUPPORTED_FIELDS.get(opcode, ()):
-        if filled.get(key):
-            raise WorkloadError(f"{where} ({opcode}): {key} is not supported here")
-        filled.pop(key, None)
     try:
         return msgspec.convert(filled, _OPCODES[opcode])
     except msgspec.ValidationError as error:
@@ -370,6 +418,7 @@ def load_workloads(path: Path) -> list[Workload]:
         raise WorkloadError(f"{path}: not a workload file: {error}") from None
     if not any(case.workloads for case in cases):
         raise WorkloadError(f"{path}: there are no workloads")
+    topic = topic_of(path.parent)
     return [
         Workload(
             case=case.name,
@@ -377,10 +426,37 @@ def load_workloads(path: Path) -> list[Workload]:
             folder=path.parent,
             params=dict(workload.params),
             feature_gates={**case.feature_gates, **workload.feature_gates},
+            own_gates=workload.feature_gates,
             default_pod_template_path=case.default_pod_template_path,
             scheduler_config_path=case.scheduler_config_path,
             template=case.workload_template,
+            labels=frozenset((*case.labels, *workload.labels)),
+            threshold=workload.threshold.get(topic, 0) if isinstance(workload.threshold, dict) else workload.threshold,
+            selector=workload.threshold_metric_selector
+            or case.default_threshold_metric_selector
+            or ThresholdSelector(name="SchedulingThroughput", data_bucket="Average"),
         )
         for case in cases
         for workload in case.workloads
     ]
+
+
+def topic_of(folder: Path) -> str:
+    """The name of a topic, as in thresholds and names of result files: ``dra/extendedresource`` is dra_extendedresource."""
+    parts = folder.resolve().parts
+    for root in _ROOTS:
+        if root in parts:
+            return "_".join(parts[len(parts) - 1 - parts[::-1].index(root) :])
+    name = parts[-1] if parts else ""
+    return _TOPICS.get(name, name)
+
+
+def labels_match(labels: Collection[str], expression: str) -> bool:
+    """Whether labels satisfy ``performance,-short``: ``x`` and ``+x`` must be there, ``-x`` must not (spec section 9)."""
+    for word in filter(None, (part.strip() for part in expression.split(","))):
+        if word.startswith("-"):
+            if word[1:] in labels:
+                return False
+        elif word.removeprefix("+") not in labels:
+            return False
+    return True

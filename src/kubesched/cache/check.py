@@ -94,6 +94,8 @@ def _check_placed(table: NodeTable) -> list[str]:
             started = cached_time(pod.status.start_time) if pod.status.start_time else None
             fields = [info.row, pod.priority]
             fields += [_int64(each) for each in (amounts.milli_cpu, amounts.memory, amounts.ephemeral_storage)]
+            kind = table.placed.kinds.get((pod.namespace, frozenset(pod.labels.items())))
+            fields.append(-1 if kind is None else kind)
             if entry[:2] + entry[3:] != fields or start != (math.inf if started is None else started):
                 problems.append(
                     f"pod {pod.key}: its columns say {entry} and start {start}, the pod {fields} and {started}"

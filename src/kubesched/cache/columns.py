@@ -47,6 +47,9 @@ NO_ROWS: Final[IntpArray] = np.zeros(0, np.intp)
 #: How many arrays of rows a column remembers its codes for.
 _KEPT_GATHERS: Final = 4
 
+#: The rows of a code are kept as an array of their own if they are more.
+_SMALL_PART: Final = 8
+
 #: How many label keys keep a column; beyond it the least recently used is dropped (a selector that needs it later scans again).
 _MAX_COLUMNS: Final = 256
 
@@ -66,6 +69,9 @@ def equal_places(numbers: npt.NDArray[Any]) -> Iterator[tuple[int, IntpArray]]:
             return
         least = numbers.min()
         same = numbers == least
+        if same.all():
+            yield int(least), places
+            return
         yield int(least), places[same]
         numbers, places = numbers[~same], places[~same]
     order = np.argsort(numbers, kind="stable")
@@ -79,7 +85,7 @@ def equal_places(numbers: npt.NDArray[Any]) -> Iterator[tuple[int, IntpArray]]:
 class LabelColumn:
     """One label key over all rows: ``codes`` is int32[capacity], -1 where the label is absent."""
 
-    __slots__ = ("_counts", "_free", "_gathered", "_sorted", "_sorted_version", "_starts", "code_of", "codes", "values", "version")  # fmt: skip
+    __slots__ = ("_counts", "_free", "_gathered", "_parts", "_sorted", "_sorted_version", "_starts", "code_of", "codes", "values", "version")  # fmt: skip
 
     def __init__(self, capacity: int) -> None:
         self.codes = np.full(capacity, ABSENT, np.int32)
@@ -95,6 +101,8 @@ class LabelColumn:
         self._sorted: IntpArray = np.zeros(0, np.intp)
         self._starts: list[int] = []
         self._sorted_version = -1
+        #: The rows of codes that many rows have.
+        self._parts: dict[int, IntpArray] = {}
 
     def grow(self, capacity: int) -> None:
         grown = np.full(capacity, ABSENT, np.int32)
@@ -127,13 +135,20 @@ class LabelColumn:
         return codes
 
     def rows_of(self, code: int) -> IntpArray:
-        """intp[n]: the rows with this code, ascending. A view: read it, do not keep it."""
+        """intp[n]: the rows with this code, ascending; read-only. The same array until some row changes, if they are many."""
         if self._sorted_version != self.version:
             self._sorted = np.argsort(self.codes, kind="stable")
+            self._sorted.flags.writeable = False
             codes = np.arange(len(self.values) + 1)
             self._starts = np.searchsorted(self.codes, codes, sorter=self._sorted).tolist()
             self._sorted_version = self.version
-        return self._sorted[self._starts[code] : self._starts[code + 1]]
+            self._parts.clear()
+        part = self._parts.get(code)
+        if part is None:
+            part = self._sorted[self._starts[code] : self._starts[code + 1]]
+            if len(part) > _SMALL_PART:
+                self._parts[code] = part
+        return part
 
     def _acquire(self, value: str) -> int:
         code = self.code_of.get(value)

@@ -221,13 +221,15 @@ class DomainCounts:
         ):
             self._add_up(column)
             return
-        if counter is None or counter.position == self._position:
+        if counter is None:
             return
         steps = counter.since(self._position)
         if steps is None or len(steps) > len(column.codes):
             self._add_up(column)
             return
-        self._position = counter.position
+        if not steps:
+            return
+        self._position += len(steps)
         codes = column.codes
         if len(steps) > 64:
             logged = np.array(steps, np.int64)
@@ -272,8 +274,8 @@ class DomainCounts:
         """The smallest count of a present value (0 without any), of ``counts`` if given."""
         counts = self.counts if counts is None else counts
         if self.places == len(self.present):
-            return int(counts[:-1].min()) if self.places else 0
-        return int(counts[:-1][self.present].min()) if self.places else 0
+            return int(np.minimum.reduce(counts[:-1])) if self.places else 0
+        return int(np.minimum.reduce(counts[:-1][self.present])) if self.places else 0
 
     def includes(self, row: int) -> bool:
         """Whether the pods on a node are counted."""

@@ -34,11 +34,13 @@ class Log:
         return self._base + len(self._entries)
 
     def append(self, entry: int) -> None:
-        entries = self._entries
-        entries.append(entry)
-        if len(entries) > 2 * self._keep:
-            del entries[: self._keep]
-            self._base += self._keep
+        self._entries.append(entry)
+        if len(self._entries) > 2 * self._keep:
+            self._cut()
+
+    def _cut(self) -> None:
+        del self._entries[: self._keep]
+        self._base += self._keep
 
     def forget(self) -> None:
         """Drop all entries, so that every reader has to start over, also one that had read everything."""
@@ -60,4 +62,7 @@ class Journal(Log):
         super().__init__(_KEEP)
 
     def write(self, row: int, kind: int) -> None:
-        self.append(row * 2 + kind)
+        entries = self._entries
+        entries.append(row * 2 + kind)
+        if len(entries) > 2 * _KEEP:
+            self._cut()

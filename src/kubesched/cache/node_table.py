@@ -256,7 +256,7 @@ class NodeTable:
         """Charge a pod to a row."""
         info = self.info(row)
         info.add_pod(pod)
-        self.terms.add(row, pod)
+        kind = self.terms.add(row, pod).kind
         self._mirror_requested(info, pod)
         for _, protocol, port in pod.ports:
             self._index_port(info, (protocol, port))
@@ -266,7 +266,7 @@ class NodeTable:
             for disk, _ in pod.disks:
                 self.disk_rows.setdefault(disk, set()).add(row)
         if journal:
-            self.placed.add(row, pod)
+            self.placed.add(row, pod, kind)
             self.journal.write(row, PODS_CHANGED)
 
     def remove_pod(self, row: int, uid: str, *, journal: bool = True) -> PodInfo:

@@ -63,7 +63,7 @@ class NominatedPods:
             self._membership = self._table.membership_version
             names = list(self._nominations.nominated_nodes())
         self._position = position
-        for name in names:
+        for name in dict.fromkeys(names):
             row = self._table.row_of(name)
             if row is None:
                 continue
@@ -117,18 +117,18 @@ def requested_by(pods: Iterable[PodInfo], table: NodeTable) -> list[int]:
 
 
 class NominatedRows:
-    """Priority to what counts for it, made when first asked for."""
+    """Priority to what counts for it, made when first asked for. ``nominations`` are those that it follows."""
 
     def __init__(self, table: NodeTable, nominations: Nominations) -> None:
         self._table = table
-        self._nominations = nominations
+        self.nominations = nominations
         self._kept: OrderedDict[int, NominatedPods] = OrderedDict()
 
     def of(self, priority: int) -> NominatedPods:
         """What counts for pods of this priority, up to date."""
         view = self._kept.get(priority)
         if view is None:
-            view = self._kept[priority] = NominatedPods(self._table, self._nominations, priority)
+            view = self._kept[priority] = NominatedPods(self._table, self.nominations, priority)
             if len(self._kept) > _MOST:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(priority)

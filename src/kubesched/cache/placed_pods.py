@@ -20,17 +20,32 @@ from kubesched.framework.podinfo import PodInfo
 
 from .journal import Log
 
-__all__ = ["CPU_AT", "EPHEMERAL_AT", "MEMORY_AT", "NUMBER_AT", "PRIORITY_AT", "ROW_AT", "PlacedPods"]
+__all__ = [
+    "CPU_AT",
+    "EPHEMERAL_AT",
+    "KIND_AT",
+    "MEMORY_AT",
+    "NUMBER_AT",
+    "PRIORITY_AT",
+    "ROW_AT",
+    "Kind",
+    "KindNumbers",
+    "PlacedPods",
+]
 
-#: The columns. NUMBER grows with every pod that is added: the order of a node's pods.
+#: What label selectors can distinguish: namespace, labels.
+Kind = tuple[str, frozenset[tuple[str, str]]]
+
+#: The columns. NUMBER grows with every pod that is added: the order of a node's pods. KIND is as in ``kinds``.
 ROW_AT: Final = 0
 PRIORITY_AT: Final = 1
 NUMBER_AT: Final = 2
 CPU_AT: Final = 3
 MEMORY_AT: Final = 4
 EPHEMERAL_AT: Final = 5
+KIND_AT: Final = 6
 
-_COLUMNS: Final = 6
+_COLUMNS: Final = 7
 #: So many entries are made at a time, or a quarter of those there are.
 _LEAST: Final = 64
 #: The priority of a free entry: it is below none.
@@ -38,14 +53,64 @@ _FREE: Final = INT64_MAX
 _KEPT_CHANGES: Final = 1 << 14
 
 
+class KindNumbers:
+    """A number for each kind of pods, as long as there is such a pod; then it is given to another kind.
+
+    ``version`` grows when a kind gets a number.
+    """
+
+    __slots__ = ("_counts", "_free", "_kinds", "_numbers", "version")
+
+    def __init__(self) -> None:
+        self._numbers: dict[Kind, int] = {}
+        #: By number.
+        self._kinds: list[Kind] = []
+        self._counts: list[int] = []
+        self._free: list[int] = []
+        self.version = 0
+
+    def __len__(self) -> int:
+        """One more than the greatest number."""
+        return len(self._kinds)
+
+    def get(self, kind: Kind) -> int | None:
+        """The number of a kind; None when there is no such pod."""
+        return self._numbers.get(kind)
+
+    def add(self, kind: Kind) -> int:
+        """One more pod of a kind; its number."""
+        number = self._numbers.get(kind)
+        if number is not None:
+            self._counts[number] += 1
+            return number
+        self.version += 1
+        if self._free:
+            number = self._free.pop()
+            self._kinds[number], self._counts[number] = kind, 1
+        else:
+            number = len(self._kinds)
+            self._kinds.append(kind)
+            self._counts.append(1)
+        self._numbers[kind] = number
+        return number
+
+    def remove(self, number: int) -> None:
+        """One pod less of a kind."""
+        self._counts[number] -= 1
+        if not self._counts[number]:
+            del self._numbers[self._kinds[number]]
+            self._free.append(number)
+
+
 class PlacedPods:
     """Entries of all pods on nodes, by UID.
 
     Attributes:
         restarted: the rows of pods whose start time changed; the table's journal does not have these.
+        kinds: the numbers of the kinds of pods on nodes.
     """
 
-    __slots__ = ("_columns", "_count", "_entry_of", "_free", "_scalars", "_starts", "restarted")
+    __slots__ = ("_columns", "_count", "_entry_of", "_free", "_scalars", "_starts", "kinds", "restarted")
 
     def __init__(self) -> None:
         self._columns = tuple(array("q") for _ in range(_COLUMNS))
@@ -56,19 +121,21 @@ class PlacedPods:
         #: The pods that request more than CPU, memory and ephemeral storage, by entry.
         self._scalars: dict[int, PodInfo] = {}
         self.restarted = Log(_KEPT_CHANGES)
+        self.kinds = KindNumbers()
 
     def __len__(self) -> int:
         return len(self._entry_of)
 
-    def add(self, row: int, pod: PodInfo) -> None:
-        """A pod is on a row."""
+    def add(self, row: int, pod: PodInfo, kind: Kind) -> None:
+        """A pod of this kind is on a row."""
         if not self._free:
             self._grow()
         place = self._free.pop()
-        rows, priorities, numbers, cpu, memory, ephemeral = self._columns
+        rows, priorities, numbers, cpu, memory, ephemeral, kinds = self._columns
         spec, requests, text = pod.pod.spec, pod.requests, pod.pod.status.start_time
         self._count += 1
         rows[place], priorities[place], numbers[place] = row, spec.priority or 0, self._count
+        kinds[place] = self.kinds.add(kind)
         try:
             cpu[place], memory[place] = requests.milli_cpu, requests.memory
             ephemeral[place] = requests.ephemeral_storage
@@ -93,6 +160,7 @@ class PlacedPods:
         """A pod left its row."""
         place = self._entry_of.pop(uid)
         self._columns[PRIORITY_AT][place] = _FREE
+        self.kinds.remove(self._columns[KIND_AT][place])
         self._free.append(place)
         self._scalars.pop(place, None)
 
@@ -110,6 +178,14 @@ class PlacedPods:
         if on is not None:
             found &= on[np.frombuffer(self._columns[ROW_AT], np.int64)]
         return np.flatnonzero(found)
+
+    def rows_of(self, kinds: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """int64[n]: the rows of the pods of these kinds (bool[kinds]), one per pod."""
+        alive = np.frombuffer(self._columns[PRIORITY_AT], np.int64) != _FREE
+        alive &= kinds[np.frombuffer(self._columns[KIND_AT], np.int64)]
+        rows: npt.NDArray[np.int64] = np.frombuffer(self._columns[ROW_AT], np.int64)
+        found: npt.NDArray[np.int64] = rows[alive]
+        return found
 
     def numbers(self, column: int, places: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
         """int64[places] of one of the columns; a copy."""

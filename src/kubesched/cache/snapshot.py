@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.nominating import Nominations
 from kubesched.framework.podinfo import PodInfo
 
 from .columns import RowArray
 from .node_table import NodeTable
+from .nominated_rows import NominatedRows
 
 __all__ = ["NodeList", "Snapshot", "WhatIf"]
 
@@ -47,6 +49,13 @@ class Snapshot:
 
     def __init__(self, table: NodeTable) -> None:
         self.table = table
+        self._nominated: NominatedRows | None = None
+
+    def nominated_rows(self, nominations: Nominations) -> NominatedRows:
+        """What nominations mean by row, kept once for all readers."""
+        if self._nominated is None or self._nominated.nominations is not nominations:
+            self._nominated = NominatedRows(self.table, nominations)
+        return self._nominated
 
     def nodes(self) -> NodeList:
         """All nodes, round robin over zones."""

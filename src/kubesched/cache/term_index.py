@@ -22,14 +22,12 @@ import enum
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from kubesched.api.selectors import Selector
 from kubesched.api.types import Labels
 from kubesched.framework.podinfo import AffinityTerm, AffinityTerms, PodInfo
 
 from .domain_counts import Counter, DomainCounts, NodeRows
+from .placed_pods import Kind
 from .term_lookup import TermLookup, narrowest
 
 __all__ = ["CarriedTerm", "PodClass", "PodSet", "Role", "TermIndex"]
@@ -90,12 +88,13 @@ class Role(enum.IntEnum):
 
 
 class PodClass:
-    """Pods that no rule can distinguish."""
+    """Pods that no rule can distinguish; ``kind`` is what label selectors can."""
 
-    __slots__ = ("by_row", "counters", "labels", "namespace", "terminating")
+    __slots__ = ("by_row", "counters", "kind", "labels", "namespace", "terminating")
 
-    def __init__(self, namespace: str, labels: Labels, terminating: bool) -> None:
-        self.namespace = namespace
+    def __init__(self, kind: Kind, labels: Labels, terminating: bool) -> None:
+        self.kind = kind
+        self.namespace = kind[0]
         self.labels = labels
         self.terminating = terminating
         self.by_row: dict[int, int] = {}
@@ -153,7 +152,7 @@ class TermIndex:
 
     # -- pods ------------------------------------------------------------------------------------------
 
-    def add(self, row: int, pod: PodInfo) -> None:
+    def add(self, row: int, pod: PodInfo) -> PodClass:
         """A pod is on a row from now on."""
         meta = pod.pod.metadata
         key = (meta.namespace, frozenset(meta.labels.items()), meta.deletion_timestamp is not None)
@@ -167,6 +166,7 @@ class TermIndex:
             for carried in self._carried_by(pod.affinity_terms):
                 carried.bump(row, 1)
         self._advance()
+        return group
 
     def remove(self, row: int, pod: PodInfo) -> None:
         """A pod (as it was added, or one that counts like it) is no longer on a row."""
@@ -191,7 +191,7 @@ class TermIndex:
 
     def _new_class(self, key: _ClassKey, labels: Labels) -> PodClass:
         namespace, pairs, terminating = key
-        group = self._classes[key] = PodClass(namespace, labels, terminating)
+        group = self._classes[key] = PodClass((namespace, pairs), labels, terminating)
         shelves = self._shelves.setdefault(namespace, {})
         shelves.setdefault(None, {})[group] = None
         for pair in pairs:
@@ -268,11 +268,9 @@ class TermIndex:
                 for pair in pairs:
                     yield from shelves.get(pair, ())
 
-    def mark_rows(self, marked: npt.NDArray[np.bool_], namespace: str, selector: Selector) -> None:
-        """Set ``marked`` (bool[capacity]) for the rows with pods of the namespace that the selector matches."""
-        for group in self._possible(frozenset((namespace,)), selector):
-            if selector.matches(group.labels):
-                marked[list(group.by_row)] = True
+    def matching(self, namespace: str, selector: Selector) -> Iterator[PodClass]:
+        """The classes of the namespace's pods that the selector matches."""
+        return (group for group in self._possible(frozenset((namespace,)), selector) if selector.matches(group.labels))
 
     def _most(self) -> int:
         """How many counters may have arrays: at 4 to 16 bytes a row each."""

@@ -7,7 +7,7 @@ with the functions and types of Kubernetes, upstream's messages, and the cost co
 from __future__ import annotations
 
 from .environment import CompilationError, Environment, MissingLibraryError, children
-from .program import COST_LIMIT, EvaluationCancelledError, Program
+from .program import COST_LIMIT, EvaluationCancelledError, EvaluationInterruptedError, Program
 from .syntax import Call, Checked, Constant, Expr, Ident, Select
 from .values import DefaultMap, EvaluationError, Semver, kind_of, parse_semver
 
@@ -21,6 +21,7 @@ __all__ = [
     "Environment",
     "EvaluationCancelledError",
     "EvaluationError",
+    "EvaluationInterruptedError",
     "Expr",
     "Ident",
     "MissingLibraryError",

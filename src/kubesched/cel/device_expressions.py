@@ -6,6 +6,7 @@ compiled.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Final
 
@@ -22,6 +23,16 @@ VARIABLES: Final = {
     "device.capacity": "map<string,map<string,kubernetes.Quantity>>",
 }
 
+#: String literals and comments, which are left alone, and tests of the fields of ``device``.
+_TOKENS: Final = re.compile(
+    r"""[bB]?[rR][bB]?(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n]*"|'[^'\n]*')"""
+    r"""|\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
+    r"""|//[^\n]*"""
+    r"""|(?P<test>(?<![\w.])has\s*\(\s*device\s*\.\s*(?:driver|attributes|capacity|allowMultipleAllocations)\s*\))""",
+    re.DOTALL,
+)
+_OWN_VARIABLE: Final = re.compile(r"[(,]\s*device\s*,")
+
 
 @cache
 def _environment() -> Environment:
@@ -36,7 +47,11 @@ def compile_device_expression(expression: str, *, lists: bool = False) -> Checke
         MissingLibraryError: the CEL library is not installed.
     """
     environment = _environment()
-    checked = environment.compile(expression)
+    text = _without_tests_of_fields(expression)
+    try:
+        checked = environment.compile(text)
+    except CompilationError as error:
+        raise CompilationError(_quoting(expression, text, str(error))) from None
     unknown = _unknown_field(checked.expr)
     if unknown is not None:
         raise environment.error_at(expression, checked, unknown, f"undefined field '{unknown.field}'")
@@ -44,6 +59,30 @@ def compile_device_expression(expression: str, *, lists: bool = False) -> Checke
     if kind not in ("bool", "any", *(("dyn",) if lists else ())):
         raise CompilationError(f"must evaluate to bool or the unknown type, not {kind}")
     return checked
+
+
+def _without_tests_of_fields(expression: str) -> str:
+    """The expression with ``true`` in place of ``has(device.driver)`` and the like, everything else in its place.
+
+    The fields of a device are always there. They are declared as variables with dotted names, which the library cannot
+    distinguish from a field that is tested for.
+    """
+    if _OWN_VARIABLE.search(expression):
+        return expression  # a macro's variable may have the name
+
+    def replaced(match: re.Match[str]) -> str:
+        found = match[0]
+        return found if match["test"] is None else "true" + re.sub(r"[^\n]", " ", found[4:])
+
+    return _TOKENS.sub(replaced, expression)
+
+
+def _quoting(expression: str, text: str, message: str) -> str:
+    """A message about ``text`` that quotes the expression it was made from."""
+    for line, original in zip(text.split("\n"), expression.split("\n"), strict=True):
+        if line != original:
+            message = message.replace(f" | {line}", f" | {original}")
+    return message
 
 
 def _unknown_field(expr: Expr) -> Select | None:

@@ -15,10 +15,12 @@ from .functions import call
 from .syntax import Call, Checked, Comprehension, Constant, Expr, Ident, ListExpr, MapExpr, Select
 from .values import NO_VALUE, DefaultMap, EvaluationError, Optional, TypeValue, UInt, equal, key_of, key_value, kind_of
 
-__all__ = ["COST_LIMIT", "EvaluationCancelledError", "Program"]
+__all__ = ["COST_LIMIT", "EvaluationCancelledError", "EvaluationInterruptedError", "Program"]
 
 #: The cost that one evaluation may have at most.
 COST_LIMIT: Final = 1_000_000
+#: An evaluation checks whether it is to end whenever it has cost so much more.
+_INTERVAL: Final = 1_000
 
 _TYPE_NAMES: Final = {
     name: TypeValue(name)
@@ -30,20 +32,33 @@ class EvaluationCancelledError(EvaluationError):
     """The evaluation was ended because of its cost. Logic operators do not absorb this error."""
 
 
+class EvaluationInterruptedError(Exception):
+    """The evaluation was ended by its caller. It has no result, not even an error."""
+
+
 class _Run:
     """One evaluation."""
 
-    __slots__ = ("cost", "limit", "variables")
+    __slots__ = ("cost", "interrupted", "limit", "next_check", "variables")
 
-    def __init__(self, variables: dict[str, Any], limit: int) -> None:
+    def __init__(self, variables: dict[str, Any], limit: int, interrupted: Callable[[], bool] | None = None) -> None:
         self.variables = variables
         self.limit = limit
+        self.interrupted = interrupted
         self.cost = 0
+        self.next_check = limit if interrupted is None else min(limit, _INTERVAL)
 
     def charge(self, amount: int) -> None:
         self.cost += amount
+        if self.cost > self.next_check:
+            self._check()
+
+    def _check(self) -> None:
         if self.cost > self.limit:
             raise EvaluationCancelledError("operation cancelled: actual cost limit exceeded")
+        if self.interrupted is not None and self.interrupted():
+            raise EvaluationInterruptedError
+        self.next_check = min(self.limit, self.cost + _INTERVAL)
 
 
 _Code = Callable[[_Run], Any]
@@ -55,13 +70,29 @@ class Program:
     def __init__(self, checked: Checked) -> None:
         self._code = _compile(checked.expr)
 
-    def evaluate(self, variables: Mapping[str, Any], *, cost_limit: int = COST_LIMIT) -> Any:
-        """The expression's value.
+    def evaluate(
+        self,
+        variables: Mapping[str, Any],
+        *,
+        cost_limit: int = COST_LIMIT,
+        interrupted: Callable[[], bool] | None = None,
+    ) -> Any:
+        """The expression's value. ``interrupted`` is called now and then, and ends a long evaluation by True.
 
         Raises:
             EvaluationError: the evaluation came to an error, or to a cost above the limit.
+            EvaluationInterruptedError: ``interrupted`` said so.
         """
-        return self._code(_Run(dict(variables), cost_limit))
+        return self._code(_Run(dict(variables), cost_limit, interrupted))
+
+    def measure(self, variables: Mapping[str, Any], cost_limit: int) -> tuple[Any, int]:
+        """The expression's value, and what the evaluation cost.
+
+        Raises:
+            EvaluationError: as for :meth:`evaluate`.
+        """
+        run = _Run(dict(variables), cost_limit)
+        return self._code(run), run.cost
 
     def cost(self, variables: Mapping[str, Any]) -> int:
         """What an evaluation costs."""

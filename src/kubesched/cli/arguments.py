@@ -22,6 +22,9 @@ SHAPES: Final = (
     "topology",
     "topology-default",
     "crowded",
+    "steady",
+    "templates",
+    "million",
 )
 
 
@@ -135,6 +138,16 @@ def _plugin_modules(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _enable_plugin(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--enable-plugin",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="enable this plugin in every profile that does not mention it; may be given again",
+    )
+
+
 def _stages(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stages", metavar="FILE", action="append", default=[], help="stage rules for hollow pods, volumes and devices"
@@ -191,6 +204,7 @@ during the run. What of the input is not honoured is said on stderr, also with -
     _stages(parser)
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
+    _enable_plugin(parser)
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides ties (default: 0)")
     parser.add_argument(
         "--until",
@@ -251,7 +265,10 @@ Exit code: 0 when every run was made, 1 when the sweep cannot be run as given, o
         help="append each result to this file (JSON lines), and continue from what is there",
     )
     parser.add_argument(
-        "--processes", metavar="N", type=_positive, help="how many runs at a time (default: one per CPU)"
+        "--processes",
+        metavar="N",
+        type=_count,
+        help="how many runs at a time (default: one per CPU); 0: in this process, one after the other",
     )
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=_seconds, help="end a run that takes longer; it has failed"
@@ -264,9 +281,65 @@ Exit code: 0 when every run was made, 1 when the sweep cannot be run as given, o
         "--by", metavar="NAME", action="append", default=[], help="group by this parameter (default: all but the seed)"
     )
     parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="draw the first figure, mean and confidence interval, into this file (svg, png, pdf)",
+    )
+    parser.add_argument("--x", metavar="NAME", help="draw it by this parameter (default: the first that varies)")
+    parser.add_argument(
         "-o", "--output", choices=("table", "csv", "json"), default="table", help="a summary (default), or every run"
     )
     _quiet(parser, "no progress bar")
+
+
+#: Formats of traces that can be read.
+TRACE_FORMATS: Final = ("alibaba-2018", "alibaba-2020", "alibaba-2023", "google-2019", "philly")
+
+
+def _factor(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1_000:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, and at most 1000: {text}")
+    return value
+
+
+_factor.__name__ = "number"
+
+
+def trace(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Read a published batch trace and write its tasks as pods that arrive over time: as a table for kubesched simulate --trace, or as
+manifests. All bad values of a trace are reported with file, line and column, and nothing is written then. The formats are described
+in docs/traces.md; the data is not part of kubesched."""
+    parser.epilog = """\
+examples: kubesched trace alibaba-2020 pai_task_table.csv --limit 10000 >pods.csv
+          kubesched trace google-2019 instance_events-*.json.gz --set cpu_milli=96000 --inflate 1.3 >pods.csv
+          kubesched trace philly cluster_job_log -o yaml --gang >jobs.yaml"""
+    parser.add_argument("format", metavar="FORMAT", choices=TRACE_FORMATS, help=", ".join(TRACE_FORMATS))
+    parser.add_argument("files", metavar="FILE", nargs="+", help="the trace, also gzipped; several for google-2019")
+    parser.add_argument("--limit", metavar="N", type=_positive, help="read the first lines only")
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        dest="settings",
+        type=_setting,
+        action="append",
+        default=[],
+        help="what the trace does not say, such as memory_mib of the largest machine; may be repeated",
+    )
+    parser.add_argument(
+        "--inflate", metavar="FACTOR", type=_factor, help="so many times as many tasks, drawn at random from them"
+    )
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides what is drawn (default: 0)")
+    parser.add_argument(
+        "-o", "--output", choices=("csv", "yaml"), default="csv", help="a table (default), or manifests"
+    )
+    parser.add_argument(
+        "--shared-gpus", action="store_true", help="yaml: parts of GPUs, as the example policies read them"
+    )
+    parser.add_argument(
+        "--gang", action="store_true", help="yaml: the pods of a task run together, by coscheduling's labels"
+    )
 
 
 def conformance(parser: argparse.ArgumentParser) -> None:
@@ -289,8 +362,20 @@ examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
           kubesched bench --http --connections 32
           kubesched bench --run --nodes 5000
           kubesched bench --kubeconfig FILE --pid $(pidof kube-scheduler)
-          kubesched bench performance-config.yaml --case SchedulingBasic --workload 500Nodes"""
-    parser.add_argument("file", metavar="FILE", nargs="?", help="a workload file in scheduler_perf's format")
+          kubesched bench performance-config.yaml --case SchedulingBasic --workload 500Nodes
+          kubesched bench scheduler_perf --labels performance --results results"""
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", help="a workload file in scheduler_perf's format, or a folder of topics"
+    )
+    parser.add_argument(
+        "--labels",
+        metavar="LABELS",
+        help="run every workload with these labels, each in a process of its own, and show one table; "
+        'such as performance,-short ("": all)',
+    )
+    parser.add_argument(
+        "--results", metavar="DIR", help="with --labels: write upstream's result files, one per topic, into this folder"
+    )
     parser.add_argument("--shape", choices=SHAPES, default="basic", help="a built-in workload (default: basic)")
     parser.add_argument("--case", metavar="NAME", help="the test case, when the file or shape has several")
     parser.add_argument("--workload", metavar="NAME", help="the workload of the case, when it has several")
@@ -369,6 +454,7 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     )
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
+    _enable_plugin(parser)
     _stages(parser)
     parser.add_argument(
         "--host",
@@ -406,6 +492,18 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     parser.add_argument("--no-scheduler", action="store_true", help="leave pods to another scheduler")
     parser.add_argument(
         "--no-controllers", action="store_true", help="no controllers: objects stay as they are written"
+    )
+    parser.add_argument(
+        "--complete-jobs",
+        metavar="DURATION",
+        type=_duration,
+        help="let pods of Jobs succeed after so long, such as 5s, unless kubesched.io/duration says otherwise",
+    )
+    parser.add_argument(
+        "--stop-pods-after",
+        metavar="DURATION",
+        type=_duration,
+        help="let deleted pods be gone after so long, or their grace period if that is shorter (default: 1s)",
     )
     parser.add_argument(
         "--speed", metavar="X", type=_speed, default=1.0, help="let time pass X times as fast (default: 1)"
@@ -447,6 +545,7 @@ def config(parser: argparse.ArgumentParser) -> None:
     check.add_argument("file", metavar="FILE")
     check.add_argument("--json", action="store_true", help="the plugins in effect as JSON")
     _plugin_modules(check)
+    _enable_plugin(check)
     convert = actions.add_parser(
         "convert",
         help="write a file of any version, or a Policy, as today's v1",

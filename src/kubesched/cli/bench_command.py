@@ -37,9 +37,17 @@ def run(options: argparse.Namespace) -> int:
         from .live_bench import run as run_live  # noqa: PLC0415 - as above
 
         return run_live(options, _machine())
-    for name, given in (("--pid", options.pid), ("--scheduler-name", options.scheduler_name)):
+    for name, needed, given in (
+        ("--pid", "--kubeconfig", options.pid),
+        ("--scheduler-name", "--kubeconfig", options.scheduler_name),
+        ("--results", "--labels", options.results and options.labels is None),
+    ):
         if given:
-            raise CliError(f"{name} needs --kubeconfig", code=2)
+            raise CliError(f"{name} needs {needed}", code=2)
+    if options.labels is not None:
+        from .bench_suite import run as run_suite  # noqa: PLC0415 - the other modes do without
+
+        return run_suite(options, _machine())
     workload = _chosen(options)
     operations = workload.operations()  # refuses what is wrong before anything runs
     registry, _ = load_registry()
@@ -80,7 +88,8 @@ def _chosen(options: argparse.Namespace) -> Workload:
     """The one workload that was asked for."""
     path = Path(options.file) if options.file else data_folder("bench") / f"{options.shape}.yaml"
     workloads = load_workloads(path)
-    found = [item for item in workloads if options.case in (None, item.case) and options.workload in (None, item.name)]
+    wanted = options.workload or (None if options.file else "default")
+    found = [item for item in workloads if options.case in (None, item.case) and wanted in (None, item.name)]
     if len(found) != 1:
         names = "\n  ".join(f"--case {item.case} --workload {item.name}" for item in found or workloads)
         problem = f"{len(found)} workloads match" if found else "no such workload"
@@ -231,6 +240,15 @@ def _as_table(workload: Workload, nodes: int, runs: Sequence[Run], decisions: Se
         ]
         table = columns(("", "BEST", "MEDIAN", ""), rows, right=(1, 2))
         lines += [Line(table[0], "dim"), *(Line(text) for text in table[1:])]
+    holds = [hold for one in runs for section in one.sections for hold in section.longest_holds]
+    if holds:
+        count = sum(section.loop_holds for one in runs for section in one.sections)
+        lines += [Line(""), Line(f"the event loop was held for more than 50 ms {count} times, the longest:")]
+        longest = sorted(holds, key=lambda hold: -hold.ms)[:5]
+        lines += [
+            Line(f"  {hold.ms:,.0f} ms ({hold.cpu_ms:,.0f} ms of CPU)  {hold.where or '(the machine was late)'}")
+            for hold in longest
+        ]
     lines += [Line(""), Line(f"peak memory of the process: {max(item.peak_rss_mib for item in runs):,.0f} MiB")]
     dropped = sum(item.events_dropped for item in runs)
     recorded = sum(item.events_recorded for item in runs)

@@ -10,11 +10,11 @@ import msgspec
 
 from kubesched.config import dump_yaml
 from kubesched.config.legacy import Loaded, load_any_file
-from kubesched.simulate.loading import expand, load_configuration
+from kubesched.simulate.loading import expand
 from kubesched.simulate.report import Line
 
 from .console import print_lines, warn, write
-from .loading import load_registry
+from .loading import load_setup
 
 __all__ = ["run"]
 
@@ -51,8 +51,7 @@ def _header(loaded: Loaded) -> str:
 
 
 def _check(options: argparse.Namespace) -> int:
-    registry, _ = load_registry(options.plugin_module)
-    config, remarks = load_configuration(options.file, registry, ())
+    registry, config, remarks = load_setup(options, options.file, remark_unused=False)
     for remark in remarks:
         warn(remark)
     expanded = expand(config, registry, options.file)

@@ -1,15 +1,24 @@
-"""Plugins for commands: what :mod:`kubesched.simulate.loading` loads, with remarks on stderr about what it could not."""
+"""Plugins and configuration for commands: :mod:`kubesched.simulate.loading`, with remarks on stderr.
+
+What plugins print is kept apart from what commands print.
+"""
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import difflib
+import sys
 from collections.abc import Sequence
 
+from kubesched.config import KubeSchedulerConfiguration
 from kubesched.framework.registry import Registry
 from kubesched.simulate import loading
 
 from .console import warn
+from .errors import CliError
 
-__all__ = ["load_registry"]
+__all__ = ["load_registry", "load_setup"]
 
 
 def load_registry(modules: Sequence[str] = ()) -> tuple[Registry, list[str]]:
@@ -18,7 +27,29 @@ def load_registry(modules: Sequence[str] = ()) -> tuple[Registry, list[str]]:
     Raises:
         PluginError: when a module cannot be imported or a plugin of it does not fit.
     """
-    registry, own = loading.load_registry(modules)
+    with contextlib.redirect_stdout(sys.stderr):
+        registry, own = loading.load_registry(modules)
     for problem in registry.problems:
         warn(problem)
     return registry, own
+
+
+def load_setup(
+    options: argparse.Namespace, path: str | None, *, remark_unused: bool = True
+) -> tuple[Registry, KubeSchedulerConfiguration, list[str]]:
+    """Registry and configuration by the options ``--plugin-module``, ``--enable-plugin`` and a file; and remarks.
+
+    Raises:
+        CliError, PluginError, ConfigError: when one of them cannot be used.
+    """
+    registry, own = load_registry(options.plugin_module)
+    for name in options.enable_plugin:
+        if name not in registry:
+            near = difflib.get_close_matches(name, registry, n=1)
+            hint = (
+                f"did you mean {near[0]}?" if near else "load its module with --plugin-module, or install its package"
+            )
+            raise CliError("\n".join((f"--enable-plugin {name}: no plugin has this name; {hint}", *registry.problems)))
+    named = own if remark_unused or path is None else []
+    config, remarks = loading.load_configuration(path, registry, named, enable=options.enable_plugin)
+    return registry, config, remarks

@@ -20,6 +20,7 @@ from kubesched import __version__
 
 from . import arguments
 from .errors import CliError, describe
+from .interrupts import interruptible
 
 __all__ = ["build_parser", "main"]
 
@@ -35,6 +36,7 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ("demo", "a cluster, pods being placed, a pending pod explained; under a minute", arguments.demo),
     ("simulate", "schedule manifests on a simulated cluster, and say what is pending and why", arguments.simulate),
     ("sweep", "many runs with different parameters, on processes or a cluster, into one table", arguments.sweep),
+    ("trace", "read a published batch trace, and write its tasks as pods that arrive over time", arguments.trace),
     ("up", "an embedded cluster that kubectl can talk to, until Ctrl-C", arguments.up),
     ("run", "schedule a real cluster, with kube-scheduler's flags and files", arguments.run),
     ("import", "copy a real cluster into a file to start from", arguments.import_),
@@ -70,8 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run_main(given[1:])
     options = build_parser().parse_args(given)
     try:
-        code: int = import_module(f"kubesched.cli.{options.command}_command").run(options)
-        sys.stdout.flush()
+        with interruptible():
+            code: int = import_module(f"kubesched.cli.{options.command}_command").run(options)
+            sys.stdout.flush()
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:

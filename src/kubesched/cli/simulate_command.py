@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 
 from kubesched.cluster.files import load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template
 from kubesched.simulate.html_report import render_html
-from kubesched.simulate.loading import load_configuration, load_node_template
+from kubesched.simulate.loading import load_node_template
 from kubesched.simulate.report import error_text, render_json, render_table, render_yaml
 from kubesched.simulate.simulation import run_simulation
 from kubesched.simulate.table_files import TableFileError, check_file, write_table
@@ -18,14 +20,13 @@ from kubesched.simulate.workload_table import read_table
 
 from .console import print_lines, progress_bar, warn, write
 from .errors import CliError
-from .loading import load_registry
+from .loading import load_setup
 
 __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    registry, own = load_registry(options.plugin_module)
-    config, remarks = load_configuration(options.config, registry, own)
+    registry, config, remarks = load_setup(options, options.config)
     paths = [path for group in options.filename for path in group]
     if not paths and not options.trace:
         raise CliError("there is nothing to simulate: give manifests with -f, or a table of pods with --trace", code=2)
@@ -42,7 +43,9 @@ def run(options: argparse.Namespace) -> int:
         template = load_node_template(options.node_template)
     else:
         template = node_template(cpu=options.node_cpu, memory=options.node_memory)
-    with progress_bar("pods bound", quiet=options.quiet) as bar:
+    # What plugins print must not be part of a document.
+    aside = nullcontext() if options.output == "table" else redirect_stdout(sys.stderr)
+    with progress_bar("pods bound", quiet=options.quiet) as bar, aside:
         result = run_simulation(
             manifests,
             registry=registry,
@@ -56,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
             until=options.until,
             remarks=remarks,
             on_progress=bar.update,
+            on_slow_plugin=warn,
         )
     for remark in result.warnings:
         warn(remark)

@@ -1,7 +1,8 @@
 """Stopping: Ctrl-C, SIGTERM and a closed terminal mean the same, at any time.
 
 While a cluster starts they end the start; while it runs they end the run in good order; while it is being stopped
-and saved they change nothing. Caller: :mod:`.up_command`.
+and saved they change nothing. When a plugin holds the loop up, a second one interrupts it; see :mod:`.interrupts`.
+Caller: :mod:`.up_command`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from kubesched.api.tasks import EndedFirstError, unless
 
 from .errors import CliError
+from .interrupts import add_signal_handler
 
 __all__ = ["StopSignal"]
 
@@ -33,7 +35,7 @@ class StopSignal:
         nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         self._signals = [one for one in _SIGNALS if not (nohup and one is signal.SIGHUP)]
         for number in self._signals:
-            loop.add_signal_handler(number, self._event.set)
+            add_signal_handler(loop, number, self._event.set)
 
     async def wait(self) -> None:
         """Return when it is time to stop."""

@@ -22,6 +22,7 @@ from typing import Final
 
 from kubesched.api.collector import collector_paused
 from kubesched.api.kinds import NODES
+from kubesched.api.loop_watch import HoldReporter, watch_loop
 from kubesched.api.times import Clock, RealClock, SteadyClock, timestamp
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
@@ -35,17 +36,18 @@ from kubesched.cluster.http import (
     make_certificates,
     write_kubeconfig,
 )
-from kubesched.cluster.kubelets import load_stages, make_nodes
+from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of
 from kubesched.cluster.store import Store
 from kubesched.extenders.http import http_extenders
+from kubesched.framework.slow_calls import plugins_of, watching_plugins
 from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.intake import check_devices, in_order, unknown_fields, with_default_class
-from kubesched.simulate.loading import load_configuration, load_node_template
+from kubesched.simulate.loading import load_node_template
 from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
 
 from .console import progress_bar, warn, write
 from .errors import CliError
-from .loading import load_registry
+from .loading import load_setup
 from .memory import give_back
 from .preemption_log import PreemptionLog
 from .saved_file import claimed, save_or_rescue
@@ -55,6 +57,12 @@ __all__ = ["run"]
 
 #: Hollow kubelets renew their leases this often (seconds), as real ones.
 _HEARTBEAT_SECONDS: Final = 10.0
+#: Pods that are deleted are gone after so many seconds, as those of programs that end when they are asked to.
+_STOP_SECONDS: Final = 1.0
+#: What holds the event loop for so long (seconds) is logged.
+_HOLD_SECONDS: Final = 0.5
+#: So many events are kept, and none for more than an hour: each takes about 2 kB.
+_MOST_EVENTS: Final = 5_000
 #: Events are looked through for old ones this often (seconds).
 _EXPIRY_SECONDS: Final = 60.0
 
@@ -76,30 +84,40 @@ async def _up(options: argparse.Namespace) -> int:
     _check_access(options)
     _check_files(options)
     with claimed(options.snapshot, "--snapshot") if options.snapshot else nullcontext():
-        embedded, started = None, False
-        try:
-            async with AsyncExitStack() as stack:
-                with collector_paused():
-                    with stop.interrupts():
-                        embedded = _build(options, loop)
-                    stack.push_async_callback(embedded.stop)
-                    await stop.unless(embedded.start(scheduler=not options.no_scheduler))
-                    scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubesched-")))
-                    server, kubeconfig = await stop.unless(_serve(embedded.store, options, scratch))
-                    stack.push_async_callback(server.stop)
-                    embedded.scheduler.debugger.install(loop)
-                    embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
-                started = True
-                with embedded.tasks.guard():
-                    _greet(embedded, server, kubeconfig, options)
-                    await stop.wait()
-        finally:
-            # Whatever went wrong on the way down, a cluster that has run is saved.
-            if started and embedded is not None and options.snapshot:
-                count = await save_or_rescue(embedded.store, options.snapshot)
-                if not options.quiet:
-                    write(f"saved {count} objects to {options.snapshot}\n")
+        async with AsyncExitStack() as stack:
+            with collector_paused():
+                with stop.interrupts():
+                    embedded = _build(options, loop)
+                plugins = plugins_of(embedded.scheduler.frameworks.values())
+                stack.enter_context(watching_plugins(plugins, warn))
+                stack.push_async_callback(embedded.stop)
+                await stop.unless(embedded.start(scheduler=not options.no_scheduler))
+                scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubesched-")))
+                server, kubeconfig = await stop.unless(_serve(embedded.store, options, scratch))
+                stack.push_async_callback(server.stop)
+                stack.push_async_callback(_save, embedded.store, server, options)
+                embedded.scheduler.debugger.install(loop)
+                embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
+                stack.enter_context(watching_plugins(plugins_of(embedded.scheduler.frameworks.values()), warn))
+            if options.speed == 1:  # otherwise the loop's seconds are not real ones
+                reporter = HoldReporter(logging.getLogger("kubesched.up"), least=_HOLD_SECONDS)
+                stack.enter_context(watch_loop(reporter))
+            with embedded.tasks.guard():
+                _greet(embedded, server, kubeconfig, options)
+                await stop.wait()
     return 0
+
+
+async def _save(store: Store, server: HttpServer, options: argparse.Namespace) -> None:
+    """Save a cluster that has run, whatever ended it: at once, as what stops it may kill it a few seconds later.
+
+    Writes are refused first, so the file has all that clients were answered.
+    """
+    await server.close()
+    if options.snapshot:
+        count = await save_or_rescue(store, options.snapshot)
+        if not options.quiet:
+            write(f"saved {count} objects to {options.snapshot}\n")
 
 
 async def _expire_events(store: Store) -> None:
@@ -160,8 +178,7 @@ def _check_kubeconfig(given: str) -> None:
 
 def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embedded:
     """The cluster that the options describe, with all its objects; nothing moves yet."""
-    registry, own = load_registry(options.plugin_module)
-    config, remarks = load_configuration(options.config, registry, own)
+    registry, config, remarks = load_setup(options, options.config)
     for remark in remarks:
         warn(remark)
     snapshot = None
@@ -178,12 +195,25 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         seed=options.seed,
         controllers=not options.no_controllers,
         kubelet_options={"heartbeat_seconds": _HEARTBEAT_SECONDS},
-        stages=load_stages(options.stages),
+        stages=_stages(options),
         extenders=http_extenders(config.extenders),
         on_preemption=None if options.quiet else PreemptionLog(clock),
+        taint_new_nodes=not options.no_controllers,
     )
+    embedded.store.most_events = _MOST_EVENTS
     _fill(embedded.store, options, snapshot)
     return embedded
+
+
+def _stages(options: argparse.Namespace) -> tuple[Stage, ...]:
+    """The rules of the files, or for pods the default ones and what the options say of these."""
+    stages, seconds = load_stages(options.stages), options.stop_pods_after
+    if seconds is not None and rules_of("Pod", stages, ()):
+        warn(f"--stop-pods-after {seconds:g}: left out, --stages has rules for pods")
+    pods = rules_of("Pod", stages, default_stages(stop_delay=_STOP_SECONDS if seconds is None else seconds))
+    if options.complete_jobs is not None:
+        pods += (job_end(options.complete_jobs),)
+    return (*pods, *(stage for stage in stages if stage.kind != "Pod"))
 
 
 def _clock(options: argparse.Namespace, loop: asyncio.AbstractEventLoop, snapshot: Snapshot | None) -> Clock:

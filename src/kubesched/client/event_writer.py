@@ -16,13 +16,16 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import takewhile
 from random import Random
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 from uuid import UUID
+
+import msgspec
+from msgspec.structs import astuple, replace
 
 from kubesched.api.event_record import EventRecord
 from kubesched.api.kinds import CORE_EVENTS, EVENTS, Kind
@@ -58,7 +61,7 @@ _REFERENCE_FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "uid", "r
 Referable: TypeAlias = Pod | Node | ObjectReference | Item
 
 
-class Reference(NamedTuple):
+class Reference(msgspec.Struct, frozen=True, gc=False):
     api_version: str
     kind: str
     namespace: str
@@ -76,10 +79,10 @@ class Reference(NamedTuple):
         return cls(of.api_version, of.kind, obj.namespace, obj.name, obj.uid, str(obj.resource_version))
 
     def to_wire(self) -> dict[str, str]:
-        return {name: value for name, value in zip(_REFERENCE_FIELDS, self, strict=True) if value}
+        return {name: value for name, value in zip(_REFERENCE_FIELDS, astuple(self), strict=True) if value}
 
 
-class Key(NamedTuple):
+class Key(msgspec.Struct, frozen=True, gc=False):
     """What makes two events the same. ``text`` is the note when that is part of it, otherwise empty."""
 
     type: str
@@ -92,8 +95,7 @@ class Key(NamedTuple):
     text: str = ""
 
 
-@dataclass(slots=True, eq=False)
-class Entry:
+class Entry(msgspec.Struct, eq=False, gc=False):
     """An event that has been recorded at least once. ``name`` is empty until it is sent for the first time."""
 
     key: Key
@@ -163,7 +165,9 @@ class _Series(Counting):
         return {**_first(entry.key, entry.note), **(self.repetition(entry) if entry.count > 1 else {})}
 
     def record(self, entry: Entry) -> EventRecord | None:
-        return _Recorded(entry) if entry.count == 1 and _is_plain(entry) else None
+        if entry.count > 1 or not _is_plain(entry):
+            return None
+        return _Recorded(entry.namespace, entry.name, entry.key, entry.note, entry.time)
 
     def repetition(self, entry: Entry) -> dict[str, Any]:
         return {"series": {"count": entry.count, "lastObservedTime": micro_time(entry.last)}}
@@ -195,24 +199,24 @@ def _head(kind: Kind, key: Key, namespace: str, name: str, time: float) -> dict[
 def _is_plain(entry: Entry) -> bool:
     """Whether all that an event is made of is text that JSON can hold; recorders may be given anything."""
     key = entry.key
+    words = key.type, key.action, key.reason, key.controller, key.instance, entry.note
     try:
-        return key.related is None and "".join((*key[:5], *key.regarding, entry.note)).isascii()
+        return key.related is None and "".join(words + astuple(key.regarding)).isascii()
     except TypeError:
         return False
 
 
-class _Recorded(EventRecord):
+class _Recorded(msgspec.Struct, frozen=True, gc=False):
     """The first event of a series."""
 
-    __slots__ = ("_key", "_note", "_time")
-
-    def __init__(self, entry: Entry) -> None:
-        super().__init__(entry.namespace, entry.name)
-        self._key, self._note, self._time = entry.key, entry.note, entry.time
+    namespace: str
+    name: str
+    key: Key
+    note: str
+    time: float
 
     def make(self) -> dict[str, Any]:
-        key = self._key
-        return {**_head(EVENTS, key, self.namespace, self.name, self._time), **_first(key, self._note)}
+        return {**_head(EVENTS, self.key, self.namespace, self.name, self.time), **_first(self.key, self.note)}
 
 
 SERIES: Final = _Series()
@@ -257,7 +261,7 @@ class Counts(Counting):
             messages.add(note)
         else:
             text, note = _COMBINED, _COMBINED + note
-        return event._replace(regarding=event.regarding._replace(resource_version=""), text=text), note
+        return replace(event, regarding=replace(event.regarding, resource_version=""), text=text), note
 
     def is_due(self, entry: Entry, time: float) -> bool:
         subject = self._subject(entry.key.controller, entry.key.regarding.uid)
@@ -328,6 +332,11 @@ class EventWriter:
 
         ``seen`` is the time now by which :meth:`expire` is called.
         """
+        for entry in self.take_now(event, note, time, seen):
+            await self.send(entry)
+
+    def take_now(self, event: Key, note: str, time: float, seen: float) -> Sequence[Entry]:
+        """Like :meth:`take`, as far as nothing has to be waited for; what is left for :meth:`send`."""
         key, note = self._counting.identify(event, note, time)
         entry = self._entries.get(key)
         if entry is None:
@@ -339,12 +348,33 @@ class EventWriter:
         entry.count += 1
         entry.last = time
         entry.seen = seen
-        if self._counting.is_due(entry, time):
-            await self.send(entry)
-        else:
+        left: list[Entry] = []
+        if not self._counting.is_due(entry, time):
             self.absorbed += 1
+        elif not self._send_now(entry):
+            left.append(entry)
         if len(self._entries) > self._cache_size:
-            await self._close(self._entries.popitem(last=False)[1])
+            dropped = self._entries.popitem(last=False)[1]
+            if self._closes(dropped):
+                left.append(dropped)
+        return left
+
+    def _send_now(self, entry: Entry) -> bool:
+        """Send an event for the first time, if that need not be waited for; False when it is left to :meth:`send`."""
+        if entry.sending or entry.posted:
+            return False
+        entry.name = entry.name or self._name(entry.regarding.name, entry.time)
+        record = self._counting.record(entry)
+        if record is None:
+            return False
+        try:
+            entry.posted = self._transport.record_now(record)
+        except Exception as error:
+            entry.posted = isinstance(error, ApiError) and error.reason == "AlreadyExists"
+            self._failed(entry, error, 0)
+            return True
+        self.posted += entry.posted
+        return entry.posted
 
     async def expire(self, seen: float, seconds: float) -> None:
         """Drop the events that were last counted that long ago; the final count of a series is sent."""
@@ -352,16 +382,17 @@ class EventWriter:
         for entry in expired:
             del self._entries[entry.key]
         for entry in expired:
-            await self._close(entry)
+            if self._closes(entry):
+                await self.send(entry)
 
     async def refresh(self) -> None:
         """Send the count of every event that was repeated, so that it does not expire at the server."""
         for entry in [entry for entry in self._entries.values() if entry.count > 1]:
             await self.send(entry)
 
-    async def _close(self, entry: Entry) -> None:
-        if self._counting.closes and entry.count > 1:
-            await self.send(entry)
+    def _closes(self, entry: Entry) -> bool:
+        """Whether the count of an event that is dropped is to be sent."""
+        return self._counting.closes and entry.count > 1
 
     async def send(self, entry: Entry, tries: int = 0) -> None:
         """Send an event or its count. While the same one is on its way, its count follows when that has ended."""
@@ -384,11 +415,14 @@ class EventWriter:
             if not entry.posted:
                 await self._post(entry)
         except Exception as error:
-            # A series that is created again and found there: the next try is a PATCH.
-            there = isinstance(error, ApiError) and error.reason == "AlreadyExists" and entry.count > 1
-            passing = there or isinstance(error, OSError)
-            if not (passing and self._retry is not None and self._retry(entry, tries + 1)):
-                self._give_up(entry, error)
+            self._failed(entry, error, tries)
+
+    def _failed(self, entry: Entry, error: Exception, tries: int) -> None:
+        # A series that is created again and found there: the next try is a PATCH.
+        there = isinstance(error, ApiError) and error.reason == "AlreadyExists" and entry.count > 1
+        passing = there or isinstance(error, OSError)
+        if not (passing and self._retry is not None and self._retry(entry, tries + 1)):
+            self._give_up(entry, error)
 
     async def _patch(self, entry: Entry) -> None:
         """Send the count; an event that the server does not know (any more) is not posted."""
@@ -406,7 +440,7 @@ class EventWriter:
         while not entry.posted:
             entry.name = entry.name or self._name(entry.regarding.name, entry.time)
             try:
-                await self._transport.create(counting.kind, entry.namespace, self._form(entry))
+                await self._transport.create(counting.kind, entry.namespace, self._build(entry))
             except ApiError as error:
                 taken = error.reason == "AlreadyExists"
                 if not (taken and counting.renames):
@@ -416,11 +450,6 @@ class EventWriter:
             else:
                 entry.posted = True
                 self.posted += 1
-
-    def _form(self, entry: Entry) -> Mapping[str, Any]:
-        """What is sent of an event: a record if that will do, else the object."""
-        record = self._counting.record(entry)
-        return self._build(entry) if record is None else record
 
     def _build(self, entry: Entry) -> dict[str, Any]:
         head = _head(self._counting.kind, entry.key, entry.namespace, entry.name, entry.time)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from random import Random
@@ -156,7 +157,8 @@ class EventBroadcaster(Background):
         while True:
             now = loop.time()
             if self._queue:
-                await self._take(tasks, now)
+                if left := self._take(now):
+                    await self._send(tasks, left)
             elif self._retries and self._retries[0][0] <= now:
                 _, _, entry, tries = heappop(self._retries)
                 await self._writer.send(entry, tries)
@@ -173,17 +175,22 @@ class EventBroadcaster(Background):
             if sent % YIELD_INTERVAL == 0:
                 await asyncio.sleep(0)
 
-    async def _take(self, tasks: Supervisor, now: float) -> None:
-        """Send the first event queued; start another sender when more is queued and no other sender is free."""
+    def _take(self, now: float) -> Sequence[Entry]:
+        """Send the first event queued as far as nothing has to be waited for; what is left to be sent."""
         words, regarding, related, note, time = self._queue.popleft()
-        if self._queue and not self._idle and self._helpers < self._helpers_at_most:
-            self._helpers += 1
-            tasks.spawn(self._help(tasks), f"events-{self._helpers}")
         if self._next_finish is None:
             self._next_finish = now + FINISH_SECONDS
             self._next_refresh = now + REFRESH_SECONDS
         event = Key(*words, Reference.to(regarding), None if related is None else Reference.to(related))
-        await self._writer.take(event, note, time, now)
+        return self._writer.take_now(event, note, time, now)
+
+    async def _send(self, tasks: Supervisor, entries: Sequence[Entry]) -> None:
+        """Send events; start another sender when more is queued and no other sender is free."""
+        if self._queue and not self._idle and self._helpers < self._helpers_at_most:
+            self._helpers += 1
+            tasks.spawn(self._help(tasks), f"events-{self._helpers}")
+        for entry in entries:
+            await self._writer.send(entry)
 
     async def _help(self, tasks: Supervisor) -> None:
         """One more sender, for the queue only."""
@@ -192,7 +199,8 @@ class EventBroadcaster(Background):
         self._busy += 1
         while True:
             while self._queue:
-                await self._take(tasks, loop.time())
+                if left := self._take(loop.time()):
+                    await self._send(tasks, left)
                 sent += 1
                 if sent % YIELD_INTERVAL == 0:
                     await asyncio.sleep(0)

@@ -332,8 +332,7 @@ class HttpTransport:
     async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> Item:
         if kind.namespaced and not namespace:
             namespace = (obj.get("metadata") or {}).get("namespace") or "default"
-        fields = obj.make() if isinstance(obj, EventRecord) else obj
-        body = {"apiVersion": kind.api_version, "kind": kind.kind, **fields}
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
         query = {"dryRun": "All"} if dry_run else None
         return read_item(kind, await self._request("POST", _path(kind, namespace), query=query, body=body))
 
@@ -363,6 +362,9 @@ class HttpTransport:
         await self._request("POST", _path(PODS, namespace, name, "binding"), body=body)
 
     def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
+        return False
+
+    def record_now(self, event: EventRecord) -> bool:
         return False
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
+from kubesched.api.event_record import EventRecord
 from kubesched.api.kinds import Kind
 from kubesched.api.wire import (
     ApiError,
@@ -150,16 +151,23 @@ class MeteredTransport:
         await self._request("POST", "201", self._inner.bind(namespace, name, uid, node_name))
 
     def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
+        return self._post_now(self._inner.bind_now, namespace, name, uid, node_name)
+
+    def record_now(self, event: EventRecord) -> bool:
+        return self._post_now(self._inner.record_now, event)
+
+    def _post_now(self, call: Callable[..., bool], *args: Any) -> bool:
+        """A write that need not be waited for; False where it has to be."""
         if self.limiter is not None or (self.may_write is not None and not self.may_write()):
             return False
         try:
-            bound = self._inner.bind_now(namespace, name, uid, node_name)
+            done = call(*args)
         except ApiError as error:
             self._answered("POST", str(error.code), 0.0)
             raise
-        if bound:
+        if done:
             self._answered("POST", "201", 0.0)
-        return bound
+        return done
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
         call = self._inner.evict(namespace, name, grace_period_seconds=grace_period_seconds)

@@ -10,11 +10,14 @@ from __future__ import annotations
 import random
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
 from typing import Final
 
 from kubesched.api.resource import AllocationResult, ResourceClaim
 from kubesched.api.types import Node
+from kubesched.cel import EvaluationInterruptedError
 
 from .allocated import AllocatedDevices, PoolID
 from .failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
@@ -23,25 +26,30 @@ from .inventory import ALL_NODES, Inventory
 from .pools import PoolState
 from .remembered import NO_KIND, Outcome, Remembered, Rows, Scores, Verdicts
 from .results import allocation_result
-from .search import Search, SearchProblemError, SearchTimeoutError
+from .search import Pick, Search, SearchProblemError, SearchTimeoutError
 from .selectors import SelectorCache
 from .survey import Survey, devices_of_class, survey
 from .view import NodeView
-from .wanted import Problem, Wanted, content_key
+from .wanted import Problem, Wanted, content_key, shape_key
 
 __all__ = ["Allocator", "Plan"]
 
-#: Contents of claims whose verdicts are kept.
+#: Contents of claims that are kept, and those whose verdicts are.
+_MOST_CONTENTS: Final = 1024
 _MOST_PLANS: Final = 64
 #: Entries of the journal that are kept; a reader that is further behind starts again.
 _JOURNAL: Final = 1 << 16
 
 
 class Plan:
-    """What unallocated claims ask for, prepared once per scheduling attempt."""
+    """What unallocated claims ask for, prepared once per scheduling attempt.
 
-    def __init__(self, claims: Sequence[ResourceClaim], remembered: Remembered) -> None:
+    ``wanted`` is their content; ``remembered`` may be that of others, whose classes have other names and equal selectors.
+    """
+
+    def __init__(self, claims: Sequence[ResourceClaim], wanted: Wanted, remembered: Remembered) -> None:
         self.claims = tuple(claims)
+        self.wanted = wanted
         self.remembered = remembered
 
 
@@ -71,8 +79,14 @@ class Allocator:
         self._timeout = timeout
         self._rng = rng
         self._strict_counters = strict_counters
-        self._selectors = SelectorCache(list_type_attributes=self._features.list_type_attributes)
+        #: When the evaluation of one node has to end; None while there is none, or it may take as long as it takes.
+        self._end: float | None = None
+        self._selectors = SelectorCache(
+            list_type_attributes=self._features.list_type_attributes, interrupted=self._is_expired
+        )
+        self._contents: OrderedDict[bytes, tuple[Wanted, bytes]] = OrderedDict()
         self._plans: OrderedDict[bytes, Remembered] = OrderedDict()
+        self._numbers = count()
         self._views: dict[str, NodeView] = {}
         self._rows: dict[str, int] = {}
         self._nodes: list[Node | None] = []
@@ -91,14 +105,21 @@ class Allocator:
     def plan(self, claims: Sequence[ResourceClaim]) -> Plan:
         """Prepare claims (unallocated, in order). Never fails: what is wrong with them is reported per node, as upstream."""
         key = content_key(claims)
-        remembered = self._plans.get(key)
-        if remembered is None or not remembered.wanted.is_current:
-            remembered = Remembered(Wanted(claims, self._features, self._classes, self._selectors), self.allocated)
-            self._plans[key] = remembered
+        known = self._contents.get(key)
+        if known is None or not known[0].is_current:
+            wanted = Wanted(claims, self._features, self._classes, self._selectors)
+            known = self._contents[key] = wanted, shape_key(claims, wanted.classes)
+            if len(self._contents) > _MOST_CONTENTS:
+                self._contents.popitem(last=False)
+        self._contents.move_to_end(key)
+        wanted, shape = known
+        remembered = self._plans.get(shape)
+        if remembered is None:
+            remembered = self._plans[shape] = Remembered(wanted, self.allocated, next(self._numbers))
             if len(self._plans) > _MOST_PLANS:
                 self._plans.popitem(last=False)
-        self._plans.move_to_end(key)
-        return Plan(claims, remembered)
+        self._plans.move_to_end(shape)
+        return Plan(claims, wanted, remembered)
 
     # -- one node ----------------------------------------------------------------------------------------------
 
@@ -110,25 +131,33 @@ class Allocator:
         """
         self._refresh()
         view = self._view(node)
-        outcome = self._outcome(plan, view)
-        if isinstance(outcome, Problem):
-            raise AllocationError(outcome.message(plan.claims))
+        with self._limited(node.name):
+            outcome = self._outcome(plan, view)
+            if isinstance(outcome, Problem):
+                raise AllocationError(self._problem(plan, view, outcome).message(plan.claims))
         if outcome is Verdict.INVALID_POOLS:
             raise InvalidPoolsError
         if isinstance(outcome, Verdict):
             return None
-        wanted = plan.remembered.wanted
+        wanted = plan.wanted
         return tuple(
-            allocation_result(claim, want, picks, view, wanted, self._share_id)
+            allocation_result(claim, want, [_own(wanted, pick) for pick in picks], view, wanted, self._share_id)
             for claim, want, picks in zip(plan.claims, wanted.claims, outcome, strict=True)
         )
+
+    def _problem(self, plan: Plan, view: NodeView, found: Problem) -> Problem:
+        """The problem in terms of the claims' own classes; ``found`` may be in those of others."""
+        if plan.wanted is plan.remembered.wanted:
+            return found
+        again = self._search(Remembered(plan.wanted, self.allocated, NO_KIND), view)
+        return again if isinstance(again, Problem) else found
 
     def survey(self, plan: Plan, node: Node) -> list[Survey]:
         """What a node has for each request of the plan; see :mod:`.survey`."""
         self._refresh()
         view = self._view(node)
         remembered = plan.remembered
-        return survey(remembered.wanted, [remembered.supply(pool) for pool in view.pools])
+        return survey(plan.wanted, [remembered.supply(pool) for pool in view.pools])
 
     def devices_of_class(self, name: str, node: Node) -> tuple[int, int] | None:
         """How many devices of a class a node has, and how many of these are in use; None when that cannot be said."""
@@ -143,6 +172,26 @@ class Allocator:
         expressions = [item.cel.expression if item.cel is not None else "" for item in found.spec.selectors]
         selectors = [self._selectors.selector(expression) for expression in expressions]
         return devices_of_class(selectors, [(pool, pool.in_use(self.allocated)) for pool in view.pools])
+
+    @contextmanager
+    def _limited(self, node_name: str) -> Iterator[None]:
+        """Limit the time that one node may take, for selectors and the search together.
+
+        Raises:
+            AllocationTimeoutError: it took longer.
+        """
+        before = self._end
+        if before is None and self._timeout > 0:
+            self._end = self._now() + self._timeout
+        try:
+            yield
+        except (EvaluationInterruptedError, SearchTimeoutError):
+            raise AllocationTimeoutError(f"node {node_name}: timed out trying to allocate devices") from None
+        finally:
+            self._end = before
+
+    def _is_expired(self) -> bool:
+        return self._end is not None and self._now() > self._end
 
     def _share_id(self) -> str:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
@@ -178,12 +227,11 @@ class Allocator:
 
     def _search(self, remembered: Remembered, view: NodeView) -> Outcome:
         self.searches += 1
-        end = self._now() + self._timeout
         search = Search(
             remembered.wanted,
             view.pools,
             remembered.supply,
-            lambda: self._timeout > 0 and self._now() > end,
+            self._is_expired,
             places=remembered.places(view),
             strict_counters=self._strict_counters,
         )
@@ -191,8 +239,6 @@ class Allocator:
             solution = search.run()
         except SearchProblemError as error:
             return error.problem
-        except SearchTimeoutError:
-            raise AllocationTimeoutError(f"node {view.node.name}: timed out trying to allocate devices") from None
         if solution is not None:
             return solution
         if any(pool.state is PoolState.INVALID for pool in view.pools):
@@ -222,6 +268,20 @@ class Allocator:
         Raises:
             AllocationTimeoutError: a search took too long; the attempt of the pod ends.
         """
+        remembered = self._caught_up(plan)
+        remembered.bring_up_to_date(rows, lambda row: self._verdict(plan, row))
+        return remembered.verdicts[rows]
+
+    def verdict(self, plan: Plan, row: int) -> Verdict:
+        """The same for one row.
+
+        Raises:
+            AllocationTimeoutError: as :meth:`verdicts`.
+        """
+        return Verdict(self._caught_up(plan).verdict_of(row, lambda row: self._verdict(plan, row)))
+
+    def _caught_up(self, plan: Plan) -> Remembered:
+        """What is remembered for a plan, with a note of the rows that changed since."""
         self._refresh()
         remembered = plan.remembered
         remembered.resize(len(self._nodes))
@@ -233,16 +293,30 @@ class Allocator:
         if remembered.common_changes != self._common_changes:
             remembered.common_pools_changed()
             remembered.common_changes = self._common_changes
-        remembered.bring_up_to_date(rows, lambda row: self._verdict(plan, row))
-        return remembered.verdicts[rows]
+        return remembered
 
-    def changes(self, since: tuple[int, int] | None) -> tuple[Sequence[int] | None, tuple[int, int]]:
-        """The rows whose devices may have changed since an earlier answer (None: all of them), and where that is now."""
+    def changes(
+        self, since: tuple[int, int] | None, plan: Plan | None = None
+    ) -> tuple[Sequence[int] | None, tuple[int, int]]:
+        """The rows whose devices may have changed since an earlier answer (None: all of them), and where that is now.
+
+        ``plan``: as far as that matters to these claims.
+        """
         self._refresh()
         now = self._journal_start + len(self._journal), self._common_changes
-        if since is None or since[1] != now[1] or since[0] < self._journal_start:
+        if since is None or since[0] < self._journal_start:
+            return None, now
+        if since[1] != now[1] and (plan is None or self.uses_common_pools(plan)):
             return None, now
         return self._journal[since[0] - self._journal_start :], now
+
+    def uses_common_pools(self, plan: Plan) -> bool:
+        """Whether a pool that nodes have in common has devices for these claims, as far as nodes were evaluated."""
+        try:
+            with self._limited("any"):
+                return any(plan.remembered.matters(common) for common in self.inventory.common_pools())
+        except AllocationTimeoutError:
+            return True  # the attempt will say so of a node
 
     def preferences(self, plan: Plan, rows: Rows) -> Scores:
         """How high in their lists the requests are served that say ``firstAvailable``: 8 less the place, summed up.
@@ -260,6 +334,11 @@ class Allocator:
         node = self._nodes[row]
         if node is None:
             return Verdict.CANNOT_ALLOCATE, 0, NO_KIND
+        with self._limited(node.name):
+            return self._verdict_on(plan, node)
+
+    def _verdict_on(self, plan: Plan, node: Node) -> tuple[Verdict, int, int]:
+        """The verdict, the score and the kind of a node."""
         remembered, kind = plan.remembered, NO_KIND
         try:
             view = self._view(node)
@@ -313,3 +392,9 @@ class Allocator:
         row = self._rows.get(name)
         if row is not None:
             self._journal.append(row)
+
+
+def _own(wanted: Wanted, pick: Pick) -> Pick:
+    """The pick for these claims; it may have been found for others that ask for the same."""
+    want = wanted.wants[pick.want.index]
+    return pick if want is pick.want else Pick(want, pick.position, pick.consumption)

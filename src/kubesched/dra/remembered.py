@@ -38,9 +38,13 @@ NO_KIND: Final = -1
 
 
 class Remembered:
-    """The tables for claims of one content. Numbers in them are never used again."""
+    """The tables for claims of one content. Numbers in them are never used again.
 
-    def __init__(self, wanted: Wanted, allocated: AllocatedDevices) -> None:
+    ``number`` is that of the content and the classes as they are: no other has it, and none gets it again.
+    """
+
+    def __init__(self, wanted: Wanted, allocated: AllocatedDevices, number: int) -> None:
+        self.number = number
         self.wanted = wanted
         self._allocated = allocated
         self.outcomes: dict[Hashable, Outcome] = {}
@@ -73,7 +77,7 @@ class Remembered:
         common = view.common
         if kind is None:
             kind = self.kind_of(view)
-        return kind, common.stamp if common is not None and self._matters(common) else 0
+        return kind, common.stamp if common is not None and self.matters(common) else 0
 
     def supply(self, pool: Pool) -> Supply:
         """A pool in its current state."""
@@ -97,7 +101,7 @@ class Remembered:
         found.settle()
         return PlacesWithOwn(found, [place for place, _ in view.own]) if view.own else found
 
-    def _matters(self, common: CommonPools) -> bool:
+    def matters(self, common: CommonPools) -> bool:
         """Whether any device of common pools serves a want."""
         known = self._common.get(common)
         if known is None:
@@ -148,6 +152,13 @@ class Remembered:
         """What is in use of some common pool changed."""
         self._fresh[:] = False
 
+    def verdict_of(self, row: int, evaluate: Callable[[int], tuple[Verdict, int, int]]) -> int:
+        """The verdict of one row; ``evaluate`` as for :meth:`bring_up_to_date`."""
+        if not self._fresh[row]:
+            self.verdicts[row], self.scores[row], self._kind[row] = evaluate(row)
+            self._fresh[row] = True
+        return int(self.verdicts[row])
+
     def bring_up_to_date(
         self,
         rows: Rows,
@@ -162,8 +173,7 @@ class Remembered:
             return
         kinds = self._kind[stale]
         for row in stale[kinds == NO_KIND].tolist():
-            self.verdicts[row], self.scores[row], self._kind[row] = evaluate(row)
-            self._fresh[row] = True
+            self.verdict_of(row, evaluate)
         known = stale[kinds != NO_KIND]
         if not len(known):
             return

@@ -7,7 +7,7 @@ syntax tree, so that devices which differ in other attributes (serial numbers) s
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final
 
 from kubesched.cel import (
@@ -45,8 +45,16 @@ Read = tuple[str, str | None, str | None]
 class Selector:
     """A compiled expression, with the results known so far."""
 
-    def __init__(self, program: Program | None, reads: frozenset[Read], error: str = "") -> None:
+    def __init__(
+        self,
+        program: Program | None,
+        reads: frozenset[Read],
+        error: str = "",
+        interrupted: Callable[[], bool] | None = None,
+    ) -> None:
+        """``interrupted`` ends a long evaluation by True."""
         self._program = program
+        self._interrupted = interrupted
         self._error = error
         self._by_projection: dict[Hashable, bool | SelectorError] = {}
         #: The attributes that are read, as domain and id; None when that cannot be said.
@@ -55,7 +63,11 @@ class Selector:
         self.evaluations = 0
 
     def result(self, profile: Profile) -> bool | SelectorError:
-        """Whether devices of a profile are selected, or why that cannot be said."""
+        """Whether devices of a profile are selected, or why that cannot be said.
+
+        Raises:
+            EvaluationInterruptedError: it took too long; nothing is remembered then.
+        """
         key = profile.id if self.attributes is None else profile.projection(self.attributes)
         known = self._by_projection.get(key)
         if known is None:
@@ -76,7 +88,7 @@ class Selector:
     def _run(self, program: Program, variables: dict[str, Any]) -> bool | SelectorError:
         self.evaluations += 1
         try:
-            value = program.evaluate(variables)
+            value = program.evaluate(variables, interrupted=self._interrupted)
         except (EvaluationError, EvaluationCancelledError) as error:
             return SelectorError(f"CEL runtime error: {error}")
         if isinstance(value, bool):
@@ -145,7 +157,9 @@ def _domain(expr: Expr) -> tuple[str, str] | None:
 class SelectorCache:
     """Compiles expressions and keeps the compiled ones; the least recently used one goes first."""
 
-    def __init__(self, *, list_type_attributes: bool = False) -> None:
+    def __init__(self, *, list_type_attributes: bool = False, interrupted: Callable[[], bool] | None = None) -> None:
+        """``interrupted``: see :class:`Selector`."""
+        self._interrupted = interrupted
         self._lists = list_type_attributes
         self._selectors: OrderedDict[str, Selector] = OrderedDict()
 
@@ -165,4 +179,4 @@ class SelectorCache:
             checked = compile_device_expression(expression, lists=self._lists)
         except CompilationError as error:
             return Selector(None, frozenset(), str(error))
-        return Selector(Program(checked), frozenset(_reads_of(checked.expr)))
+        return Selector(Program(checked), frozenset(_reads_of(checked.expr)), interrupted=self._interrupted)

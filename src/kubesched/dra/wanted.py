@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -368,3 +368,26 @@ _ENCODER: Final = msgspec.json.Encoder()
 def content_key(claims: Sequence[ResourceClaim]) -> bytes:
     """Equal for claims that ask for the same."""
     return _ENCODER.encode([(claim.spec.devices.requests, claim.spec.devices.constraints) for claim in claims])
+
+
+def shape_key(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass | None]) -> bytes:
+    """Equal for claims that ask for the same but for the names of classes with equal selectors."""
+    selectors = {name: found.spec.selectors if found is not None else name for name, found in classes.items()}
+
+    def shape(asked: ExactDeviceRequest | DeviceSubRequest | None) -> Any:
+        if asked is None:
+            return None
+        return selectors.get(asked.device_class_name), msgspec.structs.replace(asked, device_class_name="")
+
+    return _ENCODER.encode(
+        [
+            (
+                [
+                    (request.name, shape(request.exactly), [shape(sub) for sub in request.first_available])
+                    for request in claim.spec.devices.requests
+                ],
+                claim.spec.devices.constraints,
+            )
+            for claim in claims
+        ]
+    )

@@ -80,13 +80,13 @@ class _MetaPod(_Answer):
 
 
 class MetaVictims(_Answer):
-    """The victims of one node in an extender's answer, by UID."""
+    """The victims of one node in an extender's answer, by UID; one that is named several times counts once."""
 
     pods: list[_MetaPod] | None = None
     num_pdb_violations: _Int64 = 0
 
     def uids(self) -> list[str]:
-        return [pod.uid for pod in self.pods or ()]
+        return list(dict.fromkeys(pod.uid for pod in self.pods or ()))
 
 
 # -- requests ----------------------------------------------------------------------------------------------
@@ -176,14 +176,16 @@ def preempt_answer(body: bytes) -> dict[str, MetaVictims | None]:
         return {}
     if not isinstance(found, dict):
         raise UnreadableAnswerError("NodeNameToMetaVictims is not an object")
-    return {name: None if value is None else _convert(_folded(value), MetaVictims) for name, value in found.items()}
+    return {name: None if value is None else _convert_folded(value, MetaVictims) for name, value in found.items()}
 
 
 def _read(body: bytes, type_: Any, empty: Any = None) -> Any:
     try:
         data = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnreadableAnswerError(f"not valid JSON: {error}") from None
+    except RecursionError:
+        raise UnreadableAnswerError("too many objects within objects") from None
     if data is None:
         data = {} if empty is None else empty
     if type_ == dict[str, Any]:
@@ -191,7 +193,15 @@ def _read(body: bytes, type_: Any, empty: Any = None) -> Any:
     if type_ is _FilterResult and isinstance(data, dict):
         # Only these keys are ours; what is inside is named by nodes.
         return _convert({key.lower(): value for key, value in data.items()}, type_)
-    return _convert(_folded(data), type_)
+    return _convert_folded(data, type_)
+
+
+def _convert_folded(data: Any, type_: type[T]) -> T:
+    try:
+        folded = _folded(data)
+    except RecursionError:
+        raise UnreadableAnswerError("too many objects within objects") from None
+    return _convert(folded, type_)
 
 
 def _convert(data: Any, type_: type[T]) -> T:

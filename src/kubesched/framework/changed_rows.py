@@ -23,12 +23,15 @@ _POINTS: Final = {"refresh_filter": "PreFilter", "refresh_scores": "PreScore"}
 class ChangedRows:
     """One plugin's ``refresh_filter`` or ``refresh_scores``."""
 
-    __slots__ = ("_call", "_method", "_name")
+    __slots__ = ("_call", "_checked", "_method", "_name", "_size")
 
     def __init__(self, plugin: Any, method: str) -> None:
         self._name: str = plugin.name
         self._method = method
         self._call = getattr(plugin, method)
+        #: The rows checked last, and the size of the table then: many domains are named again and again.
+        self._checked: RowArray | None = None
+        self._size = -1
 
     def named(self, size: int, *args: Any) -> RowArray | None:
         """The rows to evaluate again, of ``size`` rows; None: every row may have changed.
@@ -50,7 +53,7 @@ class ChangedRows:
     def _check(self, rows: Any, size: int) -> None:
         if not isinstance(rows, np.ndarray) or rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "ui"):
             raise TypeError(f"{self._method} returned {shape_of(rows)}; expected an array of row numbers or None")
-        if not len(rows):
+        if not len(rows) or (rows is self._checked and size == self._size and not rows.flags.writeable):
             return
         if len(rows) <= _FEW:
             few = rows.tolist()
@@ -61,3 +64,4 @@ class ChangedRows:
         if outside:
             row = next(row for row in rows.tolist() if not 0 <= row < size)
             raise TypeError(f"{self._method} returned row {row}; there are {size} rows")
+        self._checked, self._size = rows, size

@@ -78,8 +78,11 @@ class CycleState:
 
     def clone(self) -> CycleState:
         """A copy in which AddPod and RemovePod can be played through."""
-        twin = CycleState()
+        twin = CycleState.__new__(CycleState)
         twin._values = {key: value.clone() if hasattr(value, "clone") else value for key, value in self._values.items()}
-        for name in self.__slots__[1:]:
-            setattr(twin, name, getattr(self, name))
+        twin.record_plugin_metrics = self.record_plugin_metrics
+        twin.skip_filter, twin.skip_score = self.skip_filter, self.skip_score
+        twin.skip_pre_bind, twin.parallel_pre_bind = self.skip_pre_bind, self.parallel_pre_bind
+        twin.skip_all_post_filter = self.skip_all_post_filter
+        twin.pre_filter_ended_by = self.pre_filter_ended_by
         return twin

@@ -327,7 +327,7 @@ class ScoreEntry(_Entry):
 
     def _weighted(self, scores: IntArray) -> IntArray:
         if len(scores):
-            least, most = int(scores.min()), int(scores.max())
+            least, most = int(np.minimum.reduce(scores)), int(np.maximum.reduce(scores))
             if least < 0 or most > MAX_NODE_SCORE:
                 raise self._out_of_range(least if least < 0 else most)
         weighted: IntArray = scores.astype(np.int64, copy=False) * self.weight

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kubesched.api.quantity import QuantityError, parse_quantity
@@ -119,11 +119,12 @@ class ClusterEvent:
     resource: str
     action: ActionType
     custom_label: str = ""
+    #: The name in metrics and logs, such as ``NodeUpdateNodeLabel``.
+    label: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def label(self) -> str:
-        """The name in metrics and logs, such as ``NodeUpdateNodeLabel``."""
-        return self.custom_label or f"{self.resource}{ACTION_NAMES.get(int(self.action), '')}"
+    def __post_init__(self) -> None:
+        label = self.custom_label or f"{self.resource}{ACTION_NAMES.get(int(self.action), '')}"
+        object.__setattr__(self, "label", label)
 
     @property
     def is_wildcard(self) -> bool:

@@ -39,6 +39,7 @@ from .status import Code, Status
 if TYPE_CHECKING:
     from kubesched.cache import NodeList, NodeTable, Snapshot
 
+    from .concerned import Concerned
     from .metrics import SchedulerMetrics
     from .waiting import PodsInPreBind, WaitingPods
 
@@ -131,6 +132,10 @@ class NodeToStatus(Protocol):
         """The nodes that were rejected with ``code``."""
         ...
 
+    def rejecting(self, code: Code) -> frozenset[str]:
+        """The plugins that rejected nodes with ``code``; the empty name for a rejection by something else."""
+        ...
+
 
 class Recorder(Protocol):
     """Records events; returns at once."""
@@ -158,6 +163,7 @@ class Profile(Protocol):
     #: The Filter plugins, as ``framework.entries.FilterEntry``.
     filters: tuple[Any, ...]
 
+    def concerned(self, pod: PodInfo) -> Concerned: ...
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> object: ...
     def has_active_extensions(self, state: CycleState) -> bool: ...
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None: ...

@@ -249,7 +249,9 @@ class Histogram:
         return child
 
     def observe(self, value: float, *values: str) -> None:
-        self.labels(*values).observe(value)
+        child = self.children.get(values) or self.labels(*values)
+        child.counts[bisect_left(child.bounds, value)] += 1
+        child.sum += value
 
 
 Family = Counter | Gauge | Histogram

@@ -21,7 +21,7 @@ def bounds(raw: IntArray) -> tuple[int, int]:
     """The least and the greatest raw score, NOT_SCORED left out; (0, -1) without any."""
     if not len(raw):
         return 0, -1
-    low, high = int(raw.min()), int(raw.max())
+    low, high = int(np.minimum.reduce(raw)), int(np.maximum.reduce(raw))
     if low == NOT_SCORED:
         if high == NOT_SCORED:
             return 0, -1

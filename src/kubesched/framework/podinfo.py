@@ -6,9 +6,8 @@ Plugins receive :class:`PodInfo`; queue, cache and cycle pass the same object al
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -92,10 +91,11 @@ class AffinityTerms:
     upstream's words: the message an incoming pod is rejected with.
     """
 
-    __slots__ = ("_key", "errors", "preferred", "preferred_anti", "required", "required_anti")
+    __slots__ = ("_hash", "_key", "errors", "preferred", "preferred_anti", "required", "required_anti")
 
     def __init__(self, key: tuple[str, bytes], affinity: PodAffinity | None, anti: PodAffinity | None) -> None:
         self._key = key
+        self._hash = hash(key)
         errors: list[str] = []
         namespace = key[0]
         self.required = _required(namespace, affinity, "requiredAffinityTerms", errors)
@@ -105,7 +105,7 @@ class AffinityTerms:
         self.errors = tuple(errors)
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, AffinityTerms) and self._key == other._key)
@@ -205,6 +205,24 @@ class PodInfo:
     The rest is computed when first asked for.
     """
 
+    __slots__ = (
+        "_affinity_terms",
+        "_fit_requests",
+        "_score_requests",
+        "concerned",
+        "disks",
+        "model",
+        "nonzero_cpu",
+        "nonzero_memory",
+        "pod",
+        "ports",
+        "pvcs",
+        "refers",
+        "requests",
+        "signature",
+        "storage",
+    )
+
     def __init__(self, pod: Pod) -> None:
         """Derive the totals.
 
@@ -222,20 +240,26 @@ class PodInfo:
         #: Whether what plugins say of the pod depends on other objects that it refers to.
         self.refers = bool(self.storage) or self.has_device_requests
         #: What the decision core remembers this pod's answers under; filled in by it, per plugin.
-        self.signature: tuple[Hashable | None, ...] | None = None
+        self.signature: Any = None
         #: The plugins of its profile that have something to do for the pod; filled in by :mod:`.concerned`.
         self.concerned: Any = None
         #: A pod with the same spec object, in the same namespace, if one is known.
         self.model: PodInfo | None = None
+        self._fit_requests: Resources | None = None
+        self._score_requests: Resources | None = None
+        self._affinity_terms: AffinityTerms | None = None
 
     def with_pod(self, pod: Pod) -> PodInfo:
         """The same derived data around another version of the pod (see :meth:`derive` for what must not differ)."""
         twin = PodInfo.__new__(PodInfo)
-        twin.__dict__.update(self.__dict__)
         twin.pod = pod
-        twin.signature = None
-        twin.concerned = None
-        twin.model = None
+        twin.requests = self.requests
+        twin.nonzero_cpu, twin.nonzero_memory = self.nonzero_cpu, self.nonzero_memory
+        twin.ports, twin.storage, twin.pvcs, twin.disks = self.ports, self.storage, self.pvcs, self.disks
+        twin.refers = self.refers
+        twin._fit_requests, twin._score_requests = self._fit_requests, self._score_requests
+        twin._affinity_terms = self._affinity_terms
+        twin.signature = twin.concerned = twin.model = None
         return twin
 
     def alike(self, pod: Pod) -> PodInfo:
@@ -288,7 +312,7 @@ class PodInfo:
             and mine.metadata.labels == its.metadata.labels
             and mine.metadata.namespace == its.metadata.namespace
             and mine.metadata.deletion_timestamp == its.metadata.deletion_timestamp
-            and self.requests == other.requests
+            and (self.requests is other.requests or self.requests == other.requests)
             and self.nonzero_cpu == other.nonzero_cpu
             and self.nonzero_memory == other.nonzero_memory
             and self.ports == other.ports
@@ -342,22 +366,31 @@ class PodInfo:
         scalars = self.requests.scalars
         return bool(scalars) and any(map(may_be_devices, scalars))
 
-    @cached_property
+    @property
     def fit_requests(self) -> Resources:
         """What an incoming pod is filtered by: the spec alone, resizes not counted."""
-        if not has_actual_resources(self.pod):
-            return self.requests
-        return pod_requests(self.pod, status_aware=False)
+        if self._fit_requests is None:
+            actual = has_actual_resources(self.pod)
+            self._fit_requests = pod_requests(self.pod, status_aware=False) if actual else self.requests
+        return self._fit_requests
 
-    @cached_property
+    @fit_requests.setter
+    def fit_requests(self, requests: Resources) -> None:
+        self._fit_requests = requests
+
+    @property
     def score_requests(self) -> Resources:
         """What NodeResourcesFit scores an incoming pod by (upstream quirk Q1)."""
-        return container_requests_with_defaults(self.pod)
+        if self._score_requests is None:
+            self._score_requests = container_requests_with_defaults(self.pod)
+        return self._score_requests
 
-    @cached_property
+    @property
     def affinity_terms(self) -> AffinityTerms:
         """The pod's terms about other pods, compiled."""
-        return affinity_terms(self.pod)
+        if self._affinity_terms is None:
+            self._affinity_terms = affinity_terms(self.pod)
+        return self._affinity_terms
 
     @property
     def has_affinity(self) -> bool:

@@ -15,7 +15,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
-from .interface import Contract, Handle
+from .interface import Contract, Handle, Plugin
+from .near_misses import near_miss
 from .points import POINTS, capabilities
 
 __all__ = ["ENTRY_POINT_GROUP", "PluginError", "PluginFactory", "Registry", "check_plugin", "load_module"]
@@ -28,6 +29,9 @@ PluginFactory = Callable[[Any, Handle], Any]
 _METHODS: Final = {
     name: member for name, member in vars(Contract).items() if inspect.isfunction(member) and not name.startswith("_")
 }
+
+#: Class attributes that are read of a plugin.
+_ATTRIBUTES: Final = ("informs", "normalize", "reads", "signs_spec")
 
 
 class PluginError(Exception):
@@ -44,6 +48,12 @@ def check_plugin(plugin: type) -> None:
     where = f"{plugin.__module__}.{plugin.__qualname__}"
     if not isinstance(name, str) or not name:
         raise PluginError(f"plugin class {where} has no name: set the class attribute name = '…'")
+    slip = near_miss(plugin, (*_METHODS, *_ATTRIBUTES), (Plugin,))
+    if slip is not None:
+        raise PluginError(
+            f'plugin "{name}" ({where}) defines {slip[0]}, which is not part of the interface; did you mean {slip[1]}? '
+            f"A helper of its own needs another name, such as _{slip[0]}"
+        )
     if not capabilities(plugin):
         methods = ", ".join(method for point in POINTS for method in point.methods)
         raise PluginError(f'plugin "{name}" ({where}) extends no extension point: define at least one of {methods}')

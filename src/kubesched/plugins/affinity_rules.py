@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kubesched.cache.columns import IntArray, LabelColumn
 from kubesched.cache.domain_counts import Counter, DomainCounts
@@ -64,8 +65,7 @@ class _Source:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(NamedTuple):
     """Domains of a topology whose sums changed: (code, sum before, sum now) of each."""
 
     column: LabelColumn
@@ -123,12 +123,12 @@ class DomainSums:
     def _sum_up(self, key: str, sources: list[_Source], codes: list[int]) -> Moved:
         """Read these domains' sums again."""
         column, sums = self.by_key[key]
-        before = [int(sums[code]) for code in codes]
+        before = [sums.item(code) for code in codes]
         if len(sources) == 1 and sources[0].weight == 1:
             sums = sources[0].domains.counts  # the index's own array, which it never changes in place
             self.by_key[key] = (column, sums)
         else:
             for code in codes:
-                sums[code] = sum([int(source.domains.counts[code]) * source.weight for source in sources])
-        changes = [(code, was, int(sums[code])) for code, was in zip(codes, before, strict=True)]
+                sums[code] = sum([source.domains.counts.item(code) * source.weight for source in sources])
+        changes = [(code, was, sums.item(code)) for code, was in zip(codes, before, strict=True)]
         return Moved(column, [change for change in changes if change[1] != change[2]])

@@ -69,7 +69,7 @@ class NodeResourcesBalancedAllocation(Plugin):
     def sign(self, pod: PodInfo) -> Hashable | None:
         if self._counts.of(pod.requests) is not None:
             return None  # the score changes with devices, whatever happens to the node
-        return pod.requests.as_tuple()
+        return tuple(self._amounts(pod)) if pod.requests.scalars else pod.requests.as_tuple()
 
     def _amounts(self, pod: PodInfo) -> list[tuple[str, int]]:
         """What the pod requests, without scalar resources it does not request; empty when it requests nothing."""

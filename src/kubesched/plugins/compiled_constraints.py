@@ -228,7 +228,7 @@ class ConstraintCache:
         listed = pod.spec.topology_spread_constraints
         selector = self._selectors.of(pod) if self._any_default and not listed else None
         if not listed and (selector is None or selector.is_empty):
-            return selector, b""
+            return None, b""
         known, text = self._last
         if known is not pod:
             spec, meta = pod.spec, pod.metadata
@@ -248,7 +248,7 @@ class ConstraintCache:
             return None
         interaction_key = self.interaction_key(pod)
         selector = interaction_key[0]
-        if not listed and (selector is None or selector.is_empty):
+        if not listed and selector is None:
             return None
         key = (kind, interaction_key)
         kept = self._kept

@@ -17,6 +17,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from kubesched.framework.fit_error import fit_error_text
 from kubesched.framework.interface import Handle, NodeToStatus, Plugin, PostFilterResult
+from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.nominating import NominatingInfo
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.preemption import Candidate, Preemption, Victims
@@ -44,7 +45,7 @@ _CLEARED: Final = PostFilterResult(NominatingInfo.clear())
 
 
 class DefaultPreemption(Plugin):
-    """Subclasses may replace two hooks: which pods may be victims at all, and which of them matter more."""
+    """Subclasses may replace hooks: which pods may be victims, pod by pod or node by node, and which of them matter more."""
 
     name = names.DEFAULT_PREEMPTION
     informs = ("poddisruptionbudgets",)
@@ -65,6 +66,7 @@ class DefaultPreemption(Plugin):
         self._has_default_hooks = (
             cls.importance is DefaultPreemption.importance
             and cls.is_eligible_victim is DefaultPreemption.is_eligible_victim
+            and cls.potential_victims is DefaultPreemption.potential_victims
         )
 
     # -- the hooks -------------------------------------------------------------------------------------
@@ -72,6 +74,13 @@ class DefaultPreemption(Plugin):
     def is_eligible_victim(self, preemptor: PodInfo, pod: PodInfo) -> bool:
         """Whether ``pod`` may be evicted for ``preemptor``. Called for pods of lower priority only."""
         return True
+
+    def potential_victims(self, preemptor: PodInfo, node: NodeInfo) -> list[PodInfo]:
+        """The pods of a node that may be evicted for ``preemptor``: those of lower priority that are eligible."""
+        priority = preemptor.priority
+        return [
+            pod for pod in node.pods.values() if pod.priority < priority and self.is_eligible_victim(preemptor, pod)
+        ]
 
     def importance(self, pod: PodInfo, now: float) -> tuple[float, ...]:
         """The sort key of victims: the most important first. Those that matter more are spared if possible."""
@@ -123,7 +132,9 @@ class DefaultPreemption(Plugin):
                 self._first(known.nodes)  # the same random numbers as without a memory
             return _CLEARED, known.status
         nodes = statuses.nodes_for_code(Code.UNSCHEDULABLE)
-        found = self._find(state, pod, nodes)
+        # With extenders the statuses are as old as the first answer, else of this moment.
+        rejecting = statuses.rejecting(Code.UNSCHEDULABLE) if not self.handle.extenders else frozenset()
+        found = self._find(state, pod, nodes, rejecting)
         if not found:
             if found.errors:
                 return None, _prefixed(Status.from_error(_joined(found.errors)))
@@ -152,11 +163,7 @@ class DefaultPreemption(Plugin):
         node = self._node(nominated)
         if node is None:
             return ""
-        priority = pod.priority
-        waits = any(
-            is_terminating_by_preemption(other) and other.priority < priority and self.is_eligible_victim(pod, other)
-            for other in node.pods.values()
-        )
+        waits = any(is_terminating_by_preemption(other) for other in self.potential_victims(pod, node))
         return "not eligible due to a terminating pod on the nominated node." if waits else ""
 
     def _node(self, name: str) -> Any:
@@ -165,10 +172,12 @@ class DefaultPreemption(Plugin):
 
     def _dry_run(self, state: CycleState, pod: PodInfo) -> DryRun:
         budgets = self._budgets.read(self.handle.informed("poddisruptionbudgets"))
-        return DryRun(self.handle, state, pod, budgets, self.is_eligible_victim, self.importance)
+        return DryRun(self.handle, state, pod, budgets, self.potential_victims, self.importance)
 
-    def _find(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Found | FastFound:
-        """Candidates among ``nodes``, beginning with a random one."""
+    def _find(
+        self, state: CycleState, pod: PodInfo, nodes: NodeList, rejecting: AbstractSet[str] = frozenset()
+    ) -> Found | FastFound:
+        """Candidates among ``nodes``, which these plugins rejected just now, beginning with a random one."""
         if not nodes:
             return Found()
         rows = nodes.rows
@@ -176,7 +185,7 @@ class DefaultPreemption(Plugin):
         rows = np.concatenate((rows[offset:], rows[:offset]))
         wanted = candidates_wanted(len(rows), self._percentage, self._absolute)
         plain = self._dry_run(state, pod)
-        question = Question.of(self.handle, state, pod) if self._has_default_hooks else None
+        question = Question.of(self.handle, state, pod, rejecting) if self._has_default_hooks else None
         if question is not None:
             if self._fast is None:
                 self._fast = FastDryRuns(self.handle)

@@ -6,7 +6,7 @@ Spec "Node-level scheduler plugins" sections 8.2 to 8.5. The three scoring strat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -41,16 +41,15 @@ _MAX_COLUMN_RESOURCES: Final = 31
 class _Wanted:
     """What Filter needs of the pod: (resource name, amount) of everything it asks for and that counts.
 
-    ``delegated``: of these, the resources that a device class serves on nodes without a device plugin for them.
+    ``delegated``: the resources that a device class serves on nodes without a device plugin for them. They are not among
+    the amounts where no node has such a plugin.
     """
 
-    __slots__ = ("amounts", "anything", "delegated", "outcomes")
+    __slots__ = ("amounts", "delegated", "outcomes")
 
-    def __init__(self, amounts: list[tuple[str, int]], delegated: frozenset[str], *, anything: bool) -> None:
+    def __init__(self, amounts: list[tuple[str, int]], delegated: frozenset[str]) -> None:
         self.amounts = amounts
         self.delegated = delegated
-        #: False for a pod without any request entry: only the pod count matters then.
-        self.anything = anything
         #: Verdicts of pods with more resources than a verdict has bits: failures, interned.
         self.outcomes: list[tuple[str, ...]] = []
 
@@ -68,6 +67,7 @@ class NodeResourcesFit(Plugin):
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._scorer = ResourceScorer(args.scoring_strategy)
+        self._scored = frozenset(self._scorer.names)
         self._counts = DeviceCounts(handle, self._scorer.names)
         #: None without the gate: no resource is left to DynamicResources.
         self._classes = class_mapping(handle) if handle.gate("DRAExtendedResource") else None
@@ -79,18 +79,28 @@ class NodeResourcesFit(Plugin):
         class_of = self._classes.class_of
         return frozenset(name for name, amount in requests.scalars.items() if amount and class_of(name))
 
+    def _unlimited(self, delegated: frozenset[str]) -> frozenset[str]:
+        """Of these resources those that no node has itself: nothing here depends on them as long as that is so."""
+        if not delegated:
+            return delegated
+        table = self.handle.snapshot.table
+        columns = ((name, table.column(name)) for name in delegated)
+        return frozenset([name for name, index in columns if index is None or not table.allocatable[index].any()])
+
     def sign(self, pod: PodInfo) -> Hashable | None:
-        wanted = pod.fit_requests.as_tuple()
-        scored = pod.score_requests
+        wanted, scored = pod.fit_requests, pod.score_requests
         if self._counts.of(scored) is not None:
             return None  # the score changes with devices, whatever happens to the node
+        delegated = self._delegated(wanted)
+        # Pods that ask for different devices are alike here, so that they share what is remembered of nodes.
+        unlimited = self._unlimited(delegated)
         return (
-            wanted,
-            self._delegated(pod.fit_requests),
+            (*wanted.as_tuple()[:3], _scalars(wanted, lambda name: name not in unlimited)),
+            delegated - unlimited,
             scored.milli_cpu,
             scored.memory,
             scored.ephemeral_storage,
-            tuple(sorted(scored.scalars.items())),
+            _scalars(scored, self._scored.__contains__),
         )
 
     # -- filter ----------------------------------------------------------------------------------------
@@ -100,6 +110,8 @@ class NodeResourcesFit(Plugin):
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
         requests = pod.fit_requests
+        delegated = self._delegated(requests)
+        unlimited = self._unlimited(delegated)
         amounts = [
             (name, amount)
             for name, amount in (
@@ -110,10 +122,11 @@ class NodeResourcesFit(Plugin):
             if amount > 0
         ]
         amounts += [
-            (name, amount) for name, amount in requests.scalars.items() if amount and not self._is_ignored(name)
+            (name, amount)
+            for name, amount in requests.scalars.items()
+            if amount and name not in unlimited and not self._is_ignored(name)
         ]
-        delegated = self._delegated(requests)
-        state.write(self.name, _Wanted(amounts, delegated, anything=bool(amounts or requests.scalars)))
+        state.write(self.name, _Wanted(amounts, delegated))
         return None
 
     def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
@@ -261,6 +274,12 @@ class NodeResourcesFit(Plugin):
         implicit = f"{EXTENDED_RESOURCE_PREFIX}{new.metadata.name}"
         helps = (old is None and implicit in asked) or extended in asked
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def _scalars(requests: Resources, counts: Callable[[str], bool]) -> tuple[tuple[str, int], ...]:
+    """The amounts of the scalar resources that count."""
+    scalars = requests.scalars
+    return tuple(sorted((name, scalars[name]) for name in scalars if counts(name))) if scalars else ()
 
 
 def _entries(requests: Resources) -> list[tuple[str, int]]:

@@ -115,16 +115,16 @@ class DefaultSelectors:
 
     def is_empty(self, pod: PodInfo) -> bool:
         """Whether :meth:`of` is EVERYTHING: no Service and no owner to go by."""
-        if not pod.metadata.owner_references and not self._handle.informed_in("services", pod.namespace):
-            return True
         return self.of(pod).is_empty
 
     def of(self, pod: PodInfo) -> Selector:
         """What the pod's Services and its controller select, all together; EVERYTHING when there are none."""
+        owners = pod.metadata.owner_references
+        if not owners and not self._handle.informed_in("services", pod.namespace):
+            return EVERYTHING
         merged: Labels = {}
         for selector in service_selectors(self._handle, pod) if pod.labels else ():
             merged |= selector
-        owners = pod.metadata.owner_references
         owner = next((item for item in owners if item.controller), None) if owners else None
         if owner is None:
             return selector_from_map(merged)

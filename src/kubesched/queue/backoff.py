@@ -36,7 +36,7 @@ class BackoffQueue:
     ``is_apart`` names those of the rejected pods that are popped apart from the others.
     """
 
-    __slots__ = ("_initial", "_maximum", "errors", "pods")
+    __slots__ = ("_gauge", "_initial", "_maximum", "errors", "pods")
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class BackoffQueue:
         gauge: GaugeValue | None = None,
         is_apart: IsApart | None = None,
     ) -> None:
-        gauge = gauge if gauge is not None else GaugeValue()
+        self._gauge = gauge = gauge if gauge is not None else GaugeValue()
         self._initial = round(initial * _NANOSECONDS)
         self._maximum = round(maximum * _NANOSECONDS)
         self.pods = SplitHeap(lambda record: (self.expiry(record), sort_key(record)), gauge, is_apart)
@@ -93,10 +93,10 @@ class BackoffQueue:
             self.errors.put(key, record)
 
     def get(self, key: str) -> QueuedPodInfo | None:
-        return self.pods.get(key) or self.errors.get(key)
+        return (self.pods.get(key) or self.errors.get(key)) if self._gauge.value else None
 
     def remove(self, key: str) -> QueuedPodInfo | None:
-        return self.pods.remove(key) or self.errors.remove(key)
+        return (self.pods.remove(key) or self.errors.remove(key)) if self._gauge.value else None
 
     def pop_completed(self, now: float) -> list[QueuedPodInfo]:
         """Take out every pod whose backoff is over: rejected pods first, then failed ones."""

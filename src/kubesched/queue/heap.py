@@ -1,13 +1,15 @@
 """A heap whose items can be replaced and removed by key.
 
 Used by the queue for active and backoff pods and for the unschedulable timeout. Entries are
-``(order, sequence, key, item)`` on a ``heapq``; a removed or re-ordered entry stays in the list and is
-skipped when it comes up (lazy deletion). The list is rebuilt once stale entries outnumber live ones, so
+``(order, sequence, key, item)``. One that comes after all others, as most do, is appended to a sorted *run*; the others
+are on a ``heapq``, and the smaller of both heads is the first. A removed or re-ordered entry stays where it is and is
+skipped when it comes up (lazy deletion). All is rebuilt once stale entries outnumber live ones, so
 memory stays proportional to the live items. Items of equal order come out in the order they went in.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Generic, TypeVar
@@ -29,12 +31,13 @@ class KeyedHeap(Generic[Item]):
     items, perhaps together with those of other heaps.
     """
 
-    __slots__ = ("_entries", "_gauge", "_heap", "_order", "_sequence")
+    __slots__ = ("_entries", "_gauge", "_heap", "_order", "_run", "_sequence")
 
     def __init__(self, order: Callable[[Item], Any], gauge: GaugeValue | None = None) -> None:
         self._order = order
         self._gauge = gauge if gauge is not None else GaugeValue()
         self._heap: list[tuple[Any, int, str, Item]] = []
+        self._run: deque[tuple[Any, int, str, Item]] = deque()
         self._entries: dict[str, tuple[Any, int, str, Item]] = {}
         self._sequence = 0
 
@@ -52,16 +55,19 @@ class KeyedHeap(Generic[Item]):
         self._entries[key] = entry
         if old is None:
             self._gauge.value += 1  # before the heap compares orders, which may raise
-        heappush(self._heap, entry)
+        if not self._run or self._run[-1] < entry:
+            self._run.append(entry)
+        else:
+            heappush(self._heap, entry)
         if old is not None:
             self._compact()
         return old is None
 
     def pop(self) -> Item | None:
         """Remove and return the head, None when empty."""
-        heap, entries = self._heap, self._entries
-        while heap:
-            entry = heappop(heap)
+        entries = self._entries
+        while self._heap or self._run:
+            entry = self._take()
             key = entry[2]
             if entries.get(key) is entry:
                 del entries[key]
@@ -71,13 +77,18 @@ class KeyedHeap(Generic[Item]):
 
     def peek(self) -> Item | None:
         """The head, None when empty."""
-        heap, entries = self._heap, self._entries
-        while heap:
-            entry = heap[0]
+        heap, run, entries = self._heap, self._run, self._entries
+        while heap or run:
+            entry = run[0] if not heap or (run and run[0] < heap[0]) else heap[0]
             if entries.get(entry[2]) is entry:
                 return entry[3]
-            heappop(heap)
+            self._take()
         return None
+
+    def _take(self) -> tuple[Any, int, str, Item]:
+        """Remove the first entry, stale or not."""
+        heap, run = self._heap, self._run
+        return run.popleft() if not heap or (run and run[0] < heap[0]) else heappop(heap)
 
     def remove(self, key: str) -> Item | None:
         """Take an item out by key; None when absent."""
@@ -104,19 +115,23 @@ class KeyedHeap(Generic[Item]):
 
     def _compact(self) -> None:
         live = len(self._entries)
-        if len(self._heap) > 2 * live + _SLACK:
+        if len(self._heap) + len(self._run) > 2 * live + _SLACK:
             self._heap = list(self._entries.values())
+            self._run.clear()
             heapify(self._heap)
 
     def check(self, name: str) -> list[str]:
         """What is wrong with the heap: empty when all is well."""
         problems = []
-        heap = self._heap
-        live = sum(1 for entry in heap if self._entries.get(entry[2]) is entry)
+        heap, run = self._heap, list(self._run)
+        live = sum(1 for entry in heap + run if self._entries.get(entry[2]) is entry)
         if live != len(self._entries):
             problems.append(f"{name}: {len(self._entries)} items, {live} of them in the heap")
-        if len(heap) > 2 * len(self._entries) + _SLACK + 1:
-            problems.append(f"{name}: {len(heap)} entries for {len(self._entries)} items")
+        if len(heap) + len(run) > 2 * len(self._entries) + _SLACK + 1:
+            problems.append(f"{name}: {len(heap) + len(run)} entries for {len(self._entries)} items")
+        problems += [
+            f"{name}: entry {at} is not in order" for at in range(1, len(run)) if run[at][:2] < run[at - 1][:2]
+        ]
         wrong = [at for at in range(1, len(heap)) if heap[at][:2] < heap[(at - 1) // 2][:2]]
         problems += [f"{name}: entry {at} is smaller than its parent" for at in wrong]
         for key, entry in self._entries.items():

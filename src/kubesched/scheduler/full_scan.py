@@ -182,7 +182,7 @@ class FullScan:
             part = slice(examined, min(examined + step, len(rows)))
             self._filter_part(request, active, rows[part], owners[part], verdicts[part])
             self._filter_nominated(request, remembered, rows[part], owners[part], verdicts[part], apart)
-            found += int((owners[part] == PASSES).sum())
+            found += int(np.count_nonzero(owners[part] == PASSES))
             examined = part.stop
         if found > want:
             # The scan ends at the success after the last one wanted; what lies behind was never evaluated.
@@ -252,10 +252,12 @@ class FullScan:
         left: Iterable[int] = request.nominated.pods
         if remembered is not None:
             codes = remembered.codes[rows]
+            at = np.flatnonzero(codes)
+            codes = codes[at]
             # An earlier filter that rejects the node as it is rejects it with nominated pods, too.
-            bad = (codes != 0) & ((owners == PASSES) | (owners >= remembered.places(codes)))
-            owners[bad] = NOMINATED
-            verdicts[bad] = codes[bad]
+            bad = (owners[at] == PASSES) | (owners[at] >= remembered.places(codes))
+            owners[at[bad]] = NOMINATED
+            verdicts[at[bad]] = codes[bad]
             # What is remembered counts the pod's own nomination.
             own_row = request.nominated.row_of.get(request.pod.uid)
             left = [own_row] if own_row is not None else []

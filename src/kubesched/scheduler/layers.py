@@ -250,9 +250,9 @@ class Layer:
         if isinstance(rows, dict):
             same = True
             for row, whole in rows.items():
-                before = self.owner[row] == PASSES
+                before = self.owner.item(row) == PASSES
                 now = self._refilter_one(row, whole)
-                if now is not bool(before):
+                if now is not before:
                     self.feasible += 1 if now else -1
                     rows[row] = True
                     same = False
@@ -263,7 +263,7 @@ class Layer:
             self.owner[at] = NO_NODE
             self._filter_rows(candidates)
             passes = self.owner[at] == PASSES
-            same = bool((passed == passes).all())
+            same = not np.count_nonzero(passed != passes)
             self.feasible = int(np.count_nonzero(self.owner == PASSES))
         if not same or rows is None:
             self._feasible_rows = None
@@ -284,7 +284,7 @@ class Layer:
             if not len(rows):
                 break
             answers = entry.many(self.state, self._pod, self._table, rows)
-            if answers.any():
+            if np.count_nonzero(answers):
                 bad = answers != 0
                 rejected = rows[bad]
                 owner[rejected] = entry.index + 1
@@ -294,10 +294,10 @@ class Layer:
     def _refilter_one(self, row: int, whole: bool) -> bool:
         """One row's verdict again; filters that read nothing that changed are not called. True when it passes."""
         table, base = self._table, self.base
-        if not table.alive[row] if base is None else base.owner[row] != PASSES:
+        if not table.alive.item(row) if base is None else base.owner.item(row) != PASSES:
             self.owner[row] = NO_NODE
             return False
-        before = int(self.owner[row])
+        before = self.owner.item(row)
         # Filters up to the old owner were called; of those behind it there is no answer.
         called = 0 if whole or before == NO_NODE else (before if before != PASSES else NO_NODE)
         node = table.info(row)
@@ -312,7 +312,8 @@ class Layer:
                 self.owner[row] = place
                 self.verdict[row] = answer
                 return False
-        self.owner[row] = PASSES
+        if before != PASSES:
+            self.owner[row] = PASSES
         return True
 
     # -- scores ----------------------------------------------------------------------------------------
@@ -382,7 +383,7 @@ class Layer:
         table, state, pod = self._table, self.state, self._pod
         if isinstance(rows, dict):
             for row, whole in rows.items():
-                node = table.info(row) if self.owner[row] == PASSES else None  # it may have no node any more
+                node = table.info(row) if self.owner.item(row) == PASSES else None  # it may have no node any more
                 for column in self.columns:
                     if node is None:
                         column.put(row, NOT_SCORED)
@@ -406,10 +407,10 @@ class Layer:
         if isinstance(rows, dict):
             for row in rows:
                 total = INFEASIBLE
-                if self.owner[row] == PASSES:
-                    total = int(base[row]) if base is not None else 0
+                if self.owner.item(row) == PASSES:
+                    total = base.item(row) if base is not None else 0
                     for column in self.columns:
-                        total += column.final_one(int(column.raw[row]))
+                        total += column.final_one(column.raw.item(row))
                 self.ranking.put(row, total)
             self.ranking.settle(rows)
             return

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.changed_rows import ChangedRows
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import called
+from kubesched.framework.entries import PluginFailedError, called, failed
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 
@@ -55,6 +55,7 @@ class Plan:
     """The shares of the layers, for one pattern of signatures.
 
     Attributes:
+        framework: the profile's plugins.
         signed: what the signature layer evaluates: the plugins that signed the pod, without scores that are only
             normalised all together.
         unsigned: everything else: what an interaction layer evaluates, or a full scan.
@@ -63,6 +64,7 @@ class Plan:
 
     def __init__(self, framework: Framework, signed: frozenset[str], absent: frozenset[str] = frozenset()) -> None:
         """``absent``: those of the ``signed`` plugins that have nothing to do for the pods; their points are skipped."""
+        self.framework = framework
         scored = signed - ({entry.name for entry in framework.scores if entry.needs_all} - absent)
         names = frozenset(framework.plugins)
         self.signed = Share(framework, signed, scored)
@@ -121,8 +123,15 @@ class Plan:
         Raises:
             PluginFailedError: when one of them fails.
         """
-        skips = self._skips
-        return skips is not None and all(called(_PRE_FILTER, name, skip, pod) for name, skip in skips)
+        if self._skips is None:
+            return False
+        for name, skips in self._skips:
+            try:
+                if not skips(pod):
+                    return False
+            except (Exception, SystemExit) as error:
+                raise PluginFailedError(name, failed(_PRE_FILTER, name, error)) from error
+        return True
 
 
 def _lacks_preparation(framework: Framework, plugin: Any) -> bool:

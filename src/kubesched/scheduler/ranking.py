@@ -1,9 +1,9 @@
 """The greatest of many totals, when a few of them change at a time.
 
-Up to some thousands a pass over all of them is quickest: NumPy compares 5,000 in a microsecond. Beyond, totals
-are kept in blocks, with the maximum of each block and how many have it: a changed total costs one block, the
-best one a pass over the blocks. Blocks are measured when a total is first put; totals that are replaced as a
-whole every time never pay for them.
+Up to some thousands the rows with the greatest total are kept in a list, which follows as single totals change; when none
+of them is left, a pass over all totals finds the next. Beyond, totals are kept in blocks, with the maximum of each block
+and how many have it: a changed total costs one block, the best one a pass over the blocks. Both begin when
+single totals are put; totals that are replaced as a whole every time never pay for them.
 
 Used by :mod:`.layers`.
 """
@@ -11,6 +11,7 @@ Used by :mod:`.layers`.
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections.abc import Collection
 from typing import Final
 
@@ -27,15 +28,22 @@ INFEASIBLE: Final = -1
 #: Up to this many totals there are no blocks.
 _FLAT: Final = 1 << 14
 _BLOCK: Final = 128
+#: A pass over all totals takes as long as a list of so many rows.
+_WORTH_A_LIST: Final = 400
 #: When more than this part of the blocks changed, all are measured in one pass.
 _MANY: Final = 1 / 8
 
 
 def pick_uniformly(rng: random.Random, totals: IntArray) -> int:
     """The position of a greatest element, each with the same chance."""
-    is_best = totals == totals.max()
-    ties = int(np.count_nonzero(is_best))
-    return int(np.flatnonzero(is_best)[rng.randrange(ties)]) if ties > 1 else int(is_best.argmax())
+    best = _best_rows(totals)
+    return int(best[rng.randrange(len(best))]) if len(best) > 1 else int(best[0])
+
+
+def _best_rows(totals: IntArray) -> RowArray:
+    """The positions of the greatest elements, ascending."""
+    rows: RowArray = (totals == np.maximum.reduce(totals)).nonzero()[0]
+    return rows
 
 
 class Ranking:
@@ -45,11 +53,16 @@ class Ranking:
         total: int64[n], INFEASIBLE where no pod may go. Read it; write through the methods.
     """
 
-    __slots__ = ("_block_count", "_block_max", "_measured", "total")
+    __slots__ = ("_best_total", "_block_count", "_block_max", "_choices", "_listed", "_measured", "total")
 
     def __init__(self) -> None:
         self.total: IntArray = np.zeros(0, np.int64)
         self._measured = False
+        #: The rows with the greatest total, ascending, and that total; None when they are not known.
+        self._listed: list[int] | None = None
+        self._best_total = 0
+        #: How often the best row was chosen since many totals changed.
+        self._choices = 0
         self._block_max: IntArray = self.total
         self._block_count: IntArray = self.total
 
@@ -57,6 +70,7 @@ class Ranking:
         """Replace all totals; the array is the ranking's from now on."""
         self.total = total
         self._measured = False
+        self._listed, self._choices = None, 0
 
     def grow(self, size: int) -> None:
         """More rows, infeasible ones."""
@@ -67,6 +81,25 @@ class Ranking:
     def put(self, rows: RowArray | int, totals: IntArray | int) -> None:
         """New totals of some rows. :meth:`settle` has to follow, once for all that were put."""
         self.total[rows] = totals
+        if not isinstance(rows, int) or not isinstance(totals, int):
+            self._listed, self._choices = None, 0
+        elif self._listed is not None:
+            self._follow(self._listed, rows, totals)
+
+    def _follow(self, listed: list[int], row: int, total: int) -> None:
+        """Keep the list of the best rows right."""
+        if total > self._best_total:
+            self._listed, self._best_total = [row], total
+            return
+        place = bisect_left(listed, row)
+        is_listed = place < len(listed) and listed[place] == row
+        if total == self._best_total:
+            if not is_listed:
+                listed.insert(place, row)
+        elif is_listed:
+            del listed[place]
+            if not listed:
+                self._listed, self._choices = None, 0
 
     def settle(self, rows: Collection[int] | RowArray) -> None:
         """Measure the blocks of rows that were put."""
@@ -101,7 +134,13 @@ class Ranking:
     def best(self, rng: random.Random) -> int:
         """A row with the greatest total, each with the same chance. There must be a feasible row."""
         if not self._measured:
-            return pick_uniformly(rng, self.total)
+            best: RowArray | list[int] | None = self._listed
+            if best is None:
+                best = _best_rows(self.total)
+                if len(best) < self._choices * _WORTH_A_LIST and len(self.total) <= _FLAT:
+                    self._listed, self._best_total = best.tolist(), self.total.item(best[0])
+                self._choices += 1
+            return int(best[rng.randrange(len(best))] if len(best) > 1 else best[0])
         block_max = self._block_max
         best = block_max.max()
         blocks = np.flatnonzero(block_max == best)

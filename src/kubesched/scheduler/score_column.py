@@ -86,7 +86,7 @@ class ScoreColumn:
             if new != NOT_SCORED:
                 raw[row] = new
             return
-        old = int(raw[row])
+        old = raw.item(row)
         if old != new:
             raw[row] = new
             self._is_written = True
@@ -144,9 +144,14 @@ class ScoreColumn:
             return 0
         if self.high - self.low >= _TABLE:
             return int(self.entry.final(np.array([raw]), self.low, self.high)[0])
-        if self._listed is None:
-            self._listed = self._by_score().tolist()
-        return self._listed[raw - self.low + 1]
+        listed = self._listed
+        if listed is None:
+            if self.low == self.high:
+                listed = [0, int(self.entry.final(np.array([self.low]), self.low, self.high)[0]), 0]
+            else:
+                listed = self._by_score().tolist()
+            self._listed = listed
+        return listed[raw - self.low + 1]
 
     def _by_score(self) -> IntArray:
         if self._table is None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubesched.cache import NodeTable, Snapshot
-from kubesched.cache.nominated_rows import NominatedPods, NominatedRows
+from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.concerned import NOT_CONCERNED
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
@@ -35,6 +35,17 @@ from .plan import Plan
 from .ranking import pick_uniformly
 
 __all__ = ["Decision", "Path", "Search", "prepared"]
+
+
+class Signature(tuple[Hashable | None, ...]):
+    """Each signing plugin's signature of a pod (None: it gives none).
+
+    Attributes:
+        plan: what follows from which plugins signed.
+    """
+
+    plan: Plan
+
 
 #: Signature; and interaction key, None for a signature layer, or the priority that says which nominations count.
 _Key = tuple[Hashable, tuple[Hashable, ...] | int | None]
@@ -83,7 +94,7 @@ class Search:
         self.table: NodeTable = snapshot.table
         self._rng = rng
         self._percentage = percentage
-        self._nominated = NominatedRows(snapshot.table, nominations)
+        self._nominated = snapshot.nominated_rows(nominations)
         self.scan = FullScan(framework, snapshot, rotation, percentage)
         signers: dict[str, FilterEntry | ScoreEntry] = {}
         signers.update((entry.name, entry) for entry in framework.filters if entry.can_sign or entry.can_be_absent)
@@ -101,26 +112,30 @@ class Search:
         self._plans: dict[tuple[bool | None, ...], Plan] = {}
         self.observer: Callable[[Path], None] | None = None
 
-    def sign(self, pod: PodInfo) -> tuple[Hashable | None, ...]:
-        """Each signing plugin's signature of the pod (None: it gives none); kept in the pod unless it refers to others.
+    def sign(self, pod: PodInfo) -> Signature:
+        """The pod's signature; kept in the pod unless it refers to other objects.
 
         Raises:
             PluginFailedError: when a plugin fails.
         """
-        if pod.signature is not None:
-            return pod.signature
+        known: Signature | None = pod.signature
+        if known is not None and known.plan.framework is self._framework:
+            return known
         absent = self._framework.concerned(pod).absent
         model = pod.model if self._signing_more <= absent else None
-        signature = model.signature if model is not None else None
-        if signature is None:
-            signature = tuple([NOT_CONCERNED if entry.name in absent else entry.sign(pod) for entry in self._signers])
+        signature: Signature | None = model.signature if model is not None else None
+        if signature is None or signature.plan.framework is not self._framework:
+            signature = Signature(
+                [NOT_CONCERNED if entry.name in absent else entry.sign(pod) for entry in self._signers]
+            )
+            signature.plan = self._plan(signature)
         if not pod.refers:
             pod.signature = signature
             if model is not None:
                 model.signature = signature
         return signature
 
-    def _plan(self, signature: tuple[Hashable | None, ...]) -> Plan:
+    def _plan(self, signature: Signature) -> Plan:
         shape = tuple([None if value is None else value is NOT_CONCERNED for value in signature])
         plan = self._plans.get(shape)
         if plan is None:
@@ -144,10 +159,10 @@ class Search:
         if not len(self.table):
             return Rejection.without_nodes(CycleState())
         signature = self.sign(pod)
-        plan = self._plan(signature)
         try:
-            path, answer = self._find(pod, signature, plan, record_plugin_metrics)
+            path, answer = self._find(pod, signature, record_plugin_metrics)
         except PluginFailedError as error:
+            plan = signature.plan
             if not plan.unsigned.filters or error.plugin not in plan.signed.names:
                 raise
             # Layers call the plugins that signed for nodes that an earlier, unsigned filter may have rejected. Whether
@@ -159,8 +174,9 @@ class Search:
         return answer
 
     def _find(
-        self, pod: PodInfo, signature: tuple[Hashable | None, ...], plan: Plan, record_plugin_metrics: bool
+        self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool
     ) -> tuple[Path, Decision | Rejection]:
+        plan = signature.plan
         layer = self._layer((signature, None), plan, None, pod)
         state = prepared(layer.state.clone() if layer is not None else CycleState(), record_plugin_metrics)
         nominated = self._nominated.of(pod.priority)

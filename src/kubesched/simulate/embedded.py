@@ -61,6 +61,8 @@ class Embedded:
         wrap_search: Callable[[Search], Search] = lambda search: search,
         on_preemption: Callable[[Preemption], None] | None = None,
         on_attempt: Callable[[QueuedPodInfo], None] | None = None,
+        taint_new_nodes: bool = False,
+        with_faults: bool = True,
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
@@ -72,19 +74,27 @@ class Embedded:
         ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
         are the rules by which pods and storage take their time and fail, for both.
 
+        Without ``with_faults`` none can be injected, and nothing is kept for them.
+
         ``extenders``, ``wrap_search``, ``on_preemption`` and ``on_attempt`` are passed on to
-        :class:`~kubesched.scheduler.scheduler.Scheduler`.
+        :class:`~kubesched.scheduler.scheduler.Scheduler`. ``taint_new_nodes`` keeps pods off nodes that are created
+        without being Ready, until their kubelet reports; it needs the controller ``nodelifecycle``.
 
         Raises:
             ConfigError: when a profile cannot be built, or a configured extender is not among ``extenders``.
         """
         rng = random.Random(seed)
         self.clock = clock
-        self.store = Store(clock, random=random.Random(rng.getrandbits(64)), priority_admission=not believe_priority)
+        self.store = Store(
+            clock,
+            random=random.Random(rng.getrandbits(64)),
+            priority_admission=not believe_priority,
+            taint_new_nodes=taint_new_nodes,
+        )
         self.faults = Faults(random.Random(rng.getrandbits(64)))
         self.client = InProcessClient(self.store)
         self.port = _QuietPort(
-            _SchedulerClient(self.store, self.faults, on_bind),
+            _SchedulerClient(self.store, self.faults if with_faults else None, on_bind),
             clock=clock,
             rng=random.Random(rng.getrandbits(64)),
             event_queue_size=event_queue_size,
@@ -206,7 +216,7 @@ class Embedded:
 class _SchedulerClient(InProcessClient):
     """The scheduler's transport, which reports every binding to an observer."""
 
-    def __init__(self, store: Store, faults: Faults, on_bind: Callable[[str, str, str], None] | None) -> None:
+    def __init__(self, store: Store, faults: Faults | None, on_bind: Callable[[str, str, str], None] | None) -> None:
         super().__init__(store, faults=faults)
         self._on_bind = on_bind
 

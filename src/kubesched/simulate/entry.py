@@ -9,6 +9,7 @@ It works inside a running event loop too, as in notebooks: the simulation then r
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
@@ -81,6 +82,8 @@ def simulate_now(
         extenders: in-process objects in place of the extenders that ``config`` names.
         on_progress: called with (pods bound, pods to be bound).
 
+    A plugin that holds the run up for a second is named on stderr.
+
     Raises:
         ManifestError: for objects that cannot be used; all of them are named.
         ConfigError, PluginError: for a configuration or a plugin that cannot be used.
@@ -138,7 +141,12 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
         "extenders": tuple(given.get("extenders", ())),
         "remarks": [*registry.problems, *remarks],
         "on_progress": given.get("on_progress") or (lambda done, total: None),
+        "on_slow_plugin": _say,
     }
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"kubesched: {text}\n")
 
 
 def seconds_of(name: str, value: str | float) -> float:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import msgspec
@@ -27,6 +29,7 @@ from kubesched.framework.extenders import Extender
 from kubesched.framework.preemption import Preemption
 from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.registry import Registry
+from kubesched.framework.slow_calls import plugins_of, watching_plugins
 
 from .arrivals import ARRIVAL, Arrivals
 from .course import Course, Shapes
@@ -72,6 +75,7 @@ async def simulate(
     remarks: Sequence[str] = (),
     on_progress: Progress = lambda done, total: None,
     drive: Drive | None = None,
+    on_slow_plugin: Callable[[str], None] | None = None,
 ) -> Result:
     """Simulate a cluster.
 
@@ -85,6 +89,7 @@ async def simulate(
     and volumes do. ``until`` bounds the virtual time in seconds; None is :data:`DEFAULT_UNTIL` after the last
     arrival (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result: what the
     caller's configuration asks for and does not get. ``drive`` decides how long the run lasts instead.
+    ``on_slow_plugin`` receives, in another thread, a text about each plugin that holds the run up for a second.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
@@ -135,7 +140,7 @@ async def simulate(
     # What runs already is there when the scheduler starts; pods to be placed then come in the order of the manifests.
     before, new = intake.split()
     refused = store_objects(embedded.store, before)
-    with ProblemLog() as problems:
+    with ProblemLog() as problems, _watching(embedded, loop, on_slow_plugin):
         async with embedded.running():
             refused += store_objects(embedded.store, new, run.driven)
             run.total = _pods_to_come(intake)
@@ -169,6 +174,18 @@ def _check_extenders(config: KubeSchedulerConfiguration, given: Sequence[Extende
             "names as simulate(extenders=...)"
         )
         raise ConfigError("framework", [text])
+
+
+def _watching(
+    embedded: Embedded, loop: asyncio.AbstractEventLoop, report: Callable[[str], None] | None
+) -> AbstractContextManager[None]:
+    if report is None:
+        return nullcontext()
+    plugins = plugins_of(embedded.scheduler.frameworks.values())
+    thread = threading.get_ident()
+    return watching_plugins(
+        plugins, report, thread=lambda: loop.thread if isinstance(loop, VirtualTimeLoop) else thread
+    )
 
 
 def _controllers(intake: Intake, *, steered: bool) -> list[type[Controller]]:

@@ -24,7 +24,7 @@ from .own_thread import outside_any_loop
 from .result import NodeUse, Refusal, Stopped
 from .simulation import Session, simulate
 from .views import SimulationResult
-from .virtual_time import VirtualTimeLoop
+from .virtual_time import VirtualTimeLoop, close
 
 __all__ = ["QueuedPod", "Simulation"]
 
@@ -251,19 +251,4 @@ class _Engine:
     def close(self) -> None:
         """End the run, whatever state it is in."""
         if not self._loop.is_closed():
-            outside_any_loop(self._shut)
-
-    def _shut(self) -> None:
-        loop = self._loop
-        try:
-            self._run.cancel()
-            left = asyncio.all_tasks(loop)
-            while left:
-                for task in left:
-                    task.cancel()
-                loop.run_until_complete(asyncio.wait(left))
-                left = asyncio.all_tasks(loop)
-            if not self._run.cancelled():
-                self._run.exception()  # it was raised already where it ended some work
-        finally:
-            loop.close()
+            outside_any_loop(lambda: close(self._loop))

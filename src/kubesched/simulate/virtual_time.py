@@ -21,7 +21,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from typing import Any, NoReturn, TypeVar
 
-__all__ = ["VirtualClock", "VirtualDeadlockError", "VirtualTimeError", "VirtualTimeLoop", "run_virtual"]
+__all__ = ["VirtualClock", "VirtualDeadlockError", "VirtualTimeError", "VirtualTimeLoop", "close", "run_virtual"]
 
 T = TypeVar("T")
 
@@ -187,6 +187,11 @@ class VirtualTimeLoop(BaseEventLoop):
             name = f"Task-{self._tasks_made}"  # asyncio's own numbers go on from run to run
         return _Task(self._tasks_made, coro, name=name, loop=self, **options)
 
+    @property
+    def thread(self) -> int | None:
+        """The thread that runs the loop now, by its identifier; None when it stands still."""
+        return self._thread_id
+
     # -- BaseEventLoop's hooks -----------------------------------------------------------------------------
 
     def _process_events(self, event_list: object) -> None:
@@ -249,8 +254,27 @@ def run_virtual(main: Coroutine[Any, Any, T], *, start: float = DEFAULT_EPOCH) -
     Raises:
         VirtualDeadlockError: when ``main`` waits for something that can never happen.
     """
-    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(start)) as runner:
-        return runner.run(_to_the_end(main))
+    # Not asyncio.Runner: at an interrupt it only cancels the main task, which a plugin that never returns does not notice.
+    loop = VirtualTimeLoop(start)
+    try:
+        return loop.run_until_complete(_to_the_end(main))
+    finally:
+        close(loop)
+
+
+def close(loop: VirtualTimeLoop) -> None:
+    """Cancel what is left on a loop that stands still, wait for it, and close the loop. What it raises is dropped."""
+    if loop.is_closed():
+        return
+    try:
+        while left := sorted(asyncio.all_tasks(loop), key=hash):
+            for task in left:
+                task.cancel()
+            # A future, not a task: the tasks cancel what they find left over.
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
 
 
 async def _to_the_end(main: Coroutine[Any, Any, T]) -> T:

@@ -257,6 +257,35 @@ def test_devices_of_a_write_whose_answer_was_lost_are_not_given_to_another_claim
     scenario(main)
 
 
+@pytest.mark.parametrize("error", [ConnectionResetError("gone"), ApiError(504, "Timeout", "no answer")])
+def test_a_reservation_whose_answer_was_lost_is_given_back(error: Exception) -> None:
+    async def main() -> None:
+        house = House(nodes=1)
+        house.server.put(claim("c", allocation=on_node(results("gpu-0"), "n1"), reserved=("other",)))
+        house.server.late = True
+        house.server.lost.append(error)
+        attempt = house.decide(pod("p", "c", uid="p"))
+        assert await house.bind(attempt) is not None
+        assert [each.uid for each in house.server.claims["default/c"].status.reserved_for] == ["other", "p"]
+        await house.settle()
+        assert [each.uid for each in house.server.claims["default/c"].status.reserved_for] == ["other"]
+        assert house.in_use() == ["n1/gpu-0"]
+
+    scenario(main)
+
+
+def test_a_claim_that_a_pod_names_twice_is_allocated_once() -> None:
+    async def main() -> None:
+        house = House(nodes=1, devices=1)
+        house.server.put(claim("c"))
+        names = [{"name": name, "resourceClaimName": "c"} for name in ("first", "second")]
+        assert await house.bind(house.decide(pod("p", resourceClaims=names))) is None
+        assert house.devices() == house.in_use() == ["n1/gpu-0"]
+        assert [each.name for each in house.server.claims["default/c"].status.reserved_for] == ["p"]
+
+    scenario(main)
+
+
 @pytest.mark.parametrize("reserved", [(), ("p",)], ids=["free", "reserved"])
 @pytest.mark.parametrize("late", [False, True], ids=["shown", "late"])
 def test_a_pod_is_not_bound_where_its_claim_was_and_is_no_more(late: bool, reserved: tuple[str, ...]) -> None:

@@ -27,6 +27,7 @@ import msgspec
 from kubesched import __version__
 from kubesched.api.collector import collector_paused
 from kubesched.api.kinds import kind_by_plural
+from kubesched.api.loop_watch import HoldReporter, watch_loop
 from kubesched.api.tasks import Supervisor, TaskCrashedError
 from kubesched.api.times import RealClock, SteadyClock
 from kubesched.api.wire import ApiError
@@ -48,6 +49,7 @@ from kubesched.config import (
 from kubesched.extenders.http import http_extenders
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.registry import PluginError, Registry
+from kubesched.framework.slow_calls import plugins_of, watching_plugins
 from kubesched.plugins import retired
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.server import (
@@ -62,6 +64,7 @@ from kubesched.server import (
 )
 from kubesched.server.process_metrics import RequestMetrics
 
+from ..interrupts import add_signal_handler
 from ..loading import load_registry
 from .flags import FLAG_SET
 from .flagset import FlagError, Flags
@@ -186,6 +189,8 @@ class _Process:
         if lease is not None:
             lease.check()
         process_metrics = ProcessMetrics(gates, {"git_version": KUBERNETES_VERSION, "platform": sys.platform})
+        observe = process_metrics.kubesched_event_loop_hold_seconds.labels().observe
+        self._stack.enter_context(watch_loop(HoldReporter(_log, observe)))
         scheduler_metrics = SchedulerMetrics(gates.values)
         requests = RequestMetrics(process_metrics, _host(access))
         connection = config.client_connection
@@ -281,6 +286,8 @@ class _Process:
         version = {"version": KUBERNETES_VERSION, "kubesched": __version__}
         _log.info("Starting Kubernetes Scheduler", extra=with_pairs(**version))
         scheduler.debugger.install(asyncio.get_running_loop())
+        plugins = plugins_of(scheduler.frameworks.values())
+        self._stack.enter_context(watching_plugins(plugins, lambda text: _log.warning("%s", text)))
         tasks = Supervisor("run")
         try:
             with tasks.guard():
@@ -401,13 +408,17 @@ class _Process:
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled)
+            add_signal_handler(loop, number, self._signalled, held_up=_exit)
 
     def _signalled(self) -> None:
         """The first signal stops in good order, the second at once."""
         if self._stop.is_set():
-            os._exit(1)
+            _exit()
         self._stop.set()
+
+
+def _exit() -> None:
+    os._exit(1)
 
 
 def _configure_logs(flags: Flags) -> VModule:

@@ -28,6 +28,7 @@ from .daemon_sets import DaemonSets
 from .deployments import Deployments
 from .device_driver import DeviceDriver
 from .device_taints import DeviceTaintEviction
+from .endpoint_slices import EndpointSlices
 from .ephemeral_volumes import EphemeralVolumes
 from .garbage import GarbageCollector
 from .job_orphans import JobOrphans
@@ -37,6 +38,7 @@ from .pod_gc import PodGarbage
 from .provisioner import Provisioner
 from .replica_sets import ReplicaSets, ReplicationControllers
 from .resource_claims import ResourceClaims
+from .service_accounts import ServiceAccounts
 from .stateful_sets import StatefulSets
 from .taint_eviction import TaintEviction
 from .volumes import Volumes
@@ -53,6 +55,8 @@ ALL: Final[tuple[type[Controller], ...]] = (
     Jobs,
     JobOrphans,
     CronJobs,
+    EndpointSlices,
+    ServiceAccounts,
     Budgets,
     Volumes,
     Provisioner,

@@ -164,6 +164,8 @@ class NodeLifecycle(Controller):
             wanted.add((UNSCHEDULABLE, "NoSchedule"))
         wanted |= {(key, "NoExecute") for key, _ in wanted if key in (NOT_READY, UNREACHABLE)}
         taints: list[dict[str, Any]] = (data.get("spec") or {}).get("taints") or []
+        if all(one.type != "Ready" for one in node.status.conditions):
+            wanted |= {(NOT_READY, str(one.get("effect"))) for one in taints if one.get("key") == NOT_READY}
         kept = [taint for taint in taints if (taint.get("key"), taint.get("effect")) in wanted or not _is_ours(taint)]
         there = {(taint.get("key"), taint.get("effect")) for taint in kept}
         added: list[dict[str, Any]] = [

@@ -106,6 +106,7 @@ class Import:
             except ApiError as error:
                 if error.reason != "AlreadyExists":
                     refused.append(f"{manifest.source}: {error.message}")
+        store.change_identities()
         return refused
 
 

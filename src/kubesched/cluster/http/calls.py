@@ -18,7 +18,7 @@ from .catalog import Resource
 from .negotiation import Accepted
 from .queries import Query
 
-__all__ = ["NOT_SERVED", "Call", "Target", "not_served", "parse_path", "wrong_method"]
+__all__ = ["NOT_SERVED", "Call", "Target", "not_served", "parse_path", "shutting_down", "wrong_method"]
 
 NOT_SERVED: Final = "the server could not find the requested resource"
 _DEFAULT_MANAGER: Final = "unknown"
@@ -75,6 +75,12 @@ def not_served() -> ApiError:
 def wrong_method() -> ApiError:
     """405 for a verb the resource does not have."""
     return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
+
+
+def shutting_down() -> ApiError:
+    """503 for what is not begun any more."""
+    text = "the server is shutting down, please try again later"
+    return ApiError(503, "ServiceUnavailable", text, {"retryAfterSeconds": 5})
 
 
 @lru_cache(maxsize=512)

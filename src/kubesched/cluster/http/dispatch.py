@@ -26,7 +26,7 @@ from .discovery import Discovery
 from .negotiation import OPENAPI_V2_PROTOBUF, Accepted, accepted
 from .openapi import OpenApi
 from .queries import Query
-from .reviews import answer_review
+from .reviews import answer_review, answer_token_request
 from .scaling import read_scale
 from .watching import Watches
 
@@ -45,7 +45,7 @@ VERSION: Final = {
     "platform": "linux/amd64",
 }
 _CHECKS: Final = ("ping", "store")
-_STREAMS: Final = frozenset({"exec", "attach", "portforward", "log", "proxy"})
+_STREAMS: Final = frozenset({"exec", "attach", "portforward", "log", "proxy", "ephemeralcontainers"})
 
 
 class Dispatcher:
@@ -214,6 +214,11 @@ class Dispatcher:
             return writing.bind(self.store, call, await read(), target.name)
         if target.subresource == "eviction":
             return writing.evict(self.store, call, await read())
+        if target.subresource == "token":
+            self.store.get(resource.kind, target.namespace, target.name)
+            body = decode_body(await read(), call.request.headers.get("Content-Type", "")).data
+            answer = answer_token_request(body, target.namespace, target.name, self._token, self.store.clock.now())
+            return call.answer(encode(answer), 201)
         if method == "GET":
             if target.subresource == "scale":
                 return call.answer(read_scale(self.store, resource, target.namespace, target.name))

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ...api.kinds import Kind
+from ...api.times import timestamp
 from ...api.wire import ApiError
 
-__all__ = ["answer_review"]
+__all__ = ["answer_review", "answer_token_request"]
 
 USER: Final[dict[str, Any]] = {"username": "kubesched:admin", "groups": ["system:masters", "system:authenticated"]}
+_TOKEN_REQUESTS: Final = Kind("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests")
+_AUDIENCES: Final = ("https://kubernetes.default.svc.cluster.local",)
+_SHORTEST: Final = 600
+_LONGEST: Final = 1 << 32
 _ALLOWED: Final = "the embedded cluster allows everything"
 _ANONYMOUS: Final = "system:anonymous"
 _DENIED: Final = "the embedded cluster was started with a token, and requires it"
@@ -38,6 +44,27 @@ def answer_review(kind: str, api_version: str, body: Any, token: str | None) -> 
         "spec": spec,
         "status": _status(kind, spec, token),
     }
+
+
+def answer_token_request(body: Any, namespace: str, name: str, token: str | None, now: float) -> dict[str, Any]:
+    """A token of a ServiceAccount: the server's own, as it has one user only; one without a token ignores any.
+
+    Raises:
+        ApiError: 400 for a body that is no TokenRequest, 422 for a time that is too short.
+    """
+    request = answer_review("TokenRequest", "authentication.k8s.io/v1", body, token)
+    spec = request["spec"] = {"audiences": _AUDIENCES, "expirationSeconds": 3600, **request["spec"]}
+    seconds = spec["expirationSeconds"]
+    if not isinstance(seconds, int) or isinstance(seconds, bool):
+        raise ApiError.bad_request(f"spec.expirationSeconds: must be an integer, got {seconds!r}")
+    if not _SHORTEST <= seconds <= _LONGEST:
+        text = f"Invalid value: {seconds}: must be between {_SHORTEST} (10 minutes) and {_LONGEST}"
+        cause = ("spec.expirationSeconds", "FieldValueInvalid", text)
+        raise ApiError.invalid(_TOKEN_REQUESTS, "", [cause])
+    request["metadata"] = {"name": name, "namespace": namespace, "creationTimestamp": timestamp(now)}
+    text = token if token is not None else "any-token-is-accepted"
+    request["status"] = {"token": text, "expirationTimestamp": timestamp(now + seconds)}
+    return request
 
 
 def _status(kind: str, spec: dict[str, Any], token: str | None) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from aiohttp.web_protocol import RequestHandler
 from ...api.wire import ApiError
 from ..store import Store
 from .answers import refusal, wants_pretty
+from .calls import shutting_down
 from .connection import Connections
 from .dispatch import Dispatcher
 from .intake import Intake
@@ -40,8 +41,8 @@ logger = logging.getLogger("kubesched.cluster")
 _LINE_SIZE: Final = 64 * 1024
 #: For so long (seconds) the rest of a body that was refused is read and dropped, so that its sender sees the answer.
 _LINGER: Final = 2.0
-#: What is still under way when the server stops gets so long (seconds).
-_SHUTDOWN: Final = 5.0
+#: What is still under way when the server stops gets so long (seconds), and as long again once it has been cancelled.
+_SHUTDOWN: Final = 0.5
 _PRETTY: Final = re.compile(r"(?:^|&)pretty=([^&]*)")
 _OPEN_PATHS: Final = ("/healthz", "/livez", "/readyz", "/version")
 
@@ -152,18 +153,25 @@ class HttpServer:
         self._port = addresses[0][1]
         logger.info("embedded cluster listens on %s", self.url)
 
-    async def stop(self) -> None:
-        """End the streams, answer what is under way, stop listening. May be called twice."""
+    async def close(self) -> None:
+        """Stop listening, refuse watches and writes on open connections, and end the streams; waits for nothing.
+
+        What is saved from here on has every write that a client was answered. May be called twice.
+        """
+        runner = self._runner
+        if runner is None or self._dispatcher.is_closing:
+            return
         self._dispatcher.is_closing = True
+        # Clients whose streams end reconnect at once: nothing may accept them.
+        for site in runner.sites:
+            await site.stop()
         self._dispatcher.watches.close()
-        # Streams see that their watch is closed and write their end before connections are cut.
-        for _ in range(100):
-            if not len(self._dispatcher.watches):
-                break
-            await asyncio.sleep(0.01)
+
+    async def stop(self) -> None:
+        """Close, let answers and streams that are under way end, and cut those that do not. May be called twice."""
+        await self.close()
         runner, self._runner = self._runner, None
         if runner is not None:
-            await runner.shutdown()
             await runner.cleanup()
 
     async def __aenter__(self) -> Self:
@@ -180,7 +188,7 @@ class HttpServer:
         path, _, query = _raw_path(request)
         try:
             self._authenticate(request, path)
-            return await self._dispatcher.answer(request, path, query, lambda: self._intake.read(request))
+            return await self._dispatcher.answer(request, path, query, lambda: self._read(request))
         except ApiError as error:
             return refusal(error, form=_form_of(request), pretty=_pretty(request, query))
         except web.HTTPException as error:
@@ -192,6 +200,13 @@ class HttpServer:
             logger.exception("%s %s failed", request.method, path)
             text = "Internal error occurred: the embedded cluster failed on this request; see its log"
             return refusal(ApiError(500, "InternalError", text))
+
+    async def _read(self, request: web.BaseRequest) -> bytes:
+        """The body of a request, unless the server has been closed meanwhile."""
+        raw = await self._intake.read(request)
+        if self._dispatcher.is_closing:
+            raise shutting_down()
+        return raw
 
     def _authenticate(self, request: web.BaseRequest, path: str) -> None:
         if self._origins is not None:

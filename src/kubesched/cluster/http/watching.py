@@ -19,7 +19,7 @@ from ...api.turns import Steps, finish, in_turns
 from ...api.wire import ApiError, Item, WatchEvent
 from ..schema import encode
 from ..store import Store, Watch
-from .calls import Call
+from .calls import Call, shutting_down
 from .negotiation import YAML
 from .tables import TableMaker, metadata_only
 
@@ -58,7 +58,9 @@ class Watches:
         query.check_list(watch=True)
         if call.form.media_type == YAML:
             raise ApiError(406, "NotAcceptable", "only the following media types are accepted: application/json")
-        if len(self._open) >= self._limit or self._closing:
+        if self._closing:
+            raise shutting_down()
+        if len(self._open) >= self._limit:
             text = "too many watches are open on this server; close some, or try again later"
             raise ApiError(429, "TooManyRequests", text, {"retryAfterSeconds": 1})
         shaper = _Shaper(self._store, call)

@@ -2,7 +2,7 @@
 
 from .hollow import DURATION, FAILED, HollowKubelets
 from .nodes import make_nodes, node_template
-from .stages import Stage, StageError, choose, load_stages, rules_of
+from .stages import Stage, StageError, choose, default_stages, job_end, load_stages, rules_of
 
 __all__ = [
     "DURATION",
@@ -11,6 +11,8 @@ __all__ = [
     "Stage",
     "StageError",
     "choose",
+    "default_stages",
+    "job_end",
     "load_stages",
     "make_nodes",
     "node_template",

@@ -63,7 +63,7 @@ from typing import Any, Final
 
 from ...api.decode import DecodeError, from_builtins
 from ...api.kinds import PODS
-from ...api.selectors import Selector, SelectorError, compile_label_selector
+from ...api.selectors import Selector, SelectorError, compile_label_selector, parse_selector_text
 from ...api.times import parse_duration
 from ...api.types import LabelSelector, Pod
 from ...api.wire import ApiError
@@ -71,7 +71,7 @@ from ...api.yamltext import TextError, read_single
 from ..schema import check_type, encode_clean
 
 __all__ = ["DURATION", "EXIT", "Delay", "Failure", "Next", "Stage", "StageError", "choose", "default_stages"]
-__all__ += ["load_stages", "parse_stages", "rules_of"]
+__all__ += ["job_end", "load_stages", "parse_stages", "rules_of"]
 
 #: How long a pod runs before it finishes, such as ``30s``; without it a pod runs until deleted.
 DURATION: Final = "kubesched.io/duration"
@@ -235,6 +235,18 @@ def default_stages(startup_delay: float = 1.0, stop_delay: float | None = None) 
     if stop_delay is not None:
         stop["delay"] = {"grace": True, "seconds": stop_delay}
     return rules_of("Pod", (), _read(data, "the default stages"))
+
+
+def job_end(seconds: float) -> Stage:
+    """The pods of Jobs succeed so many seconds after they began to run, unless an annotation says otherwise."""
+    return Stage(
+        "job-finish",
+        frozenset({"Running"}),
+        deleted=False,
+        labels=parse_selector_text("batch.kubernetes.io/job-name"),
+        delay=Delay(seconds, seconds_from=DURATION),
+        next=Next("Succeeded", EXIT),
+    )
 
 
 def rules_of(kind: str, stages: Iterable[Stage], defaults: Iterable[Stage] | None = None) -> tuple[Stage, ...]:

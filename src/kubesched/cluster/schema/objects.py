@@ -15,6 +15,7 @@ import msgspec
 
 from ...api.equality import same_json
 from ...api.kinds import Kind
+from ...api.shared_parts import shared_labels
 from ...api.wire import ApiError, Item
 
 __all__ = [
@@ -34,9 +35,9 @@ __all__ = [
 Document = dict[str, Any]
 
 _NO_LABELS: Final[dict[str, str]] = {}
-#: Labels that objects have, one dict each; emptied when it grows too large.
-_SHARED: Final[dict[tuple[tuple[str, str], ...], dict[str, str]]] = {}
-_MOST_SHARED: Final = 1 << 14
+#: The random bits of a version 4 UUID, and the others: version and variant.
+_UID_RANDOM: Final = ~(0xF << 76 | 0x3 << 62)
+_UID_FIXED: Final = 0x4 << 76 | 0x2 << 62
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 encode = msgspec.json.Encoder().encode
@@ -51,12 +52,25 @@ class Stored(Item):
 
     __slots__ = ("fields", "labels", "owners")
 
-    def __init__(self, kind: Kind, raw: bytes, metadata: Mapping[str, Any], resource_version: int) -> None:
-        super().__init__(
-            kind, raw, metadata.get("namespace") or "", metadata["name"], metadata["uid"], resource_version
+    def __init__(
+        self,
+        kind: Kind,
+        raw: bytes,
+        metadata: Mapping[str, Any],
+        resource_version: int,
+        before: Stored | None = None,
+    ) -> None:
+        """``before``: the version that this one replaces; both share the texts that stay."""
+        namespace, name, uid = (
+            (metadata.get("namespace") or "", metadata["name"], metadata["uid"])
+            if before is None
+            else (before.namespace, before.name, before.uid)
         )
+        super().__init__(kind, raw, namespace, name, uid, resource_version)
+        if before is not None:
+            self._key = before.key
         labels = metadata.get("labels")
-        self.labels: dict[str, str] = _shared(labels) if labels else _NO_LABELS
+        self.labels: dict[str, str] = shared_labels(labels) if labels else _NO_LABELS
         references = metadata.get("ownerReferences")
         self.owners: tuple[str, ...] = tuple([item.get("uid", "") for item in references]) if references else ()
         self.fields: dict[str, str] | None = None
@@ -71,17 +85,6 @@ class Stored(Item):
         """One top-level member as plain data; None when absent."""
         section = _split(self.raw).get(name)
         return None if section is None else msgspec.json.decode(section)
-
-
-def _shared(labels: dict[str, str]) -> dict[str, str]:
-    """One dict for all objects with these labels, as the pods of a workload have."""
-    key = tuple(labels.items())
-    known = _SHARED.get(key)
-    if known is None:
-        if len(_SHARED) >= _MOST_SHARED:
-            _SHARED.clear()
-        known = _SHARED[key] = dict(labels)
-    return known
 
 
 def decode_document(raw: bytes) -> Document:
@@ -134,9 +137,8 @@ def encode_clean(value: Any, what: str = "the object") -> bytes:
 
 def new_uid(random: Random) -> str:
     """A version 4 UUID from a seeded generator."""
-    digits = f"{random.getrandbits(128):032x}"
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+    digits = f"{random.getrandbits(128) & _UID_RANDOM | _UID_FIXED:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def random_suffix(random: Random, length: int = 5) -> str:

@@ -72,7 +72,7 @@ class _NewFace(Stored):
         self.resource_version = core.resource_version
         self.labels, self.owners = (core.labels, core.owners) if isinstance(core, Stored) else ({}, ())
         self.fields = None
-        self._typed = None
+        self._key, self._typed = "", None
         self._core = core
 
     def __getattr__(self, name: str) -> Any:
@@ -91,7 +91,8 @@ class RecordedEvent(Stored):
         # As above, ``raw`` stays unset.
         self.kind, self.namespace, self.name, self.uid = CORE_EVENTS, record.namespace, record.name, uid
         self.resource_version = resource_version
-        self.labels, self.owners, self.fields, self._typed = {}, (), None, None
+        self.labels, self.owners, self.fields = {}, (), None
+        self._key, self._typed = "", None
         self._record: EventRecord | None = record
         self._created = created
 
@@ -142,9 +143,9 @@ class EventExpiry:
             self._last[key] = written
             self._writes.append((written, key))
 
-    def due(self, now: float) -> Iterator[tuple[str, str]]:
-        """Namespace and name of events not written for an hour, oldest first; each is returned once."""
-        while self._writes and self._writes[0][0] <= now - EVENT_TTL:
+    def due(self, now: float, most: float) -> Iterator[tuple[str, str]]:
+        """Namespace and name of events not written for an hour, or beyond ``most``, oldest first; each is returned once."""
+        while self._writes and (self._writes[0][0] <= now - EVENT_TTL or len(self._last) > most):
             written, key = self._writes.popleft()
             if self._last.get(key) == written:
                 del self._last[key]

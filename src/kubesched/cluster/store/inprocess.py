@@ -11,6 +11,7 @@ import builtins
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Unpack
 
+from ...api.event_record import EventRecord
 from ...api.kinds import PODS, Kind
 from ...api.turns import in_turns
 from ...api.wire import DeleteOptions, Item, ListOptions, ListPage, PatchOptions, WatchEvent, WatchOptions
@@ -140,6 +141,11 @@ class InProcessClient:
             return False
         self.store.bind(namespace, name, uid, node_name)
         return True
+
+    def record_now(self, event: EventRecord) -> bool:
+        if self._faults is not None and self._faults.strikes_calls:
+            return False
+        return self.store.record(event)
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
         await self._before("evict", PODS, name)

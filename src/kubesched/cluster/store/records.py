@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ...api.times import Clock, timestamp
-from ..schema import Document, Stored, encode, encode_clean
+from ..schema import Document, Stored, encode, encode_clean, stored
 from .reading import Reading
 from .table import Table
 
@@ -34,6 +34,7 @@ class Records(Reading):
         super().__init__(history, backlog)
         self.clock = clock
         self.followers: tuple[Follower, ...] = ()
+        self._second, self._timestamp = -1, ""
         self._background: deque[Work] = deque()
         self._work: Iterator[None] | None = None
         self._settling = False
@@ -41,7 +42,10 @@ class Records(Reading):
 
     def now(self) -> str:
         """The clock as a timestamp."""
-        return timestamp(self.clock.now())
+        second = int(self.clock.now())
+        if second != self._second:
+            self._second, self._timestamp = second, timestamp(second)
+        return self._timestamp
 
     # -- the last steps of every write -------------------------------------------------------------------
 
@@ -56,7 +60,7 @@ class Records(Reading):
             return Stored(table.kind, encode_clean(document), metadata, version)
         version = self._version + 1
         metadata["resourceVersion"] = str(version)
-        item = Stored(table.kind, encode_clean(document), metadata, version)
+        item = stored(table.kind, document, metadata, version, old)
         self._version = version
         table.record("ADDED" if old is None else "MODIFIED", item, old)
         for follow in self.followers:
@@ -74,7 +78,7 @@ class Records(Reading):
         """Remove an object for good; ``document`` is its last state. For this package."""
         version = self._version + 1
         document["metadata"]["resourceVersion"] = str(version)
-        item = Stored(table.kind, encode(document), document["metadata"], version)
+        item = Stored(table.kind, encode(document), document["metadata"], version, old)
         self._version = version
         table.record("DELETED", item, old)
         for follow in self.followers:

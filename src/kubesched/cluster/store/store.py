@@ -7,6 +7,7 @@ Reading is in :mod:`.reading`; deletion continues in :mod:`.deletion`, binding a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any, Final
@@ -24,6 +25,7 @@ from ...api.kinds import (
     PODS,
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
+    SERVICES,
     Kind,
 )
 from ...api.times import Clock
@@ -33,6 +35,7 @@ from ..admission import (
     Admission,
     Causes,
     Limits,
+    ServiceAddresses,
     changed_metadata,
     check_kind,
     check_metadata,
@@ -83,7 +86,7 @@ class Store(Records):
 
     ``history`` is the number of changes of one kind that a new watch may start in before it gets 410;
     ``backlog`` how many a live watch may lag. ``auto_namespaces`` creates a namespace when an object is
-    created in it; ``default_tolerations`` and ``priority_admission`` are admission rules that can be turned off. Every
+    created in it; ``default_tolerations``, ``priority_admission`` and ``taint_new_nodes`` are admission rules. Every
     verb raises :class:`ApiError` when it refuses. With ``dry_run`` a verb does everything
     but store the result.
     """
@@ -98,6 +101,7 @@ class Store(Records):
         auto_namespaces: bool = False,
         default_tolerations: bool = True,
         priority_admission: bool = True,
+        taint_new_nodes: bool = False,
     ) -> None:
         super().__init__(clock, history, backlog)
         self._random = random
@@ -110,7 +114,10 @@ class Store(Records):
             now=self.now,
             default_tolerations=default_tolerations,
             priority_admission=priority_admission,
+            taint_new_nodes=taint_new_nodes,
         )
+        #: How many events are kept, besides for an hour only; the oldest go first.
+        self.most_events = math.inf
         self._limits = Limits(self.table(LIMIT_RANGES))
         self._events = self._tables[CORE_EVENTS]
         self._follow_changes()
@@ -126,7 +133,8 @@ class Store(Records):
         self._deletion = Deletion(self)
         self._event_expiry = EventExpiry()
         self._pod_actions = PodActions(self, self._deletion)
-        self.followers = (self._event_written, self._deletion.follow, self._quotas.changed)
+        self._services = ServiceAddresses()
+        self.followers = (self._event_written, self._deletion.follow, self._quotas.changed, self._services.changed)
 
     def _event_written(self, item: Stored | None, old: Stored | None) -> None:
         if item is not None and item.kind is CORE_EVENTS:
@@ -142,10 +150,6 @@ class Store(Records):
         ``restore`` is for importing a saved cluster: UID, creation time, status and priority are taken as they
         come instead of being decided here.
         """
-        if isinstance(obj, EventRecord):
-            if kind is EVENTS and not dry_run and self._quotas.is_free(namespace):
-                return new_item(self._record_event(namespace, obj))
-            obj = obj.make()
         given = _body_metadata(kind, obj)
         if kind.group == EVENTS.group:
             event = as_core(event_sections(kind, obj))
@@ -154,16 +158,21 @@ class Store(Records):
             obj = event_sections(kind, obj)
         return self._create(kind, namespace, given, obj, dry_run=dry_run, restore=restore)
 
-    def _record_event(self, namespace: str, record: EventRecord) -> Stored:
-        """Add an event as it was recorded. Its form needs no check, and its bytes may never be read."""
-        self._check_namespace(CORE_EVENTS, namespace, record.name, dry_run=False)
-        if (namespace, record.name) in self._events.objects:
-            raise ApiError.already_exists(CORE_EVENTS, record.name)
-        item = RecordedEvent(record, new_uid(self._random), self.now(), self._version + 1)
-        self.adopt(self._events, item)
+    def record(self, event: EventRecord) -> bool:
+        """Add an event as it was recorded. Its form needs no check, and its bytes may never be read.
+
+        False, and nothing is done, where a quota has to be charged: such an event is created as an object.
+        """
+        namespace, name = event.namespace, event.name
+        if not self._quotas.is_free(namespace):
+            return False
+        self._check_namespace(CORE_EVENTS, namespace, name, dry_run=False)
+        if (namespace, name) in self._events.objects:
+            raise ApiError.already_exists(CORE_EVENTS, name)
+        self.adopt(self._events, RecordedEvent(event, new_uid(self._random), self.now(), self._version + 1))
         self.expire_events()
         self.settle_later()
-        return item
+        return True
 
     def _create(
         self,
@@ -222,6 +231,8 @@ class Store(Records):
             document.update(msgspec.json.decode(raw))
             default_kind(kind, document, self.admission, keep_status=restore)
             check_kind(kind, document, causes, self.admission)
+            if kind is SERVICES and not restore:
+                self._services.assign(document, None, causes)
             causes.raise_if_any(kind, name)
             if kind is CLAIMS and not restore:
                 self._limits.check_claim(document, name)
@@ -235,7 +246,7 @@ class Store(Records):
 
     def expire_events(self) -> None:
         """Remove expired events. A new event does it too; a caller with a timer may do it from time to time."""
-        for key in self._event_expiry.due(self.clock.now()):
+        for key in self._event_expiry.due(self.clock.now(), self.most_events):
             old = self._events.objects.get(key)
             if old is not None:
                 self.remove(self._events, old.document(), old)
@@ -348,10 +359,18 @@ class Store(Records):
         if changed:
             check_form(kind, encode_clean({name: after[name] for name in changed if name in after}))
             checked_spec_change(self.admission, old, before, after, changed, causes, resize=subresource == "resize")
+            if kind is SERVICES and "spec" in changed:
+                self._services.assign(after, old, causes)
             same_spec = same_section(before.get("spec"), after.get("spec"))
             if not same_spec and "generation" in metadata:
                 metadata["generation"] += 1
-            elif same_spec and changed == ["spec"] and not has_new_metadata and not causes:
+            elif (
+                same_spec
+                and not has_new_metadata
+                and not causes
+                and "status" not in changed
+                and all(same_section(before.get(name), after.get(name)) for name in changed)
+            ):
                 return old  # it lacked nothing but defaults
         causes.raise_if_any(kind, old.name)
         if self._deletion.is_finished(kind, metadata):
@@ -435,14 +454,19 @@ class Store(Records):
         for item in items:
             self.table(item.kind).objects[item.namespace, item.name] = item
             self._deletion.follow(item, None)
+            self._services.changed(item, None)
             if b'"deletionTimestamp"' in item.raw:
                 self._deletion.resume(item, item.section("metadata"))
         self._version = resource_version
         for item in list(self.table(RESOURCE_QUOTAS).objects.values()):
             self._quotas.changed(item, None)
         self._event_expiry.resume(self._events.objects.values())
-        self._random.seed(self._random.getrandbits(64) ^ (resource_version << 64))
+        self.change_identities()
         self.settle_later()
+
+    def change_identities(self) -> None:
+        """Let the generator of UIDs and names go where it has not been: objects that it made elsewhere were restored."""
+        self._random.seed(self._random.getrandbits(64) ^ (self._version << 64))
 
     def _new_name(self, table: Table, namespace: str, given: Mapping[str, Any]) -> str:
         name: Any = given.get("name")

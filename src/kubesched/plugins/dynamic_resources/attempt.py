@@ -9,9 +9,11 @@ from kubesched.api.resource import AllocationResult, ResourceClaim
 from kubesched.api.selectors import NodeSelectorMatcher
 from kubesched.api.types import ContainerExtendedResourceRequest, Pod
 from kubesched.dra.allocator import Plan
+from kubesched.framework.nodeinfo import NodeInfo
 
 from .extended_resources import NodeClaim, requests_for
 from .manager import NodeAllocator
+from .scores import has_preferences
 
 __all__ = ["Attempt", "NodePlan", "PodClaim"]
 
@@ -72,6 +74,7 @@ class Attempt:
         filtered: Filter was called, so that Reserve may allocate.
         unavailable: places in ``claims`` of those that some node was rejected for.
         mappings: which request of the special claim serves which container; set by Reserve.
+        read_up_to: how far changes of devices are in the verdicts (:meth:`.manager.NodeAllocator.changes`).
     """
 
     pod: Pod
@@ -81,6 +84,7 @@ class Attempt:
     filtered: bool = False
     unavailable: set[int] = field(default_factory=set)
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    read_up_to: tuple[int, int] | None = None
     _plans: dict[frozenset[str], NodePlan] = field(default_factory=dict)
 
     @property
@@ -90,6 +94,32 @@ class Attempt:
 
     def unallocated(self) -> Iterator[PodClaim]:
         return (each for each in self.claims if not each.is_allocated)
+
+    @property
+    def only_allocates(self) -> bool:
+        """Whether the verdict on a node depends on nothing but the allocator: no claim has devices yet, none is a leftover."""
+        return (
+            bool(self.claims)
+            and not self.is_leftover
+            and all(self.resources.values())
+            and not any(each.is_allocated for each in self.claims)
+        )
+
+    @property
+    def has_preferences(self) -> bool:
+        """Whether a claim to be allocated has a prioritised list."""
+        return any(has_preferences(each.claim) for each in self.unallocated())
+
+    def served(self) -> frozenset[str]:
+        """The extended resources that a class serves, where no device plugin does."""
+        if self.special is None:
+            return frozenset()
+        return frozenset([name for name, class_name in self.resources.items() if class_name])
+
+    def served_on(self, node: NodeInfo) -> frozenset[str]:
+        """Those that devices serve on a node: it has none of its own."""
+        served = self.served()
+        return frozenset([name for name in served if not node.allocatable.get(name)]) if served else served
 
     def plan_for(self, served: frozenset[str], allocator: NodeAllocator) -> NodePlan:
         """What is to be allocated where these resources are served by devices, and not by a device plugin."""

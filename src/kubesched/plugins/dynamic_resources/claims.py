@@ -50,7 +50,9 @@ def claim_name(pod: Pod, reference: PodResourceClaim) -> tuple[str | None, bool]
 
 
 def resolve_claims(pod: Pod, find: Callable[[str], ResourceClaim]) -> list[ResourceClaim]:
-    """The pod's claims, in the pod's order. ``find`` gives the claim of a ``namespace/name``, or raises LookupError.
+    """The pod's claims, in the pod's order, each once. ``find`` gives the claim of a ``namespace/name``, or raises LookupError.
+
+    Upstream has a claim as often as the pod names it: devices are allocated for each, and the first attempt fails.
 
     Raises:
         LookupError: with the text for the pod, for the first claim that it cannot use.
@@ -65,7 +67,8 @@ def resolve_claims(pod: Pod, find: Callable[[str], ResourceClaim]) -> list[Resou
             raise ClaimError(f'resourceclaim "{name}" is being deleted')
         if must_own and not is_for_pod(claim, pod):
             raise ClaimError(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
-        claims.append(claim)
+        if all(claim is not known for known in claims):
+            claims.append(claim)
     return claims
 
 

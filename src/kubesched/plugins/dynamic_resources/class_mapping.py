@@ -29,6 +29,8 @@ class ClassMapping:
         self._classes: Final[dict[str, DeviceClass]] = {}
         #: Explicit resource name to the names of the classes that have it.
         self._named: Final[dict[str, set[str]]] = {}
+        #: Of these the one that serves it, once known.
+        self._first: Final[dict[str, str]] = {}
         self.version = 0
 
     def find(self, name: str) -> DeviceClass | None:
@@ -37,9 +39,13 @@ class ClassMapping:
 
     def class_of(self, resource: str) -> str | None:
         """The name of the class that serves a resource, or None."""
+        first = self._first.get(resource)
+        if first is not None:
+            return first
         named = self._named.get(resource)
         if named:
-            return min(named, key=self._rank)
+            first = self._first[resource] = min(named, key=self._rank)
+            return first
         if resource.startswith(EXTENDED_RESOURCE_PREFIX):
             name = resource[len(EXTENDED_RESOURCE_PREFIX) :]
             return name if name in self._classes else None
@@ -73,12 +79,14 @@ class ClassMapping:
         if old is not None and old.spec.extended_resource_name == resource:
             self._classes[name] = device_class
             if old.metadata.creation_timestamp != device_class.metadata.creation_timestamp:
+                self._first.pop(resource or "", None)
                 self.version += 1
             return
         self._drop(name)
         self._classes[name] = device_class
         if resource:
             self._named.setdefault(resource, set()).add(name)
+            self._first.pop(resource, None)
         self.version += 1
 
     def _drop(self, name: str) -> None:
@@ -86,6 +94,7 @@ class ClassMapping:
         resource = old.spec.extended_resource_name if old is not None else None
         if resource and resource in self._named:
             self._named[resource].discard(name)
+            self._first.pop(resource, None)
             if not self._named[resource]:
                 del self._named[resource]
 

@@ -30,6 +30,7 @@ from kubesched.dra.allocated import AllocatedDevices
 from kubesched.dra.allocator import Allocator, Plan
 from kubesched.dra.check import check_allocations, compare_allocated
 from kubesched.dra.features import Features
+from kubesched.dra.interface import Verdict
 from kubesched.dra.inventory import Inventory
 from kubesched.dra.survey import Survey
 from kubesched.framework.interface import Handle, RowArray
@@ -284,10 +285,21 @@ class NodeAllocator:
         assert node.node is not None
         return self._allocator.survey(plan, node.node)
 
-    def changes(self, nodes: NodeTable, since: tuple[int, int] | None) -> tuple[Sequence[int] | None, tuple[int, int]]:
-        """The rows whose devices may have changed since an earlier answer (None: all of them), and where that is now."""
+    def verdict(self, plan: Plan, nodes: NodeTable, row: int) -> Verdict:
+        """The same for one row."""
         self._catch_up(nodes)
-        return self._allocator.changes(since)
+        return self._allocator.verdict(plan, row)
+
+    def changes(
+        self, nodes: NodeTable, since: tuple[int, int] | None, plan: Plan | None = None
+    ) -> tuple[Sequence[int] | None, tuple[int, int]]:
+        """See :meth:`kubesched.dra.allocator.Allocator.changes`."""
+        self._catch_up(nodes)
+        return self._allocator.changes(since, plan)
+
+    def uses_common_pools(self, plan: Plan) -> bool:
+        """See :meth:`kubesched.dra.allocator.Allocator.uses_common_pools`."""
+        return self._allocator.uses_common_pools(plan)
 
     def devices_of_class(self, name: str, node: NodeInfo) -> tuple[int, int] | None:
         """How many devices of a class a node has, and how many of these are in use; None when that cannot be said."""

@@ -11,23 +11,18 @@ Source: spec "DynamicResources plugin and structured device allocator" sections 
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Awaitable, Hashable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 import numpy as np
 
-from kubesched.api.requests import may_be_devices
 from kubesched.api.resource import (
     CLAIM_FINALIZER,
     AllocationResult,
-    DeviceRequest,
-    DeviceSubRequest,
-    ExactDeviceRequest,
     ResourceClaim,
 )
-from kubesched.api.selectors import NodeSelectorMatcher, SelectorError
 from kubesched.config.args import DynamicResourcesArgs
 from kubesched.dra.allocator import Plan
 from kubesched.dra.interface import Verdict
@@ -46,6 +41,7 @@ from kubesched.framework.interface import (
     RowArray,
     VerdictArray,
 )
+from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 
@@ -55,10 +51,11 @@ from .binding import Binding
 from .claims import can_be_released_by, resolve_claims, with_status
 from .conditions import BindingFailedError, is_ready, is_timed_out
 from .explain import explain_plan
-from .extended_resources import is_in_memory, made_up_claim
+from .extended_resources import is_in_memory
 from .hints import ClaimHints
 from .manager import DeviceManager
-from .scores import has_preferences, preference
+from .preparation import Preparation
+from .scores import preference
 
 if TYPE_CHECKING:
     from kubesched.cache import NodeList, NodeTable
@@ -84,6 +81,7 @@ _OF_ALLOCATOR: Final = np.array([0, _CANNOT_ALLOCATE, _INVALID_POOLS, 0], np.uin
 
 #: The positions of some rows, and the extended resources that devices serve there.
 _Kind = tuple[RowArray | slice, frozenset[str]]
+_NO_ROWS: Final = np.zeros(0, np.intp)
 _Answer = tuple[PostFilterResult | None, Status | None]
 
 
@@ -100,13 +98,15 @@ class DynamicResources(Plugin):
         args = args if args is not None else DynamicResourcesArgs()
         self._manager = DeviceManager.of(handle)
         self._features = self._manager.features
-        self._serves_resources = handle.gate("DRAExtendedResource")
+        self._preparation = Preparation(handle, self._manager)
         self._allocator = self._manager.allocator(
             args.filter_timeout.seconds if args.filter_timeout is not None else 0.0
         )
         self._binding_timeout = args.binding_timeout.seconds if args.binding_timeout is not None else 0.0
         self._hints = ClaimHints(self._manager.claims)
         self._binding = Binding(handle, self._manager, self._binding_timeout)
+        #: What :meth:`interaction_key` found out, for a layer and for Reserve in the same attempt.
+        self._for_layer: Attempt | None = None
 
     # -- queue -----------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class DynamicResources(Plugin):
         return pod.has_device_requests
 
     def sign(self, pod: PodInfo) -> Hashable | None:
-        return None if pod.spec.resource_claims or self._served(pod) else ()
+        return None if pod.spec.resource_claims or self._preparation.is_served(pod) else ()
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         try:
@@ -128,87 +128,66 @@ class DynamicResources(Plugin):
 
     # -- PreFilter -------------------------------------------------------------------------------------
 
-    def _served(self, pod: PodInfo) -> bool:
-        """Whether a device class serves one of the extended resources that the pod requests."""
-        if not self._serves_resources:
-            return False
-        class_of = self._manager.classes.class_of
-        return any(amount and class_of(name) for name, amount in pod.fit_requests.scalars.items())
-
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        attempt = Attempt(pod.pod)
+        attempt, problem = self._preparation.begin(pod)
         state.write(self.name, attempt)
-        try:
-            claims = resolve_claims(pod.pod, self._manager.claims.get)
-        except LookupError as error:
-            return Status.unresolvable(str(error))
-        found = [PodClaim(claim) for claim in claims]
-        if self._served(pod):
-            found.append(self._special_claim(pod, attempt))
-        if not found:
+        if problem is None and not attempt.claims:
             return Status.skip()
-        for each in found:
-            problem = self._prepare(each)
-            if problem is not None:
-                return problem
-        attempt.claims = found
-        return None
+        return problem
 
-    def _special_claim(self, pod: PodInfo, attempt: Attempt) -> PodClaim:
-        class_of = self._manager.classes.class_of
-        attempt.resources = {
-            name: class_of(name)
-            for name, amount in sorted(pod.fit_requests.scalars.items())
-            if amount and may_be_devices(name)
-        }
-        leftover = self._manager.special_claim_of(pod.pod)
-        attempt.is_leftover = leftover is not None
-        if leftover is not None:
-            return PodClaim(leftover, is_special=True)
-        uid = str(uuid.UUID(int=self.handle.random.getrandbits(128), version=4))
-        return PodClaim(made_up_claim(pod.pod, uid), is_special=True)
+    # -- layers ----------------------------------------------------------------------------------------
 
-    def _prepare(self, each: PodClaim) -> Status | None:
-        """Check one claim before any node; a rejection of the pod, or None."""
-        claim = each.claim
-        allocation = claim.status.allocation
-        if allocation is not None:
-            if allocation.node_selector is not None:
-                try:
-                    each.selector = NodeSelectorMatcher.compile_strict(allocation.node_selector)
-                except SelectorError as error:
-                    return Status.from_error(error)
+    def interaction_key(self, pod: PodInfo) -> Hashable | None:
+        """Pods whose claims ask for the same, none of them allocated, get equal verdicts from equal states of devices."""
+        self._for_layer = None
+        if not self._later_filters <= self.handle.framework.concerned(pod).absent:
+            return None  # a node that a later filter rejects counts when the search fails on it; layers leave it out
+        attempt, problem = self._preparation.begin(pod)
+        if problem is not None or attempt.is_leftover or any(each.is_allocated for each in attempt.claims):
             return None
-        if claim.metadata.uid in self._manager.in_flight:
-            return Status.unresolvable(f"resource claim {claim.key} is in the process of being allocated")
-        if each.is_special:
+        served = attempt.served()
+        chosen = attempt.plan_for(served, self._allocator)
+        if chosen.plan is None or self._allocator.uses_common_pools(chosen.plan):
+            return None  # with common pools every allocation may change the verdict on every node
+        self._for_layer = attempt
+        number = chosen.plan.remembered.number
+        if chosen.special is None or self._have_no_plugin(attempt):
+            return number
+        return number, tuple(attempt.resources.items()), chosen.special.mappings
+
+    def _have_no_plugin(self, attempt: Attempt) -> bool:
+        """Whether devices serve all of the pod's extended resources on every node."""
+        nodes = self.handle.snapshot.table
+        columns = [nodes.column(name) for name in attempt.resources]
+        return all(attempt.resources.values()) and not any(
+            index is not None and nodes.allocatable[index].any() for index in columns
+        )
+
+    def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
+        before: Attempt | None = state.get(self.name)
+        attempt = self._for_layer
+        if before is None or attempt is None:
             return None
-        for request in claim.spec.devices.requests:
-            problem = self._check_request(claim.key, request)
-            if problem is not None:
-                return problem
-        return None
+        plan = attempt.plan_for(attempt.served(), self._allocator).plan
+        rows, attempt.read_up_to = self._allocator.changes(nodes, before.read_up_to, plan)
+        attempt.filtered = True
+        state.write(self.name, attempt)
+        if rows is None:
+            return None
+        found: RowArray = np.array(rows, np.intp)
+        return found[nodes.alive[found]]
 
-    def _check_request(self, claim: str, request: DeviceRequest) -> Status | None:
-        if request.exactly is not None:
-            return self._check_class(request.name, request.exactly)
-        if not request.first_available:
-            return Status.unresolvable(f"resource claim {claim}, request {request.name}: unknown request type")
-        if not self._features.prioritized_list:
-            return Status.unresolvable(
-                f"resource claim {claim}, request {request.name}: has subrequests, "
-                "but the DRAPrioritizedList feature is disabled"
-            )
-        problems = (self._check_class(f"{request.name}/{sub.name}", sub) for sub in request.first_available)
-        return next((problem for problem in problems if problem is not None), None)
+    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
+        return _NO_ROWS  # a score changes with the devices, and then the verdict is evaluated again, too
 
-    def _check_class(self, request: str, asked: ExactDeviceRequest | DeviceSubRequest) -> Status | None:
-        name = asked.device_class_name
-        if not name:
-            return Status.from_error(f"request {request}: unsupported request type")
-        if self._manager.classes.find(name) is None:
-            return Status.unresolvable(f"request {request}: device class {name} does not exist")
-        return None
+    def _attempt(self, state: CycleState, pod: PodInfo) -> Attempt | None:
+        """What the attempt knows of its claims; one whose node a layer found has no PreFilter of its own."""
+        attempt: Attempt | None = state.get(self.name)
+        if attempt is None and self._for_layer is not None and self._for_layer.pod.uid == pod.uid:
+            attempt, self._for_layer = self._for_layer, None
+            attempt.filtered = True
+            state.write(self.name, attempt)
+        return attempt
 
     # -- Filter ----------------------------------------------------------------------------------------
 
@@ -221,6 +200,8 @@ class DynamicResources(Plugin):
         if attempt.is_leftover:
             verdicts[:] = _LEFTOVER
             return verdicts
+        if attempt.read_up_to is None:
+            _, attempt.read_up_to = self._allocator.changes(nodes, None)
         for positions, served in self._kinds(attempt, nodes, rows):
             plan = attempt.plan_for(served, self._allocator).plan
             if plan is not None:
@@ -235,10 +216,24 @@ class DynamicResources(Plugin):
                 verdicts[lacking & fits] = _UNAVAILABLE
         return verdicts
 
+    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        attempt: Attempt | None = state.get(self.name)
+        if attempt is None or not attempt.only_allocates:
+            return int(self.filter_rows(state, pod, nodes, np.array([node.row], np.intp))[0])
+        attempt.filtered = True
+        plan = attempt.plan_for(attempt.served_on(node), self._allocator).plan
+        if plan is not None:
+            verdict = self._allocator.verdict(plan, nodes, node.row)
+            if verdict is Verdict.ERROR:
+                self._allocator.allocate(plan, node)
+            if verdict is not Verdict.FITS:
+                return int(_OF_ALLOCATOR[verdict])
+        return 0
+
     def _kinds(self, attempt: Attempt, nodes: NodeTable, rows: RowArray) -> list[_Kind]:
         """The rows by which of the pod's extended resources devices serve there: those without a device plugin."""
-        served = [name for name, class_name in attempt.resources.items() if class_name]
-        if attempt.special is None or not served:
+        served = sorted(attempt.served())
+        if not served:
             return [(slice(None), frozenset())]
         code = np.zeros(len(rows), np.int64)
         for bit, name in enumerate(served):
@@ -312,6 +307,12 @@ class DynamicResources(Plugin):
             return self._binding.delete_leftover(special.claim, pod.pod)
         return None, Status.unschedulable("still not schedulable")
 
+    @cached_property
+    def _later_filters(self) -> frozenset[str]:
+        """The filters of the profile that come after this one."""
+        order = [name for name, _ in self.handle.framework.points["filter"]]
+        return frozenset(order[order.index(self.name) + 1 :] if self.name in order else order)
+
     def _was_not_reached(self, state: CycleState) -> bool:
         """Whether a plugin before this one ended PreFilter: upstream's PostFilter then has no state, and fails."""
         order = [name for name, _ in self.handle.framework.points["preFilter"]]
@@ -330,17 +331,25 @@ class DynamicResources(Plugin):
             for each in attempt.claims
             if each.claim.status.allocation is not None
         )
-        if any(has_preferences(each.claim) for each in attempt.unallocated()):
+        if attempt.has_preferences:
             for positions, served in self._kinds(attempt, nodes, rows):
                 plan = attempt.plan_for(served, self._allocator).plan
                 if plan is not None:
                     scores[positions] += self._allocator.preferences(plan, nodes, rows[positions])
         return scores
 
+    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        attempt: Attempt | None = state.get(self.name)
+        if attempt is not None and attempt.only_allocates and not attempt.has_preferences:
+            return 0
+        return int(self.score_rows(state, pod, nodes, np.array([node.row], np.intp))[0])
+
     # -- Reserve ---------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        attempt: Attempt | None = state.get(self.name)
+        attempt = self._attempt(state, pod)
+        if attempt is None and pod.spec.resource_claims:
+            return Status.from_error("not found")  # a profile that has the plugin at Reserve without PreFilter
         unallocated = list(attempt.unallocated()) if attempt is not None else []
         if attempt is None or not unallocated:
             return None
@@ -350,8 +359,7 @@ class DynamicResources(Plugin):
             if all(each.is_special for each in unallocated):
                 return None
             return Status.from_error("claim allocation not found for node")
-        ((_, served),) = self._kinds(attempt, table, np.array([node.row], np.intp))
-        chosen = attempt.plan_for(served, self._allocator)
+        chosen = attempt.plan_for(attempt.served_on(node), self._allocator)
         if chosen.plan is None:
             return None  # a device plugin serves the extended resources
         results = self._allocator.allocate(chosen.plan, node)
@@ -416,8 +424,7 @@ class DynamicResources(Plugin):
         attempt: Attempt | None = state.get(self.name)
         if attempt is None or not attempt.filtered:
             return []
-        ((_, served),) = self._kinds(attempt, nodes, np.array([row], np.intp))
-        plan = attempt.plan_for(served, self._allocator).plan
+        plan = attempt.plan_for(attempt.served_on(nodes.info(row)), self._allocator).plan
         results = self._allocator.allocate(plan, nodes.info(row)) if plan is not None else None
         if plan is None or results is None:
             return []

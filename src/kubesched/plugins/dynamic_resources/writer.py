@@ -80,7 +80,7 @@ class ClaimWriter:
             await self._retried(lambda claim: self._reserve(claim, pod, each), each)
             written = each.claim
         except (WriteError, ApiError, OSError):
-            written = await self._stored_in_spite(each) or written
+            written = await self._stored_in_spite(each, pod) or written
             raise
         finally:
             assumed = written is not None and await self._assume(written, wait=each.created)
@@ -89,19 +89,22 @@ class ClaimWriter:
         if each.is_special:
             await self._write_mappings(attempt, each.claim)
 
-    async def _stored_in_spite(self, each: PodClaim) -> ResourceClaim | None:
-        """The claim with an allocation that the server has although its write failed, or None.
+    async def _stored_in_spite(self, each: PodClaim, pod: Pod) -> ResourceClaim | None:
+        """The claim with an allocation or a reservation that the server has although its write failed, or None.
 
-        The answer to a write may be lost. Until the informer shows them as allocated, the devices must stay in use.
+        The answer to a write may be lost. Until the informer shows them as allocated, the devices must stay in use; and
+        the reservation is to be given back.
         """
         meta = each.claim.metadata
-        if each.pending is None or is_in_memory(each.claim):
+        if is_in_memory(each.claim):
             return None
         try:
             stored: ResourceClaim = await self._client.get_object(CLAIMS, meta.namespace, meta.name)
         except (ApiError, OSError):
             return None
         if stored.metadata.uid != meta.uid or stored.status.allocation is None:
+            return None
+        if each.pending is None and not is_reserved_for(stored, pod):
             return None
         each.claim = stored
         return stored

@@ -49,6 +49,8 @@ class Alike:
         self._priority = priority
         self._amounts = amounts
         self._indexes = [index for index, _ in amounts]
+        self._at = np.array(self._indexes, np.intp)[:, None]
+        self._needed = np.array([[amount] for _, amount in amounts], np.int64)
         self._position: int | None = None
         self._nominated = self._restarted = -1
         self._budgets = Budgets()
@@ -100,22 +102,19 @@ class Alike:
             self._measure_own(pod, own, nominated)
 
     def _measure(self, rows: RowArray, nominated: NominatedPods) -> None:
-        table, lower = self._table, self._lower.amounts
-        coming = nominated.amounts() if nominated.pods else None
-        fits = table.alive[rows] & (lower[PODS_ROW, rows] > 0)
-        for number, (index, amount) in enumerate(self._amounts):
-            capacity, used = table.allocatable[index, rows], table.requested[index, rows]
-            left = capacity - used
-            used |= capacity  # what leaves is part of what is used
-            left += lower[index, rows]
-            if coming is not None:
-                left -= coming[index, rows]
-                used |= coming[index, rows]
-            left -= amount
-            self.exact = self.exact and int(used.max()) < HUGE
-            self.spare[number, rows] = left
-            fits &= left >= 0
-        self.fits[rows] = fits
+        table, lower, at = self._table, self._lower.amounts, (self._at, rows)
+        capacity, used = table.allocatable[at], table.requested[at]
+        left = capacity - used
+        used |= capacity  # what leaves is part of what is used
+        left += lower[at]
+        if nominated.pods:
+            coming = nominated.amounts()[at]
+            left -= coming
+            used |= coming
+        left -= self._needed
+        self.exact = self.exact and int(used.max()) < HUGE
+        self.spare[:, rows] = left
+        self.fits[rows] = table.alive[rows] & (lower[PODS_ROW, rows] > 0) & (left >= 0).all(axis=0)
 
     def _measure_own(self, pod: PodInfo, row: int, nominated: NominatedPods) -> None:
         """Where the preemptor itself is nominated, its nomination does not count."""
@@ -138,12 +137,14 @@ class Alike:
         for row in rows.tolist():
             self._victims.pop(row, None)
         if len(rows) >= _MANY:
-            covered = self._budgets.rows(self._table)[rows]
-            free = rows[~covered]
-            measures = reprieve_rows(self._table, free, self._priority, self._indexes, self.spare[:, free], now)
+            single = self._budgets.counted_rows(self._table)[rows]
+            many, budgets = rows[~single], self._budgets
+            measures = reprieve_rows(
+                self._table, many, self._priority, self._indexes, self.spare[:, many], budgets, now
+            )
             if measures is not None:
-                self.criteria[:, free], self.earliest[free], self.unstarted[free] = measures
-                rows = rows[covered]
+                self.criteria[:, many], self.earliest[many], self.unstarted[many] = measures
+                rows = rows[single]
                 if not len(rows):
                     return
         found = np.array([measures_of(self._find_victims(row, now)) for row in rows.tolist()]).T

@@ -14,6 +14,8 @@ from kubesched.api.decode import DecodeError, from_builtins
 from kubesched.api.selectors import Selector, SelectorError, compile_label_selector
 from kubesched.api.types import LabelSelector
 from kubesched.cache import NodeTable
+from kubesched.cache.columns import RowArray
+from kubesched.cache.placed_pods import Kind
 from kubesched.framework.podinfo import PodInfo
 
 __all__ = ["Budget", "BudgetReader", "Budgets"]
@@ -22,6 +24,7 @@ _log = logging.getLogger("kubesched.plugins")
 
 #: So many kinds of pods are remembered with the budgets that select them; all are forgotten when there are more.
 _MOST_KINDS: Final = 1 << 14
+_NO_KINDS: Final[npt.NDArray[np.intp]] = np.zeros(0, np.intp)
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -39,11 +42,17 @@ class Budget:
         disrupted: names of pods whose eviction the budget has counted already.
     """
 
-    __slots__ = ("allowed", "disrupted", "namespace", "selector")
+    __slots__ = ("_covered", "_spec", "_version", "allowed", "disrupted", "namespace", "selector")
 
-    def __init__(self, obj: Mapping[str, Any]) -> None:
+    def __init__(self, obj: Mapping[str, Any], before: Budget | None = None) -> None:
+        """``before``: the version before, if there was one; mostly only the status differs."""
         self.namespace: str = obj["metadata"].get("namespace", "")
-        self.selector = _selector(obj)
+        self._spec = obj.get("spec")
+        same = before is not None and before._spec == self._spec and before.namespace == self.namespace
+        known = before if same else None
+        self.selector: Selector | None = known.selector if known is not None else _selector(self._spec)
+        self._version: int = known._version if known is not None else -1
+        self._covered: npt.NDArray[np.intp] = known._covered if known is not None else _NO_KINDS
         try:
             status = from_builtins(obj.get("status") or {}, _Status)
         except DecodeError as problem:
@@ -53,9 +62,18 @@ class Budget:
         self.allowed = status.disruptions_allowed
         self.disrupted = frozenset(status.disrupted_pods)
 
+    def covered(self, table: NodeTable) -> npt.NDArray[np.intp]:
+        """intp[n]: the kinds (as :class:`.PlacedPods` has them) of the pods on nodes that the budget covers."""
+        kinds = table.placed.kinds
+        if self._version != kinds.version and self.selector is not None:
+            self._version = kinds.version
+            matching = table.terms.matching(self.namespace, self.selector)
+            found = {kinds.get(group.kind) for group in matching if group.labels}
+            self._covered = np.array([number for number in found if number is not None], np.intp)
+        return self._covered
 
-def _selector(obj: Mapping[str, Any]) -> Selector | None:
-    spec = obj.get("spec")
+
+def _selector(spec: Any) -> Selector | None:
     given = spec.get("selector") if isinstance(spec, Mapping) else None
     if given is None:
         return None
@@ -76,7 +94,12 @@ class Budgets:
         for place, budget in enumerate(self._budgets):
             if budget.selector is not None:
                 self._selectors.setdefault(budget.namespace, []).append((place, budget.selector))
-        self._selecting: dict[tuple[str, frozenset[tuple[str, str]]], tuple[int, ...]] = {}
+        self._selecting: dict[Kind, tuple[int, ...]] = {}
+        most = np.iinfo(np.int64)
+        allowed = [min(max(budget.allowed, most.min), most.max) for budget in self._budgets]
+        self._allowed = np.array(allowed, np.int64)
+        self._version = -1
+        self._covering: tuple[RowArray, RowArray] = np.zeros(1, np.intp), np.zeros(0, np.intp)
 
     def __len__(self) -> int:
         """How many of them can cover a pod at all."""
@@ -97,9 +120,54 @@ class Budgets:
             found = self._selecting[key] = tuple([place for place, selector in selectors if selector.matches(labels)])
         return found
 
-    def rows(self, table: NodeTable) -> npt.NDArray[np.bool_]:
-        """bool[capacity]: whether a budget selects a pod on the row."""
-        return _rows_of(self._budgets, table)
+    def violating(self, table: NodeTable, kinds: npt.NDArray[np.int64], nodes: RowArray) -> npt.NDArray[np.bool_]:
+        """bool[n]: as :meth:`split`, for the pods of many nodes; see :meth:`counted_rows` for those that it is not for.
+
+        Args:
+            table: the nodes.
+            kinds: the pods' kinds.
+            nodes: the pods' nodes, as numbers; in ascending order, and the pods of each in the order given to ``split``.
+        """
+        first, covering = self._by_kind(table)
+        begin = first[kinds]
+        count = first[kinds + 1] - begin
+        violating = np.zeros(len(kinds), np.bool_)
+        pods = np.flatnonzero(count)
+        if not len(pods):
+            return violating
+        place = begin[pods]
+        if count.max() > 1:  # a pair for each pod and budget that covers it
+            count = count[pods]
+            turn = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+            pods, place = np.repeat(pods, count), np.repeat(place, count) + turn
+        budgets = covering[place]
+        # How many pods before it a budget covers on its node decides about a pod.
+        group = nodes[pods] * len(self._budgets) + budgets
+        order = np.argsort(group, kind="stable")
+        ordered = group[order]
+        numbers = np.arange(len(order))
+        begins = np.ones(len(order), np.bool_)
+        begins[1:] = ordered[1:] != ordered[:-1]
+        before = numbers - np.maximum.accumulate(np.where(begins, numbers, 0))
+        violating[pods[order[before >= self._allowed[budgets[order]]]]] = True
+        return violating
+
+    def _by_kind(self, table: NodeTable) -> tuple[RowArray, RowArray]:
+        """(intp[kinds + 1], intp[n]): where the places of the budgets that cover a kind begin, and these places."""
+        kinds = table.placed.kinds
+        if self._version != kinds.version:
+            self._version = kinds.version
+            covered = [budget.covered(table) for budget in self._budgets]
+            numbers = np.concatenate(covered)
+            order = np.argsort(numbers, kind="stable")
+            places = np.repeat(np.arange(len(covered)), [len(each) for each in covered])
+            first = np.searchsorted(numbers[order], np.arange(len(kinds) + 1))
+            self._covering = first, places[order]
+        return self._covering
+
+    def counted_rows(self, table: NodeTable) -> npt.NDArray[np.bool_]:
+        """bool[capacity]: where there may be pods whose eviction a budget has counted already."""
+        return _rows_of([budget for budget in self._budgets if budget.disrupted], table)
 
     def changed_rows(self, before: Budgets, table: NodeTable) -> npt.NDArray[np.bool_]:
         """bool[capacity]: whether a budget that is not in both selects a pod on the row."""
@@ -126,9 +194,11 @@ class Budgets:
 
 def _rows_of(budgets: Iterable[Budget], table: NodeTable) -> npt.NDArray[np.bool_]:
     marked = np.zeros(table.capacity, np.bool_)
-    for budget in budgets:
-        if budget.selector is not None:
-            table.terms.mark_rows(marked, budget.namespace, budget.selector)
+    covered = [budget.covered(table) for budget in budgets]
+    if covered:
+        kinds = np.zeros(len(table.placed.kinds), np.bool_)
+        kinds[np.concatenate(covered)] = True
+        marked[table.placed.rows_of(kinds)] = True
     return marked
 
 
@@ -150,6 +220,8 @@ class BudgetReader:
         self._read = {}
         for key, obj in objects.items():
             before = known.get(key)
-            self._read[key] = before if before is not None and before[0] is obj else (obj, Budget(obj))
+            if before is None or before[0] is not obj:
+                before = obj, Budget(obj, before[1] if before is not None else None)
+            self._read[key] = before
         self._budgets = Budgets([budget for _, budget in self._read.values()])
         return self._budgets

@@ -1,6 +1,6 @@
 """Which pods one node would have to lose (spec "Preemption" section 4.2).
 
-The plain procedure, node by node through the profile's plugins: everything of lower priority leaves, and what can stay
+The plain procedure, node by node through the profile's plugins: everything that may be a victim leaves, and what can stay
 comes back in order of importance.
 """
 
@@ -20,12 +20,12 @@ from kubesched.framework.status import Status
 
 from .budgets import Budgets
 
-__all__ = ["NO_VICTIMS", "DryRun", "Eligible", "Importance"]
+__all__ = ["NO_VICTIMS", "DryRun", "Importance", "PotentialVictims"]
 
 NO_VICTIMS: Final = Status.unresolvable("No preemption victims found for incoming pod")
 
-#: Whether a pod of lower priority may be a victim: (preemptor, pod).
-Eligible = Callable[[PodInfo, PodInfo], bool]
+#: The pods of a node that may be victims: (preemptor, node).
+PotentialVictims = Callable[[PodInfo, NodeInfo], list[PodInfo]]
 #: A sort key of victims, the most important first: (pod, now in seconds).
 Importance = Callable[[PodInfo, float], tuple[float, ...]]
 
@@ -39,22 +39,20 @@ class DryRun:
         state: CycleState,
         pod: PodInfo,
         budgets: Budgets,
-        eligible: Eligible,
+        potential_victims: PotentialVictims,
         importance: Importance,
     ) -> None:
         self._handle = handle
         self._state = state
         self._pod = pod
         self.budgets = budgets
-        self._eligible = eligible
+        self._potential_victims = potential_victims
         self._importance = importance
         self._now = handle.clock.now()
 
     def potential_victims(self, node: NodeInfo) -> list[PodInfo]:
-        """The node's pods of lower priority, being deleted or not."""
-        pod = self._pod
-        priority = pod.priority
-        return [other for other in node.pods.values() if other.priority < priority and self._eligible(pod, other)]
+        """The node's pods that may be victims, being deleted or not."""
+        return self._potential_victims(self._pod, node)
 
     def node(self, node: NodeInfo) -> Victims | Status:
         """The victims, perhaps none; or why removing pods does not help. A failing plugin is an Error status."""

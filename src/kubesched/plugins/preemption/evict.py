@@ -110,9 +110,10 @@ class Evictions:
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            if left := [task for task in tasks if not task.done()]:
+                for task in left:
+                    task.cancel()
+                await asyncio.wait(left)
         errors = [task.exception() for task in tasks if task in done]
         for error in errors:
             if error is not None:

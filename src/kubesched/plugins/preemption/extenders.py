@@ -35,14 +35,40 @@ async def ask_extenders(
                 raise
             _log.warning("skipping extender %s, which is ignorable: %s", extender.name, error)
             continue
-        left = _with_victims(extender, answer)
+        left = _with_victims(extender, pod, answer)
         if not left:
             break
     return [Candidate(name, victims) for name, victims in left.items()]
 
 
-def _with_victims(extender: PreemptionExtender, answer: Mapping[str, Victims]) -> dict[str, Victims]:
-    empty = [name for name, victims in answer.items() if not victims.pods]
-    if empty and not extender.ignorable:
-        raise RuntimeError(f'expected at least one victim pod on node "{empty[0]}"')
-    return {name: victims for name, victims in answer.items() if victims.pods}
+def _with_victims(extender: PreemptionExtender, pod: PodInfo, answer: Mapping[str, Victims]) -> dict[str, Victims]:
+    """The nodes of an answer that can be candidates; that of an ignorable extender loses the others.
+
+    Raises:
+        RuntimeError: when there are others, and the extender is not ignorable.
+    """
+    problems = {
+        name: problem for name, victims in answer.items() if (problem := _problem(extender, pod, name, victims))
+    }
+    if problems and not extender.ignorable:
+        raise RuntimeError(next(iter(problems.values())))
+    for problem in problems.values():
+        _log.warning("extender %s is ignorable, this is left out of its answer: %s", extender.name, problem)
+    return {name: victims for name, victims in answer.items() if name not in problems}
+
+
+def _problem(extender: PreemptionExtender, pod: PodInfo, node_name: str, victims: Victims) -> str:
+    """Why this cannot be done on the node; empty when it can."""
+    if not victims.pods:
+        return f'expected at least one victim pod on node "{node_name}"'
+    for victim in victims.pods:
+        if victim.priority >= pod.priority:
+            return (
+                f'extender "{extender.name}" claims to preempt pod {victim.key} on node "{node_name}", whose priority '
+                f"{victim.priority} is not lower than {pod.priority}"
+            )
+        if victim.spec.node_name != node_name:
+            return (
+                f'extender "{extender.name}" claims to preempt pod {victim.key} on node "{node_name}", where it is not'
+            )
+    return ""

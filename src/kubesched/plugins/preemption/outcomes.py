@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import numpy as np
@@ -22,7 +23,6 @@ from kubesched.cache import NodeTable
 from kubesched.cache.columns import RowArray, equal_places
 from kubesched.cache.lower_priority import LowerPriority, LowerPriorityColumns
 from kubesched.cache.node_table import PODS_ROW
-from kubesched.cache.nominated_rows import NominatedRows
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import FilterEntry, PluginFailedError
 from kubesched.framework.interface import Handle
@@ -45,7 +45,7 @@ class Question:
 
     Attributes:
         amounts: what the pod needs.
-        others: the filters that depend on the node alone.
+        others: the filters that depend on the node alone, and may reject one of the nodes.
     """
 
     def __init__(self, state: CycleState, pod: PodInfo, amounts: Amounts, others: Sequence[FilterEntry]) -> None:
@@ -55,9 +55,16 @@ class Question:
         self.others = others
 
     @classmethod
-    def of(cls, handle: Handle, state: CycleState, pod: PodInfo) -> Question | None:
-        """None when it takes the plain procedure."""
+    def of(
+        cls, handle: Handle, state: CycleState, pod: PodInfo, rejecting: AbstractSet[str] = frozenset()
+    ) -> Question | None:
+        """None when it takes the plain procedure.
+
+        ``rejecting``: the plugins that rejected the nodes just now; all nodes have passed the filters before these.
+        """
         framework, table = handle.framework, handle.snapshot.table
+        places = {entry.name: entry.index for entry in framework.filters} if rejecting else {}
+        passed = min([places.get(name, 0) for name in rejecting], default=0)
         if framework.has_active_extensions(state):
             return None
         amounts: list[tuple[int, int]] = []
@@ -66,7 +73,8 @@ class Question:
             if entry.name in state.skip_filter:
                 continue
             if entry.can_sign and not entry.reads_pods:
-                others.append(entry)
+                if entry.index >= passed:
+                    others.append(entry)
                 continue
             fit = getattr(entry.plugin, "fit_amounts", None)
             wanted = fit(state, pod, table) if fit is not None else None
@@ -86,17 +94,17 @@ class FastDryRuns:
         table = handle.snapshot.table
         self._table = table
         self._lower = LowerPriority(table)
-        self._nominated: NominatedRows | None = None
         self._kept: OrderedDict[tuple[int, Amounts], Alike] = OrderedDict()
 
     def run(self, question: Question, rows: RowArray, wanted: int, budgets: Budgets, plain: DryRun) -> FastFound | None:
         """Try ``rows`` in this order until ``wanted`` candidates are found; None when the plain procedure must be used."""
-        if self._nominated is None:
-            self._nominated = NominatedRows(self._table, self._handle.nominations)
+        if not wanted:
+            return None
+        nominated = self._handle.snapshot.nominated_rows(self._handle.nominations).of(question.pod.priority)
         pod, priority, now = question.pod, question.pod.priority, self._handle.clock.now()
         lower = self._lower.of(priority)
         alike = self._alike(priority, question.amounts)
-        alike.refresh(pod, lower, self._nominated.of(priority), budgets)
+        alike.refresh(pod, lower, nominated, budgets)
         if not alike.exact:
             return None
         try:
@@ -137,8 +145,9 @@ class FastDryRuns:
         alike.evaluate(taken, now)
         if may_violate and len(taken) == wanted and alike.criteria[0, taken].all():
             while position < len(open_):
-                part = self._passing(question, open_[position : position + wanted])
-                position += wanted
+                # More each time: a pass costs some time however few they are.
+                part = self._passing(question, open_[position : 4 * position])
+                position *= 4
                 alike.evaluate(part, now)
                 clean = part[alike.criteria[0, part] == 0]
                 if len(clean):
@@ -253,11 +262,11 @@ class FastFound:
     def best(self, now: float) -> Candidate:
         """The one that :func:`.choose.choose` would take."""
         alike, rows = self._alike, self.rows
-        for criterion in alike.criteria:
-            values = criterion[rows]
-            best = values == values.min()
+        values = alike.criteria[:, rows]
+        for number in range(len(values)):
+            best = values[number] == values[number].min()
             if not best.all():
-                rows = rows[best]
+                rows, values = rows[best], values[:, best]
         if len(rows) > 1:
             starts = alike.earliest[rows]
             starts = np.where(alike.unstarted[rows], np.minimum(starts, now), starts)

@@ -1,8 +1,7 @@
 """Which pods come back in the fast dry run, where only amounts of resources decide (spec "Preemption" section 4.2).
 
 Everything of lower priority has left; pods come back, the most important first, while they fit. For one node in plain
-integers, with disruption budgets (:func:`reprieve_row`), or for many nodes at once, without (:func:`reprieve_rows`): then
-only what candidates are compared by is found, and the victims themselves when they are read.
+integers (:func:`reprieve_row`), or for many nodes at once (:func:`reprieve_rows`): then only what candidates are compared by is found, and the victims themselves when they are read.
 """
 
 from __future__ import annotations
@@ -17,7 +16,16 @@ import numpy.typing as npt
 from kubesched.cache import NodeTable
 from kubesched.cache.columns import RowArray
 from kubesched.cache.node_table import CPU_ROW, EPHEMERAL_ROW, MEMORY_ROW, PODS_ROW
-from kubesched.cache.placed_pods import CPU_AT, EPHEMERAL_AT, MEMORY_AT, NUMBER_AT, PRIORITY_AT, ROW_AT
+from kubesched.cache.placed_pods import (
+    CPU_AT,
+    EPHEMERAL_AT,
+    KIND_AT,
+    MEMORY_AT,
+    NUMBER_AT,
+    PRIORITY_AT,
+    ROW_AT,
+    PlacedPods,
+)
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.preemption import Victims
 
@@ -33,6 +41,9 @@ CRITERIA: Final = 4
 _PLACES: Final[dict[int, int | None]] = {
     PODS_ROW: None, CPU_ROW: CPU_AT, MEMORY_ROW: MEMORY_AT, EPHEMERAL_ROW: EPHEMERAL_AT,
 }  # fmt: skip
+
+#: Keys of pods to sort them by are below this.
+_MOST_KEYS: Final = 1 << 62
 
 #: What a pod takes of the amounts in question.
 Needs = Callable[[PodInfo], Sequence[int]]
@@ -126,9 +137,15 @@ def measures_of(victims: Victims) -> tuple[float, ...]:
 
 
 def reprieve_rows(
-    table: NodeTable, rows: RowArray, priority: int, indexes: Sequence[int], left: npt.NDArray[np.int64], now: float
+    table: NodeTable,
+    rows: RowArray,
+    priority: int,
+    indexes: Sequence[int],
+    left: npt.NDArray[np.int64],
+    budgets: Budgets,
+    now: float,
 ) -> Measures | None:
-    """What candidates are compared by, for many nodes without disruption budgets.
+    """What candidates are compared by, for many nodes.
 
     Args:
         table: the nodes and their pods.
@@ -136,6 +153,7 @@ def reprieve_rows(
         priority: the preemptor's.
         indexes: the resources in question.
         left: int64[resources, rows]; what is left of them without these pods; changed.
+        budgets: those that may be violated; see :meth:`.Budgets.counted_rows` for rows that this is not for.
         now: seconds; when pods start that have not.
 
     Returns:
@@ -148,6 +166,7 @@ def reprieve_rows(
     placed, on = table.placed, np.zeros(table.capacity, np.bool_)
     on[rows] = True
     places = placed.below(priority, on)
+    places = places[np.argsort(placed.numbers(NUMBER_AT, places))]
     starts = placed.starts(places)
     started = np.isfinite(starts)
     if not started.all() and (starts[started] > now).any():
@@ -155,28 +174,71 @@ def reprieve_rows(
     rank = np.zeros(table.capacity, np.intp)
     rank[rows] = np.arange(len(rows))
     node, priorities = rank[placed.numbers(ROW_AT, places)], placed.numbers(PRIORITY_AT, places)
-    order = np.lexsort((placed.numbers(NUMBER_AT, places), starts, -priorities, node))
+    order = _order(node, priorities, starts)
     places, starts, priorities, node = places[order], starts[order], priorities[order], node[order]
-    counts = np.bincount(node, minlength=len(rows))
+    violating = budgets.violating(table, placed.numbers(KIND_AT, places), node) if budgets else None
+    if violating is not None and violating.any():
+        turns = np.argsort(2 * node + ~violating, kind="stable")  # violating ones come back first
+        is_victim = np.zeros(len(node), np.bool_)
+        is_victim[turns] = _victims(placed, places[turns], node, columns, left)
+        violations = np.bincount(node[is_victim & violating], minlength=len(rows))
+    else:
+        is_victim = _victims(placed, places, node, columns, left)
+        violations = np.zeros(len(rows), np.intp)
+    return _measured(priorities[is_victim], starts[is_victim], node[is_victim], violations)
+
+
+def _order(node: RowArray, priorities: npt.NDArray[np.int64], starts: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    """intp[n]: the places of pods by node and importance, in the given order among equals.
+
+    Sorted by one integer if all of it fits into 64 bits: whole seconds, and priorities that are not too far apart.
+    """
+    if not len(node):
+        return np.zeros(0, np.intp)
+    highest, lowest = int(priorities.max()), int(priorities.min())
+    started = starts[np.isfinite(starts)]
+    first, last = (float(started.min()), float(started.max())) if len(started) else (0.0, 0.0)
+    seconds = last - first + 2  # one more for those that have not started
+    most = (int(node.max()) + 1) * (highest - lowest + 1) * seconds
+    if most >= _MOST_KEYS or (np.floor(started) != started).any():
+        return np.lexsort((starts, -priorities, node))
+    key = node * (highest - lowest + 1) + (highest - priorities)
+    key = key * int(seconds) + (np.minimum(starts, last + 1) - first).astype(np.int64)
+    return np.argsort(key, kind="stable")
+
+
+def _victims(
+    placed: PlacedPods,
+    places: npt.NDArray[np.intp],
+    node: RowArray,
+    columns: Sequence[int | None],
+    left: npt.NDArray[np.int64],
+) -> npt.NDArray[np.bool_]:
+    """bool[n]: which pods do not fit when they come back to their nodes in this order; ``left`` is changed."""
+    counts = np.bincount(node, minlength=left.shape[1])
     first = np.cumsum(counts) - counts
-    is_victim = np.zeros(len(node), np.bool_)
-    amounts = [None if column is None else placed.numbers(column, places) for column in columns]
+    is_victim = np.ones(len(node), np.bool_)
+    amounts = np.ones((len(columns), len(places)), np.int64)
+    for number, column in enumerate(columns):
+        if column is not None:
+            amounts[number] = placed.numbers(column, places)
     for turn in range(int(counts.max(initial=0))):
         nodes = np.flatnonzero(counts > turn)
         pods = first[nodes] + turn
-        needed = np.array([np.ones(len(pods), np.int64) if each is None else each[pods] for each in amounts])
-        have = left[:, nodes]
-        fits = (needed <= have).all(axis=0)
-        left[:, nodes] = have - needed * fits
-        is_victim[pods] = ~fits
-    return _measured(priorities[is_victim], starts[is_victim], node[is_victim], len(rows))
+        needed = amounts.take(pods, axis=1)
+        fits = np.flatnonzero((needed <= left.take(nodes, axis=1)).all(axis=0))
+        is_victim[pods[fits]] = False
+        left[:, nodes[fits]] -= needed.take(fits, axis=1)
+    return is_victim
 
 
 def _measured(
-    priorities: npt.NDArray[np.int64], starts: npt.NDArray[np.float64], node: RowArray, nodes: int
+    priorities: npt.NDArray[np.int64], starts: npt.NDArray[np.float64], node: RowArray, violations: RowArray
 ) -> Measures:
     """The measures of nodes from their victims, which are ordered by node, the most important first."""
+    nodes = len(violations)
     criteria = np.zeros((CRITERIA, nodes))
+    criteria[0] = violations
     earliest, unstarted = np.full(nodes, math.inf), np.zeros(nodes, np.bool_)
     count = np.bincount(node, minlength=nodes)
     having = np.flatnonzero(count)

@@ -65,7 +65,7 @@ def _drifted(pod: PodInfo, *, at_filter: int, at_score: int) -> PodInfo:
     if not names:
         return pod
     drifted = pod.with_pod(pod.pod)
-    drifted.fit_requests = _with_overhead(pod, names, pod.fit_requests, at_filter - 1)
+    drifted._fit_requests = _with_overhead(pod, names, pod.fit_requests, at_filter - 1)
     drifted.requests = _with_overhead(pod, names, pod.requests, at_score - 1)
     return drifted
 

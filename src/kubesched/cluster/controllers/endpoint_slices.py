@@ -1,0 +1,192 @@
+"""EndpointSlices from the pods that a Service selects, and an address for each Service of type LoadBalancer.
+
+Rules: upstream ``pkg/controller/endpointslice``: at most 100 endpoints in a slice, one set of slices for each way in
+which pods number their named ports, one empty slice when there is no pod. Endpoints objects, which are deprecated, are
+not made.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from ...api.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
+from ...api.types import Pod
+from ...api.wire import Item
+from .base import Controller
+from .context import BY_NAMESPACE, BY_OWNER, Context, Data
+from .pods import is_finished, is_ready, owner_reference
+
+__all__ = ["EndpointSlices"]
+
+_MOST: Final = 100
+_SERVICE: Final = "kubernetes.io/service-name"
+_MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
+_MANAGER: Final = "endpointslice-controller.k8s.io"
+_ZONE: Final = "topology.kubernetes.io/zone"
+#: Changes of pods are collected for so long (seconds).
+_BATCH_SECONDS: Final = 1.0
+
+
+class _Status(msgspec.Struct):
+    podIP: str | None = None  # noqa: N815 - the wire's name
+
+
+class _Address(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_address: Final = msgspec.json.Decoder(_Address).decode
+
+
+class EndpointSlices(Controller):
+    """Keeps the slices of each Service that has a selector."""
+
+    name = "endpointslice"
+    component = "endpoint-slice-controller"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._services = context.cache(SERVICES)
+        self._slices = context.owned_cache(ENDPOINT_SLICES)
+        self._nodes = context.cache(NODES)
+        #: By namespace: the selectors of its Services by key.
+        self._selectors: dict[str, dict[str, dict[str, str]]] = {}
+        self.watch(SERVICES, self._service_changed)
+        self.watch(ENDPOINT_SLICES, self._slice_changed)
+        self.watch(PODS, self._pod_changed)
+
+    # -- watching --------------------------------------------------------------------------------------
+
+    def _service_changed(self, old: Item | None, new: Item | None) -> None:
+        self.enqueue(old, new)
+        for item in (old, new):
+            if item is not None:
+                selectors = self._selectors.setdefault(item.namespace, {})
+                selectors.pop(item.key, None)
+                selector = item.typed["spec"].get("selector") if item is new else None
+                if selector:
+                    selectors[item.key] = selector
+                if not selectors:
+                    del self._selectors[item.namespace]
+
+    def _slice_changed(self, old: Item | None, new: Item | None) -> None:
+        """A slice that another client changed or deleted is repaired."""
+        item = new or old
+        labels = (item.typed["metadata"].get("labels") or {}) if item is not None else {}
+        if item is not None and labels.get(_MANAGED_BY) == _MANAGER:
+            self.queue.add(f"{item.namespace}/{labels.get(_SERVICE, '')}")
+
+    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+        item = new or old
+        selectors = self._selectors.get(item.namespace) if item is not None else None
+        if not selectors:
+            return
+        if old is not None and new is not None and _seen(old) == _seen(new):
+            return
+        pods = [one.typed.metadata.labels.items() for one in (old, new) if one is not None]
+        for key, selector in selectors.items():
+            if any(selector.items() <= labels for labels in pods):
+                self.queue.add_after(key, _BATCH_SECONDS)
+
+    # -- doing -----------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: str) -> None:
+        service = self._services.get(key)
+        if service is None:
+            return  # its slices are collected with it
+        data = service.data()
+        if "deletionTimestamp" in data["metadata"]:
+            return
+        await self._balance(service, data)
+        selector = data["spec"].get("selector")
+        if not selector or data["spec"].get("type") == "ExternalName":
+            return
+        groups: dict[tuple[tuple[str, int, str], ...], list[Data]] = {}
+        for item in self.context.pods.indexed(BY_NAMESPACE, service.namespace):
+            pod: Pod = item.typed
+            if selector.items() <= pod.metadata.labels.items() and not is_finished(pod):
+                ip = _address(item.raw).status.podIP
+                if ip:
+                    ports = _ports(data["spec"], pod)
+                    groups.setdefault(ports, []).append(self._endpoint(item, ip, data["spec"]))
+        wanted = [
+            {
+                "addressType": "IPv4",
+                "endpoints": endpoints[start : start + _MOST],
+                "ports": [{"name": name, "port": port, "protocol": protocol} for name, port, protocol in ports],
+            }
+            for ports, endpoints in (groups or {(): []}).items()
+            for start in range(0, max(1, len(endpoints)), _MOST)
+        ]
+        await self._write(service, wanted)
+
+    async def _write(self, service: Item, wanted: list[Data]) -> None:
+        """Make the slices of a Service what is wanted, those that are there being changed in order."""
+        there = sorted(self._slices.indexed(BY_OWNER, service.uid), key=lambda one: one.name)
+        for body, item in zip(wanted, there, strict=False):
+            data = item.data()
+            if any(data.get(name) != value for name, value in body.items() if name != "addressType"):
+                await self.context.update(item, {**data, **body})
+        for item in there[len(wanted) :]:
+            await self.context.delete(item)
+        labels = {**(service.typed["metadata"].get("labels") or {}), _SERVICE: service.name, _MANAGED_BY: _MANAGER}
+        owner = owner_reference(service)
+        for body in wanted[len(there) :]:
+            metadata = {"generateName": f"{service.name}-", "labels": labels, "ownerReferences": [owner]}
+            await self.context.create(ENDPOINT_SLICES, service.namespace, {"metadata": metadata, **body})
+
+    def _endpoint(self, item: Item, ip: str, spec: Data) -> Data:
+        pod: Pod = item.typed
+        ready, going = is_ready(pod), self.context.is_going(item)
+        published = bool(spec.get("publishNotReadyAddresses"))
+        endpoint: Data = {
+            "addresses": [ip],
+            "conditions": {"ready": published or (ready and not going), "serving": ready, "terminating": going},
+            "targetRef": {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+            "nodeName": pod.spec.node_name,
+        }
+        node = self._nodes.get(pod.spec.node_name)
+        zone = node.typed.metadata.labels.get(_ZONE) if node is not None else None
+        if zone:
+            endpoint["zone"] = zone
+        return endpoint
+
+    async def _balance(self, service: Item, data: Data) -> None:
+        """A hollow load balancer: an address of the network for benchmarks, at once, by the Service's cluster IP."""
+        spec, there = data["spec"], ((data.get("status") or {}).get("loadBalancer") or {}).get("ingress")
+        balanced = spec.get("type") == "LoadBalancer" and not spec.get("loadBalancerClass")
+        if balanced is bool(there):
+            return
+        balancer: Data = {}
+        if balanced:
+            _, second, third, fourth = (int(part) for part in spec["clusterIP"].split("."))
+            balancer["ingress"] = [{"ip": f"198.{18 + (second & 1)}.{third}.{fourth}", "ipMode": "VIP"}]
+        await self.context.write_status(service, data, {**(data.get("status") or {}), "loadBalancer": balancer})
+
+
+def _seen(item: Item) -> tuple[Any, ...]:
+    """What slices show of a pod."""
+    pod: Pod = item.typed
+    status = pod.status
+    return pod.metadata.labels, pod.metadata.deletion_timestamp, status.phase, is_ready(pod), _address(item.raw).status
+
+
+def _ports(spec: Data, pod: Pod) -> tuple[tuple[str, int, str], ...]:
+    """Name, number and protocol of a Service's ports in a pod; a named port that the pod lacks is left out."""
+    found = []
+    for port in spec.get("ports") or ():
+        target, protocol = port.get("targetPort", port["port"]), port.get("protocol", "TCP")
+        if isinstance(target, str):
+            numbers = [
+                one.container_port
+                for container in pod.spec.containers
+                for one in container.ports
+                if one.name == target and (one.protocol or "TCP") == protocol
+            ]
+            if not numbers:
+                continue
+            target = numbers[0]
+        found.append((port.get("name") or "", target, protocol))
+    return tuple(found)

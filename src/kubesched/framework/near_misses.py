@@ -1,0 +1,40 @@
+"""Names in a plugin class that were most likely meant to be those of the interface, such as ``normalise_score``.
+
+A method of such a name would never be called. Used by :func:`~.registry.check_plugin`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Iterable
+from typing import Final
+
+__all__ = ["near_miss"]
+
+#: How alike two names are, from 0 to 1, by difflib's measure.
+_ALIKE: Final = 0.88
+
+
+def near_miss(plugin: type, known: Iterable[str], bases: tuple[type, ...]) -> tuple[str, str] | None:
+    """A public name of the class that is nearly one of ``known``, and that one; None when there is none.
+
+    Names of ``bases`` do not count, nor does a helper whose like the plugin defines as well: ``scores`` next to ``score``.
+    """
+    names = {_plain(name): name for name in known}
+    for owner in plugin.__mro__:
+        if owner is object or owner in bases:
+            continue
+        for name, value in vars(owner).items():
+            if name.startswith("_") or name in names.values() or inspect.isclass(value):
+                continue
+            plain = _plain(name)
+            found = [plain] if plain in names else difflib.get_close_matches(plain, names, n=1, cutoff=_ALIKE)
+            if found and not hasattr(plugin, names[found[0]]):
+                return name, names[found[0]]
+    return None
+
+
+def _plain(name: str) -> str:
+    """``preFilter`` and ``pre_filter`` are the same."""
+    return name.replace("_", "").lower()

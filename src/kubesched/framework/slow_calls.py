@@ -1,0 +1,117 @@
+"""Naming a plugin whose call does not return: while it runs, nothing else in the event loop does.
+
+A thread samples the stack of the thread that schedules. Plugins are recognised by the code of their methods, so calls cost
+nothing. Work that a plugin awaits is not seen here, and holds up nothing. Callers: the commands and :mod:`kubesched.simulate`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from .interface import Contract
+
+__all__ = ["SLOW_SECONDS", "plugins_of", "watching_plugins"]
+
+#: A call that takes longer is reported.
+SLOW_SECONDS: Final = 1.0
+#: How often the stack is sampled during that time.
+_SAMPLES: Final = 4
+
+_METHODS: Final = tuple(name for name, member in vars(Contract).items() if inspect.isfunction(member))
+
+
+def _codes(plugins: Iterable[object]) -> dict[CodeType, tuple[str, str]]:
+    """The code of every method of the interface to plugin and method."""
+    found: dict[CodeType, tuple[str, str]] = {}
+    for plugin in plugins:
+        for name in _METHODS:
+            code = getattr(inspect.unwrap(getattr(plugin, name, None) or _none), "__code__", None)
+            if isinstance(code, CodeType) and code is not _none.__code__:
+                found.setdefault(code, (str(getattr(plugin, "name", "")), name))
+    return found
+
+
+def _none() -> None: ...
+
+
+@contextmanager
+def watching_plugins(
+    plugins: Iterable[object],
+    report: Callable[[str], None],
+    *,
+    seconds: float = SLOW_SECONDS,
+    thread: Callable[[], int | None] | None = None,
+) -> Iterator[None]:
+    """While this lasts, ``report`` receives a text about each plugin's method that a call of takes longer than ``seconds``.
+
+    It is called in a thread of its own, once for each method of a plugin. What is watched is the thread that enters, or
+    the one that ``thread`` names at the time.
+    """
+    own = threading.get_ident()
+    watch = _Watch(_codes(plugins), thread or (lambda: own), report, seconds)
+    watching = threading.Thread(target=watch.run, name="plugin-watch", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        watch.stop.set()
+        watching.join()
+
+
+class _Watch:
+    def __init__(
+        self,
+        codes: dict[CodeType, tuple[str, str]],
+        thread: Callable[[], int | None],
+        report: Callable[[str], None],
+        seconds: float,
+    ) -> None:
+        self.stop = threading.Event()
+        self._codes = codes
+        self._thread = thread
+        self._report = report
+        self._seconds = seconds
+        self._reported: set[tuple[str, str]] = set()
+
+    def run(self) -> None:
+        """Sample until stopped. A call is slow when it was seen in so many samples, one after the other."""
+        call: FrameType | None = None
+        seen = 0
+        while not self.stop.wait(self._seconds / _SAMPLES):
+            frame = self._call()
+            seen = seen + 1 if frame is call and frame is not None else 1
+            call = frame
+            if frame is not None and seen > _SAMPLES:
+                self._name(frame)
+
+    def _call(self) -> FrameType | None:
+        """The frame of the plugin's method that runs now; the outermost one, if plugins call one another."""
+        thread = self._thread()
+        frame = sys._current_frames().get(thread) if thread is not None else None
+        found: FrameType | None = None
+        while frame is not None:
+            if frame.f_code in self._codes:
+                found = frame
+            frame = frame.f_back
+        return found
+
+    def _name(self, frame: FrameType) -> None:
+        which = self._codes[frame.f_code]
+        if which in self._reported:
+            return
+        self._reported.add(which)
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        self._report(
+            f"plugin {which[0]} has been in {which[1]} for more than {self._seconds:g} s, at {place}; nothing else is done meanwhile"
+        )
+
+
+def plugins_of(frameworks: Iterable[Any]) -> list[object]:
+    """All plugins of some profiles."""
+    return [plugin for framework in frameworks for plugin in framework.plugins.values()]

@@ -1,0 +1,73 @@
+"""A plugin whose call takes long is named, once, while the call lasts."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from framework_kit import make_plugin
+
+from kubesched.framework.slow_calls import watching_plugins
+
+
+def _waiting(event: threading.Event, calls: int = 1) -> Callable[..., None]:
+    def filter(self: Any, state: Any, pod: Any, node: Any) -> None:  # noqa: A001 - the interface's name
+        event.wait()
+
+    return filter
+
+
+def test_a_call_that_lasts_is_named_with_its_place_while_it_lasts() -> None:
+    reported = threading.Event()
+    texts: list[str] = []
+
+    def report(text: str) -> None:
+        texts.append(text)
+        reported.set()
+
+    plugin = make_plugin("Slow", filter=_waiting(reported))(None, None)
+    other = make_plugin("Other", filter=lambda self, *args: plugin.filter(*args))(None, None)
+    with watching_plugins([plugin], report, seconds=0.01):
+        plugin.filter(None, None, None)  # returns only because it was reported
+        plugin.filter(None, None, None)
+    [text] = texts
+    assert text.startswith("plugin Slow has been in filter for more than 0.01 s, at ")
+    assert f"{__file__}:" in text
+    reported.clear()
+    with watching_plugins([plugin, other], report, seconds=0.01):
+        other.filter(None, None, None)
+    assert texts[1].startswith("plugin Other has been in filter")
+
+
+def test_a_decorated_method_is_recognised() -> None:
+    reported = threading.Event()
+    texts: list[str] = []
+
+    def report(text: str) -> None:
+        texts.append(text)
+        reported.set()
+
+    inner = _waiting(reported)
+
+    @functools.wraps(inner)
+    def wrapper(*args: Any) -> None:
+        inner(*args)
+
+    plugin = make_plugin("Wrapped", filter=wrapper)(None, None)
+    with watching_plugins([plugin], report, seconds=0.01):
+        plugin.filter(None, None, None)
+    assert texts[0].startswith("plugin Wrapped has been in filter")
+
+
+def test_many_short_calls_are_not_slow() -> None:
+    ticks = threading.Event()
+    texts: list[str] = []
+    plugin = make_plugin("Quick", filter=lambda self, *args: None)(None, None)
+    with watching_plugins([plugin], texts.append, seconds=0.01):
+        for _ in range(20):
+            plugin.filter(None, None, None)
+            ticks.wait(0.002)
+    assert texts == []
+    assert not [thread for thread in threading.enumerate() if thread.name == "plugin-watch"]
