@@ -22,6 +22,9 @@ SHAPES: Final = (
     "topology",
     "topology-default",
     "crowded",
+    "steady",
+    "templates",
+    "million",
 )
 
 
@@ -61,13 +64,29 @@ def _seconds(text: str) -> float:
 
 
 def _duration(text: str) -> float:
+    """Seconds, as a number or as a duration."""
     try:
-        seconds = parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if seconds < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative: {text}")
-    return seconds
+        value = float(text)
+    except ValueError:
+        try:
+            value = parse_duration(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+    if not (value >= 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"must be a duration that is not negative, such as 90m: {text}")
+    return value
+
+
+#: Tables of a result that can be saved.
+_TABLES: Final = ("pods", "nodes", "resources", "series", "pending", "preemptions")
+
+
+def _saved_table(text: str) -> tuple[str, str]:
+    """TABLE=FILE."""
+    name, equals, file = text.partition("=")
+    if not equals or not file or name not in _TABLES:
+        raise argparse.ArgumentTypeError(f"must be TABLE=FILE, where TABLE is one of {', '.join(_TABLES)}: {text!r}")
+    return name, file
 
 
 def _zones(text: str) -> int:
@@ -105,6 +124,7 @@ _zones.__name__ = _port.__name__ = "whole number"
 _speed.__name__ = "number"
 _count.__name__ = _nodes.__name__ = _positive.__name__ = "whole number"
 _seconds.__name__ = "number"
+_duration.__name__ = "duration"
 
 
 def _plugin_modules(parser: argparse.ArgumentParser) -> None:
@@ -142,9 +162,11 @@ def simulate(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 Schedule manifests on a simulated cluster. Deployments, StatefulSets, Jobs, DaemonSets, … are expanded to pods. The
 whole scheduler runs in virtual time until nothing moves; pods with the annotation kubesched.io/duration (30s, 2h)
-end after that time and free their place. The same input and seed give the same output, byte for byte."""
+end after that time and free their place, objects with kubesched.io/arrival are created that long after the start. Jobs run
+to completion and CronJobs make Jobs. The same input and seed give the same output, byte for byte."""
     parser.epilog = """\
-example: kubesched simulate -f examples/web-shop --nodes 3
+examples: kubesched simulate -f examples/web-shop --nodes 3
+          kubesched simulate --trace pods.csv --nodes 100 --until 72h --report out.html --save pods=pods.csv
 JSON and YAML follow the schema of kubesched.simulate.result (apiVersion kubesched.io/v1alpha1).
 Exit code: 0 even when pods are pending; 1 when the input cannot be used, pods were refused or an exception was raised
 during the run. What of the input is not honoured is said on stderr, also with --quiet, and in the result's warnings."""
@@ -154,8 +176,21 @@ during the run. What of the input is not honoured is said on stderr, also with -
         metavar="FILE|DIR",
         action="append",
         nargs="+",
-        required=True,
+        default=[],
         help="manifests: YAML or JSON files, or directories of them",
+    )
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a table (CSV) of pods that arrive over time, with columns such as arrival, name, count, duration, cpu, "
+        "memory; may be given again",
+    )
+    parser.add_argument(
+        "--controllers",
+        action="store_true",
+        help="run all controllers: they make the pods of all workloads, and react to what happens",
     )
     parser.add_argument("--nodes", metavar="N", type=_nodes, default=0, help="add so many hollow nodes")
     parser.add_argument("--node-cpu", metavar="QUANTITY", default="8", help="cpu of a hollow node (default: 8)")
@@ -172,10 +207,24 @@ during the run. What of the input is not honoured is said on stderr, also with -
     _enable_plugin(parser)
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides ties (default: 0)")
     parser.add_argument(
-        "--until", metavar="SECONDS", type=_seconds, default=86_400.0, help="virtual time at most (default: a day)"
+        "--until",
+        metavar="DURATION",
+        type=_duration,
+        help="virtual time at most: seconds, or 90m, 72h (default: a day after the last arrival)",
     )
     parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
     parser.add_argument("--wide", action="store_true", help="list every pod and node, however many")
+    parser.add_argument(
+        "--report", metavar="FILE.html", help="write the result as one self-contained page with plots and tables"
+    )
+    parser.add_argument(
+        "--save",
+        metavar="TABLE=FILE",
+        type=_saved_table,
+        action="append",
+        default=[],
+        help=f"write a table to a .csv, .json or .parquet file: {', '.join(_TABLES)}; may be given again",
+    )
     _quiet(parser, "no progress bar")
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
 
 from kubesched.cluster.files import load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template
+from kubesched.simulate.html_report import render_html
 from kubesched.simulate.loading import load_node_template
 from kubesched.simulate.report import error_text, render_json, render_table, render_yaml
 from kubesched.simulate.simulation import run_simulation
+from kubesched.simulate.table_files import TableFileError, check_file, write_table
+from kubesched.simulate.tables import table
+from kubesched.simulate.workload_table import read_table
 
 from .console import print_lines, progress_bar, warn, write
 from .errors import CliError
@@ -22,7 +28,14 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     registry, config, remarks = load_setup(options, options.config)
     paths = [path for group in options.filename for path in group]
+    if not paths and not options.trace:
+        raise CliError("there is nothing to simulate: give manifests with -f, or a table of pods with --trace", code=2)
+    for file in (options.report, *(file for _, file in options.save)):
+        if file is not None:
+            _check_output(file, is_page=file == options.report)
     manifests = load_manifests(paths)
+    for path in options.trace:
+        manifests.objects += read_table(path)
     if not manifests.objects:
         nothing = f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)"
         raise CliError("\n".join((nothing, *manifests.warnings)))
@@ -42,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
             config=config,
             seed=options.seed,
             stages=load_stages(options.stages),
+            controllers=options.controllers,
             until=options.until,
             remarks=remarks,
             on_progress=bar.update,
@@ -49,6 +63,10 @@ def run(options: argparse.Namespace) -> int:
         )
     for remark in result.warnings:
         warn(remark)
+    if options.report is not None:
+        Path(options.report).write_text(render_html(result, _title(paths, options.trace)), encoding="utf-8")
+    for name, file in options.save:
+        write_table(table(result, name), file)
     if options.output == "table":
         print_lines(render_table(result, wide=options.wide))
     else:
@@ -63,3 +81,18 @@ def run(options: argparse.Namespace) -> int:
         pods = "1 pod was" if result.totals.refused == 1 else f"{result.totals.refused:,} pods were"
         raise CliError(f"{pods} refused; the first: {first.source}: {first.message}")
     return 0
+
+
+def _check_output(file: str, *, is_page: bool) -> None:
+    """Refuse a file that cannot be written to before a long run, not after it."""
+    try:
+        if not is_page:
+            check_file(file)
+        elif not Path(file).parent.is_dir() or Path(file).is_dir():
+            raise CliError(f"{file}: cannot be written: it is a directory, or its directory is missing")
+    except TableFileError as error:
+        raise CliError(str(error)) from None
+
+
+def _title(paths: Sequence[str], traces: Sequence[str]) -> str:
+    return "Simulation of " + ", ".join(Path(path).name or path for path in (*paths, *traces))

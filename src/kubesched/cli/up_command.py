@@ -22,6 +22,7 @@ from typing import Final
 
 from kubesched.api.collector import collector_paused
 from kubesched.api.kinds import NODES
+from kubesched.api.loop_watch import HoldReporter, watch_loop
 from kubesched.api.times import Clock, RealClock, SteadyClock, timestamp
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
@@ -58,6 +59,10 @@ __all__ = ["run"]
 _HEARTBEAT_SECONDS: Final = 10.0
 #: Pods that are deleted are gone after so many seconds, as those of programs that end when they are asked to.
 _STOP_SECONDS: Final = 1.0
+#: What holds the event loop for so long (seconds) is logged.
+_HOLD_SECONDS: Final = 0.5
+#: So many events are kept, and none for more than an hour: each takes about 2 kB.
+_MOST_EVENTS: Final = 5_000
 #: Events are looked through for old ones this often (seconds).
 _EXPIRY_SECONDS: Final = 60.0
 
@@ -83,6 +88,8 @@ async def _up(options: argparse.Namespace) -> int:
             with collector_paused():
                 with stop.interrupts():
                     embedded = _build(options, loop)
+                plugins = plugins_of(embedded.scheduler.frameworks.values())
+                stack.enter_context(watching_plugins(plugins, warn))
                 stack.push_async_callback(embedded.stop)
                 await stop.unless(embedded.start(scheduler=not options.no_scheduler))
                 scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubesched-")))
@@ -92,6 +99,9 @@ async def _up(options: argparse.Namespace) -> int:
                 embedded.scheduler.debugger.install(loop)
                 embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
                 stack.enter_context(watching_plugins(plugins_of(embedded.scheduler.frameworks.values()), warn))
+            if options.speed == 1:  # otherwise the loop's seconds are not real ones
+                reporter = HoldReporter(logging.getLogger("kubesched.up"), least=_HOLD_SECONDS)
+                stack.enter_context(watch_loop(reporter))
             with embedded.tasks.guard():
                 _greet(embedded, server, kubeconfig, options)
                 await stop.wait()
@@ -190,6 +200,7 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         on_preemption=None if options.quiet else PreemptionLog(clock),
         taint_new_nodes=not options.no_controllers,
     )
+    embedded.store.most_events = _MOST_EVENTS
     _fill(embedded.store, options, snapshot)
     return embedded
 

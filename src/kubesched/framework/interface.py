@@ -132,6 +132,10 @@ class NodeToStatus(Protocol):
         """The nodes that were rejected with ``code``."""
         ...
 
+    def rejecting(self, code: Code) -> frozenset[str]:
+        """The plugins that rejected nodes with ``code``; the empty name for a rejection by something else."""
+        ...
+
 
 class Recorder(Protocol):
     """Records events; returns at once."""
