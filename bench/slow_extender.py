@@ -3,7 +3,7 @@
     python bench/slow_extender.py [--nodes 1000] [--pods 5000] [--seconds 5] [--interested 3]
 
 Places pods on an embedded cluster twice: without any extender, and while an extender over HTTP takes ``--seconds`` for each
-answer about ``--interested`` other pods. Prints both throughputs, and how the slow pods fared.
+answer about ``--interested`` other pods. Prints both throughputs and costs, and how the slow pods fared.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ def pod(name: str, amounts: dict[str, str]) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [container]}}
 
 
-async def measure(options: argparse.Namespace, url: str | None) -> float:
-    """Pods per second of the pods without interest, created while the slow ones are being considered."""
+async def measure(options: argparse.Namespace, url: str | None) -> tuple[float, float]:
+    """Pods per second, and microseconds of CPU per pod, of the pods without interest.
+
+    They are created while the slow ones are being considered.
+    """
     entry = {
         "urlPrefix": url,
         "filterVerb": "filter",
@@ -67,18 +70,18 @@ async def measure(options: argparse.Namespace, url: str | None) -> float:
             for number in range(options.interested):
                 embedded.store.create(PODS, "default", pod(f"slow-{number}", {"cpu": "1m", RESOURCE: "1"}))
             await asyncio.sleep(0.2)
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         for number in range(options.pods):
             embedded.store.create(PODS, "default", pod(f"usual-{number}", {"cpu": "1m"}))
             if number % 64 == 63:
                 await asyncio.sleep(0)
         await done.wait()
-        seconds = time.perf_counter() - start
+        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         slow = [one for one in embedded.pods() if one.name.startswith("slow-")]
         if slow:
             waiting = sum(1 for one in slow if not one.spec.node_name)
             print(f"  {waiting} of {len(slow)} pods with the extender were still undecided after {seconds:.2f} s")
-    return options.pods / seconds
+    return options.pods / seconds, cpu / options.pods * 1e6
 
 
 async def run(options: argparse.Namespace) -> None:
@@ -95,11 +98,12 @@ async def run(options: argparse.Namespace) -> None:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         for round_ in range(1, options.rounds + 1):
-            without = await measure(options, None)
-            print(f"round {round_}: {without:,.0f} pods/s without an extender")
-            loaded = await measure(options, url)
+            without, cost = await measure(options, None)
+            print(f"round {round_}: {without:,.0f} pods/s, {cost:.0f} µs of CPU per pod without an extender")
+            loaded, cost = await measure(options, url)
             print(
-                f"round {round_}: {loaded:,.0f} pods/s while one takes {options.seconds:g} s ({loaded / without:.0%})"
+                f"round {round_}: {loaded:,.0f} pods/s ({loaded / without:.0%}), {cost:.0f} µs of CPU per pod while one "
+                f"takes {options.seconds:g} s"
             )
     finally:
         await runner.cleanup()

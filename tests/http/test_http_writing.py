@@ -109,7 +109,7 @@ def test_dry_runs_change_nothing() -> None:
                 await api.put(f"{PODS}/a", live, **all_),
                 await api.patch(f"{PODS}/a", {"metadata": {"labels": {"x": "y"}}}, **all_),
                 await api.apply(f"{PODS}/a", a_pod("a"), **all_),
-                await api.post(f"{PODS}/a/binding", {"target": {"name": "n"}}, **all_),
+                await api.post(f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"name": "n"}}, **all_),
                 await api.post(f"{PODS}/a/eviction", {}, **all_),
                 await api.delete(f"{PODS}/a", **all_),
                 await api.delete(PODS, **all_),
@@ -184,8 +184,11 @@ def test_binding_sets_the_node_once() -> None:
         async with served() as api:
             pod = (await api.post(PODS, a_pod())).data
             body = {"metadata": {"name": "p", "uid": pod["metadata"]["uid"]}, "target": {"kind": "Node", "name": "n"}}
-            wrong = {**body, "metadata": {"uid": "other"}}
+            wrong = {**body, "metadata": {"name": "p", "uid": "other"}}
             assert (await api.post(f"{PODS}/p/binding", wrong)).status == 409
+            for name in ("q", ""):
+                other = await api.post(f"{PODS}/p/binding", {**body, "metadata": {"name": name}})
+                assert (other.status, other.message) == (400, "name in URL does not match name in Binding object")
             answer = await api.post(f"{PODS}/p/binding", body)
             assert (answer.status, answer.data["status"]) == (201, "Success")
             again = await api.post("/api/v1/namespaces/default/bindings", body)
@@ -207,7 +210,7 @@ def test_eviction_asks_the_budget() -> None:
     async def main() -> None:
         async with served() as api:
             await api.post(PODS, a_pod(labels={"a": "b"}))
-            await api.post(f"{PODS}/p/binding", {"target": {"name": "n"}})
+            await api.post(f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "n"}})
             await api.patch(f"{PODS}/p/status", {"status": {"phase": "Running"}})
             budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
             spec = {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}
@@ -254,7 +257,7 @@ def test_a_pod_on_a_node_lingers_and_one_without_goes() -> None:
         async with served() as api:
             await api.post(PODS, a_pod("here"))
             await api.post(PODS, a_pod("there"))
-            await api.post(f"{PODS}/there/binding", {"target": {"name": "n"}})
+            await api.post(f"{PODS}/there/binding", {"metadata": {"name": "there"}, "target": {"name": "n"}})
             for name, lingers in (("here", False), ("there", True)):
                 answer = await api.delete(f"{PODS}/{name}")
                 assert (answer.data["kind"], "deletionTimestamp" in answer.data["metadata"]) == ("Pod", lingers)
@@ -436,7 +439,7 @@ BAD_DEFINITIONS: list[tuple[str, dict[str, Any], str]] = [
     ("no group", {"spec": {**a_definition()["spec"], "group": ""}}, "spec.group"),
     ("no versions", {"spec": {**a_definition()["spec"], "versions": []}}, "spec.versions"),
     ("no scope", {"spec": {**a_definition()["spec"], "scope": "Frog"}}, "spec.scope"),
-    ("no spec", {"spec": 3}, "spec.group"),
+    ("no spec", {"spec": {}}, "spec.group"),
 ]
 
 

@@ -44,3 +44,13 @@ def test_budgets_are_the_same_object_until_one_changes() -> None:
     objects["ns/web"] = a_budget("web", {"disruptionsAllowed": 0})
     assert reader.read(objects) is not first
     assert len(reader.read({})) == 0
+
+
+def test_a_budget_whose_selector_changes_covers_other_pods() -> None:
+    reader, objects = BudgetReader(), {"ns/a": a_budget("web", {"disruptionsAllowed": 0})}
+    pods = [PodInfo(a_pod(app, namespace="ns", labels={"app": app})) for app in ("web", "db")]
+    assert [pod.name for pod in reader.read(objects).split(pods)[0]] == ["web"]
+    objects["ns/a"] = a_budget("web", {"disruptionsAllowed": 1})
+    assert [pod.name for pod in reader.read(objects).split(pods)[0]] == []
+    objects["ns/a"] = a_budget("db", {"disruptionsAllowed": 0})
+    assert [pod.name for pod in reader.read(objects).split(pods)[0]] == ["db"]

@@ -165,7 +165,8 @@ class Town:
         nodes = outcome.diagnosis.statuses.nodes_for_code(Code.UNSCHEDULABLE)
         self.plugin.handle.random.seed(self.count)
         self.plugin._absolute = self.wanted
-        found = self.plugin._find(outcome.state, pod, nodes)
+        rejecting = outcome.diagnosis.statuses.rejecting(Code.UNSCHEDULABLE)
+        found = self.plugin._find(outcome.state, pod, nodes, rejecting)
         if not nodes:
             return False
         offset = random.Random(self.count).randrange(len(nodes))

@@ -132,7 +132,9 @@ class DefaultPreemption(Plugin):
                 self._first(known.nodes)  # the same random numbers as without a memory
             return _CLEARED, known.status
         nodes = statuses.nodes_for_code(Code.UNSCHEDULABLE)
-        found = self._find(state, pod, nodes)
+        # With extenders the statuses are as old as the first answer, else of this moment.
+        rejecting = statuses.rejecting(Code.UNSCHEDULABLE) if not self.handle.extenders else frozenset()
+        found = self._find(state, pod, nodes, rejecting)
         if not found:
             if found.errors:
                 return None, _prefixed(Status.from_error(_joined(found.errors)))
@@ -172,8 +174,10 @@ class DefaultPreemption(Plugin):
         budgets = self._budgets.read(self.handle.informed("poddisruptionbudgets"))
         return DryRun(self.handle, state, pod, budgets, self.potential_victims, self.importance)
 
-    def _find(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Found | FastFound:
-        """Candidates among ``nodes``, beginning with a random one."""
+    def _find(
+        self, state: CycleState, pod: PodInfo, nodes: NodeList, rejecting: AbstractSet[str] = frozenset()
+    ) -> Found | FastFound:
+        """Candidates among ``nodes``, which these plugins rejected just now, beginning with a random one."""
         if not nodes:
             return Found()
         rows = nodes.rows
@@ -181,7 +185,7 @@ class DefaultPreemption(Plugin):
         rows = np.concatenate((rows[offset:], rows[:offset]))
         wanted = candidates_wanted(len(rows), self._percentage, self._absolute)
         plain = self._dry_run(state, pod)
-        question = Question.of(self.handle, state, pod) if self._has_default_hooks else None
+        question = Question.of(self.handle, state, pod, rejecting) if self._has_default_hooks else None
         if question is not None:
             if self._fast is None:
                 self._fast = FastDryRuns(self.handle)

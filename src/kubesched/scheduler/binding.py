@@ -103,9 +103,14 @@ class BindingCycles:
             self._crashed(attempt, error)
 
     def _is_ready(self, attempt: Attempt) -> bool:
-        """Whether nothing comes before the Bind plugins: no PreBind, no status to be written, no extender."""
-        uid, concerned = attempt.assumed.uid, attempt.profile.framework.concerned(attempt.assumed)
-        return not concerned.pre_bind and self._publish_node and not self._extenders and self._statuses.is_settled(uid)
+        """Whether nothing comes before the Bind plugins: no PreBind, no status to be written, no extender that binds."""
+        assumed = attempt.assumed
+        return (
+            not attempt.profile.framework.concerned(assumed).pre_bind
+            and self._publish_node
+            and self._statuses.is_settled(assumed.uid)
+            and not extender_calls.may_bind(self._extenders, assumed)
+        )
 
     def _spawn(self, attempt: Attempt, work: Coroutine[Any, Any, None]) -> None:
         task = self._supervisor.spawn(

@@ -28,6 +28,8 @@ __all__ = ["Decoder", "Diagnosis", "NodeStatuses", "Rejection"]
 #: (owner, verdict) to status; owner is 1 + the index of the filter that rejected.
 Decoder = Callable[[int, int], Status]
 
+#: So many distinct outcomes are looked for one by one.
+_FEW_OUTCOMES: Final = 6
 _ABSENT: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
 
@@ -115,6 +117,9 @@ class NodeStatuses:
         """The nodes whose status has ``code``, in list order."""
         table = self._table
         assert table is not None
+        alike = not self._single and all(status.code is code for status, _ in self._groups)
+        if alike and sum(len(rows) for _, rows in self._groups) == len(table):
+            return NodeList(table, table.order())
         wanted = np.full(table.capacity, self.absent.code is code)
         for status, rows in self._groups:
             wanted[rows] = status.code is code
@@ -125,6 +130,10 @@ class NodeStatuses:
         rows = table.order()
         return NodeList(table, rows[wanted[rows]])
 
+    def rejecting(self, code: Code) -> frozenset[str]:
+        """The plugins that rejected the nodes whose status has ``code``."""
+        return frozenset(status.plugin for status in self.distinct() if status.code is code)
+
     @classmethod
     def from_arrays(
         cls, table: NodeTable, rows: RowArray, owners: RowArray, verdicts: VerdictArray, decode: Decoder
@@ -134,14 +143,22 @@ class NodeStatuses:
         ``rows``, ``owners`` and ``verdicts`` have one element per examined row.
         """
         result = cls(table)
-        rejected = owners > 0
-        if not rejected.any():
+        if not len(owners):
             return result
-        if not rejected.all():
-            rows, owners, verdicts = rows[rejected], owners[rejected], verdicts[rejected]
-        for owner, mine in equal_places(owners):
-            for verdict, places in equal_places(verdicts[mine]):
-                result._groups.append((decode(owner, verdict), rows[mine[places]]))
+        left = owners > 0
+        for _ in range(_FEW_OUTCOMES):
+            first = int(left.argmax())
+            if not left[first]:
+                return result
+            owner, verdict = owners[first], verdicts[first]
+            same = left & (owners == owner)
+            same &= verdicts == verdict
+            result._groups.append((decode(int(owner), int(verdict)), rows[same]))
+            left ^= same
+        rows, owners, verdicts = rows[left], owners[left], verdicts[left]
+        for number, mine in equal_places(owners):
+            for code, places in equal_places(verdicts[mine]):
+                result._groups.append((decode(number, code), rows[mine[places]]))
         return result
 
 

@@ -19,7 +19,7 @@ from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 
-__all__ = ["Filtered", "bind", "filter_nodes", "prioritize"]
+__all__ = ["Filtered", "bind", "filter_nodes", "may_bind", "prioritize"]
 
 T = TypeVar("T")
 
@@ -118,6 +118,11 @@ async def _points(
     finally:
         running.dec()
     return {name: score * extender.weight * _SCALE for name, score in answer.items()}
+
+
+def may_bind(extenders: Sequence[Extender], pod: PodInfo) -> bool:
+    """Whether :func:`bind` has an extender to call."""
+    return any(extender.is_binder and extender.is_interested(pod) for extender in extenders)
 
 
 async def bind(extenders: Sequence[Extender], pod: PodInfo, node_name: str) -> bool:

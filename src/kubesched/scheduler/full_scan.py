@@ -182,7 +182,7 @@ class FullScan:
             part = slice(examined, min(examined + step, len(rows)))
             self._filter_part(request, active, rows[part], owners[part], verdicts[part])
             self._filter_nominated(request, remembered, rows[part], owners[part], verdicts[part], apart)
-            found += int((owners[part] == PASSES).sum())
+            found += int(np.count_nonzero(owners[part] == PASSES))
             examined = part.stop
         if found > want:
             # The scan ends at the success after the last one wanted; what lies behind was never evaluated.

@@ -364,7 +364,13 @@ class Store(Records):
             same_spec = same_section(before.get("spec"), after.get("spec"))
             if not same_spec and "generation" in metadata:
                 metadata["generation"] += 1
-            elif same_spec and changed == ["spec"] and not has_new_metadata and not causes:
+            elif (
+                same_spec
+                and not has_new_metadata
+                and not causes
+                and "status" not in changed
+                and all(same_section(before.get(name), after.get(name)) for name in changed)
+            ):
                 return old  # it lacked nothing but defaults
         causes.raise_if_any(kind, old.name)
         if self._deletion.is_finished(kind, metadata):

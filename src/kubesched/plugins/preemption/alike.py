@@ -49,6 +49,7 @@ class Alike:
         self._priority = priority
         self._amounts = amounts
         self._indexes = [index for index, _ in amounts]
+        self._at = np.array(self._indexes, np.intp)[:, None]
         self._needed = np.array([[amount] for _, amount in amounts], np.int64)
         self._position: int | None = None
         self._nominated = self._restarted = -1
@@ -101,7 +102,7 @@ class Alike:
             self._measure_own(pod, own, nominated)
 
     def _measure(self, rows: RowArray, nominated: NominatedPods) -> None:
-        table, lower, at = self._table, self._lower.amounts, np.ix_(np.asarray(self._indexes, np.intp), rows)
+        table, lower, at = self._table, self._lower.amounts, (self._at, rows)
         capacity, used = table.allocatable[at], table.requested[at]
         left = capacity - used
         used |= capacity  # what leaves is part of what is used

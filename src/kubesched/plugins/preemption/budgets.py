@@ -24,6 +24,7 @@ _log = logging.getLogger("kubesched.plugins")
 
 #: So many kinds of pods are remembered with the budgets that select them; all are forgotten when there are more.
 _MOST_KINDS: Final = 1 << 14
+_NO_KINDS: Final[npt.NDArray[np.intp]] = np.zeros(0, np.intp)
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -41,11 +42,17 @@ class Budget:
         disrupted: names of pods whose eviction the budget has counted already.
     """
 
-    __slots__ = ("_covered", "_version", "allowed", "disrupted", "namespace", "selector")
+    __slots__ = ("_covered", "_spec", "_version", "allowed", "disrupted", "namespace", "selector")
 
-    def __init__(self, obj: Mapping[str, Any]) -> None:
+    def __init__(self, obj: Mapping[str, Any], before: Budget | None = None) -> None:
+        """``before``: the version before, if there was one; mostly only the status differs."""
         self.namespace: str = obj["metadata"].get("namespace", "")
-        self.selector = _selector(obj)
+        self._spec = obj.get("spec")
+        same = before is not None and before._spec == self._spec and before.namespace == self.namespace
+        known = before if same else None
+        self.selector: Selector | None = known.selector if known is not None else _selector(self._spec)
+        self._version: int = known._version if known is not None else -1
+        self._covered: npt.NDArray[np.intp] = known._covered if known is not None else _NO_KINDS
         try:
             status = from_builtins(obj.get("status") or {}, _Status)
         except DecodeError as problem:
@@ -54,8 +61,6 @@ class Budget:
             status = _Status()
         self.allowed = status.disruptions_allowed
         self.disrupted = frozenset(status.disrupted_pods)
-        self._version = -1
-        self._covered: npt.NDArray[np.intp] = np.zeros(0, np.intp)
 
     def covered(self, table: NodeTable) -> npt.NDArray[np.intp]:
         """intp[n]: the kinds (as :class:`.PlacedPods` has them) of the pods on nodes that the budget covers."""
@@ -68,8 +73,7 @@ class Budget:
         return self._covered
 
 
-def _selector(obj: Mapping[str, Any]) -> Selector | None:
-    spec = obj.get("spec")
+def _selector(spec: Any) -> Selector | None:
     given = spec.get("selector") if isinstance(spec, Mapping) else None
     if given is None:
         return None
@@ -216,6 +220,8 @@ class BudgetReader:
         self._read = {}
         for key, obj in objects.items():
             before = known.get(key)
-            self._read[key] = before if before is not None and before[0] is obj else (obj, Budget(obj))
+            if before is None or before[0] is not obj:
+                before = obj, Budget(obj, before[1] if before is not None else None)
+            self._read[key] = before
         self._budgets = Budgets([budget for _, budget in self._read.values()])
         return self._budgets

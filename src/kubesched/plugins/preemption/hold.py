@@ -101,9 +101,12 @@ class VictimsAwaited:
         row = table.row_of(node_name)
         if row is None:
             return False
+        free = [
+            int(table.allocatable[index, row]) - int(table.requested[index, row]) - amount
+            for index, amount in key.amounts
+        ]
+        if min(free) < 0:
+            return False  # so it is until the last victim is gone
         nominated = self._handle.nominations.nominated_pods_for_node(node_name)
         coming = requested_by([each for each in nominated if each.priority >= key.priority and each.uid != uid], table)
-        return all(
-            int(table.requested[index, row]) + coming[index] + amount <= int(table.allocatable[index, row])
-            for index, amount in key.amounts
-        )
+        return all(coming[index] <= left for (index, _), left in zip(key.amounts, free, strict=True))

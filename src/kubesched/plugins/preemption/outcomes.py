@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import numpy as np
@@ -44,7 +45,7 @@ class Question:
 
     Attributes:
         amounts: what the pod needs.
-        others: the filters that depend on the node alone.
+        others: the filters that depend on the node alone, and may reject one of the nodes.
     """
 
     def __init__(self, state: CycleState, pod: PodInfo, amounts: Amounts, others: Sequence[FilterEntry]) -> None:
@@ -54,9 +55,16 @@ class Question:
         self.others = others
 
     @classmethod
-    def of(cls, handle: Handle, state: CycleState, pod: PodInfo) -> Question | None:
-        """None when it takes the plain procedure."""
+    def of(
+        cls, handle: Handle, state: CycleState, pod: PodInfo, rejecting: AbstractSet[str] = frozenset()
+    ) -> Question | None:
+        """None when it takes the plain procedure.
+
+        ``rejecting``: the plugins that rejected the nodes just now; all nodes have passed the filters before these.
+        """
         framework, table = handle.framework, handle.snapshot.table
+        places = {entry.name: entry.index for entry in framework.filters} if rejecting else {}
+        passed = min([places.get(name, 0) for name in rejecting], default=0)
         if framework.has_active_extensions(state):
             return None
         amounts: list[tuple[int, int]] = []
@@ -65,7 +73,8 @@ class Question:
             if entry.name in state.skip_filter:
                 continue
             if entry.can_sign and not entry.reads_pods:
-                others.append(entry)
+                if entry.index >= passed:
+                    others.append(entry)
                 continue
             fit = getattr(entry.plugin, "fit_amounts", None)
             wanted = fit(state, pod, table) if fit is not None else None
@@ -253,11 +262,11 @@ class FastFound:
     def best(self, now: float) -> Candidate:
         """The one that :func:`.choose.choose` would take."""
         alike, rows = self._alike, self.rows
-        for criterion in alike.criteria:
-            values = criterion[rows]
-            best = values == values.min()
+        values = alike.criteria[:, rows]
+        for number in range(len(values)):
+            best = values[number] == values[number].min()
             if not best.all():
-                rows = rows[best]
+                rows, values = rows[best], values[:, best]
         if len(rows) > 1:
             starts = alike.earliest[rows]
             starts = np.where(alike.unstarted[rows], np.minimum(starts, now), starts)
