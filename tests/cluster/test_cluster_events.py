@@ -73,10 +73,13 @@ def test_what_a_write_through_the_new_group_returns_is_the_event_as_that_group_s
 
 
 def test_the_oldest_events_go_when_there_are_too_many() -> None:
-    store = Store(_Clock(), random=Random(0))
+    clock = _Clock()
+    store = Store(clock, random=Random(0))
     store.most_events = 3
     for number in range(5):
+        clock.seconds += 1
         store.create(CORE_EVENTS, "default", _event(f"e{number}"))
         if number == 2:
+            clock.seconds += 1
             store.patch(CORE_EVENTS, "default", "e0", {"count": 2})  # written again: it is no longer the oldest
     assert [item.name for item in store.list(CORE_EVENTS).items] == ["e0", "e3", "e4"]
