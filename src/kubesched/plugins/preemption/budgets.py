@@ -47,12 +47,12 @@ class Budget:
     def __init__(self, obj: Mapping[str, Any], before: Budget | None = None) -> None:
         """``before``: the version before, if there was one; mostly only the status differs."""
         self.namespace: str = obj["metadata"].get("namespace", "")
-        self._spec = obj.get("spec")
-        if before is not None and before._spec == self._spec and before.namespace == self.namespace:
-            self.selector, self._version, self._covered = before.selector, before._version, before._covered
-        else:
-            self.selector = _selector(self._spec)
-            self._version, self._covered = -1, _NO_KINDS
+        self._spec: Any = obj.get("spec")
+        if before is not None and (before._spec != self._spec or before.namespace != self.namespace):
+            before = None
+        self.selector: Selector | None = before.selector if before is not None else _selector(self._spec)
+        self._version: int = before._version if before is not None else -1
+        self._covered: RowArray = before._covered if before is not None else _NO_KINDS
         try:
             status = from_builtins(obj.get("status") or {}, _Status)
         except DecodeError as problem:
@@ -62,7 +62,7 @@ class Budget:
         self.allowed = status.disruptions_allowed
         self.disrupted = frozenset(status.disrupted_pods)
 
-    def covered(self, table: NodeTable) -> npt.NDArray[np.intp]:
+    def covered(self, table: NodeTable) -> RowArray:
         """intp[n]: the kinds (as :class:`.PlacedPods` has them) of the pods on nodes that the budget covers."""
         kinds = table.placed.kinds
         if self._version != kinds.version and self.selector is not None:
