@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-controlplane campaign lint format types layers bench bench-quick conformance sweep docs clean
+.PHONY: help setup demo clients test test-controlplane campaign lint format types layers bench bench-quick conformance sweep docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
@@ -21,6 +21,11 @@ setup: $(STAMP) ## create .venv with everything in it
 
 demo: $(STAMP) ## a cluster, pods being placed, a pending pod explained; under a minute
 	$(BIN)/kubesched demo
+
+clients: $(STAMP) ## the JavaScript client, for its test; where there is no npm that test is skipped
+	@if command -v npm >/dev/null; then npm install --silent --no-fund --no-audit --prefix $(VENV) @kubernetes/client-node@1.4.0 \
+	  || echo "npm failed: the JavaScript client is not installed"; \
+	else echo "no npm: the JavaScript client is not installed"; fi
 
 test: $(STAMP) ## the whole test suite, golden decisions included
 	$(BIN)/python -m pytest -n auto

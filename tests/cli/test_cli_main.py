@@ -13,7 +13,7 @@ from cli_kit import EXAMPLES, run, spawn
 
 from kubesched.cli.main import build_parser
 
-COMMANDS = ("demo", "simulate", "bench", "conformance", "config", "plugins", "version")
+COMMANDS = ("demo", "simulate", "sweep", "trace", "bench", "conformance", "config", "plugins", "version")
 
 
 def test_help_names_every_command_and_imports_nothing_heavy() -> None:
@@ -48,10 +48,10 @@ def test_version_is_said_in_both_ways(capsys: pytest.CaptureFixture[str]) -> Non
     [
         ([], "the following arguments are required: COMMAND"),
         (["frobnicate"], "invalid choice: 'frobnicate'"),
-        (["simulate"], "the following arguments are required: -f/--filename"),
+        (["simulate"], "give manifests with -f, a cluster with --from, or a table of pods with --trace"),
         (["simulate", "-f", "x", "--nodes", "-1"], "argument --nodes: must not be negative: -1"),
         (["simulate", "-f", "x", "--nodes", "many"], "argument --nodes: invalid whole number value: 'many'"),
-        (["simulate", "-f", "x", "--until", "nan"], "argument --until: must be a number of seconds"),
+        (["simulate", "-f", "x", "--until", "nan"], "argument --until: must be a duration"),
         (["simulate", "-f", "x", "-o", "xml"], "invalid choice: 'xml'"),
         (["bench", "--runs", "0"], "argument --runs: must be at least 1: 0"),
         (["bench", "--shape", "odd"], "invalid choice: 'odd'"),

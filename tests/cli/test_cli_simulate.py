@@ -61,6 +61,7 @@ spec:
 GOLDEN_TABLE = """\
 2 nodes, 5 pods: 2 placed, 1 of them succeeded, 3 pending, 1 of them gated
 after 5m 1s of virtual time nothing moves any more (seed 0)
+makespan 5m 1s
 
 Placed
 NAMESPACE  POD      NODE  PHASE      BOUND AT
@@ -435,3 +436,49 @@ def test_a_signature_that_cannot_be_used_names_its_plugin(
     ran = run(capsys, "simulate", "-f", manifest, "--nodes", "1", "--plugin-module", plugin)
     assert 'signing pod with plugin "Odd"' in ran.out
     assert text in ran.out
+
+
+def test_a_table_of_arrivals_is_simulated_and_results_are_saved(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "pods.csv").write_text("arrival,name,duration,cpu\n0,a,60,8\n1h,b,60,8\n")
+    page, pods = tmp_path / "out.html", tmp_path / "pods.json"
+    files = ("--report", page, "--save", f"pods={pods}")
+    ran = run(capsys, "simulate", "--trace", tmp_path / "pods.csv", "--nodes", "1", "--until", "2h", *files)
+    assert (ran.code, ran.err) == (0, "")
+    assert "makespan 1h 1m" in ran.out
+    assert [one["created"] for one in json.loads(pods.read_text())] == [0, 3600]
+    assert "Simulation of pods.csv" in page.read_text()
+    cut = run(capsys, "simulate", "--trace", tmp_path / "pods.csv", "--nodes", "1", "--until", "90")
+    assert (cut.code, "1 object was still to arrive" in cut.err) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("--nodes", "1"), 2, "give manifests with -f, or a table of pods with --trace"),
+        (("--trace", "gone.csv"), 1, "gone.csv"),
+        (("--trace", "pods.csv", "--until", "soon"), 2, "'soon' is not a duration"),
+        (("--trace", "pods.csv", "--until=-1h"), 2, "must be a duration that is not negative"),
+        (("--trace", "pods.csv", "--until", "inf"), 2, "must be a duration that is not negative"),
+        (("--trace", "pods.csv", "--save", "things=x.csv"), 2, "must be TABLE=FILE, where TABLE is one of pods"),
+        (("--trace", "pods.csv", "--save", "pods=x.txt"), 1, "the name must end with .csv"),
+        (("--trace", "pods.csv", "--report", "none/x.html"), 1, "its directory is missing"),
+        (("--trace", "bad.csv"), 1, "bad.csv:2: column arrival: 'x'"),
+    ],
+)
+def test_mistakes_of_times_and_files_are_named(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    code: int,
+    text: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pods.csv").write_text("arrival\n0\n")
+    (tmp_path / "bad.csv").write_text("arrival\nx\n")
+    ran = run(capsys, "simulate", *arguments)
+    assert ran.code == code
+    assert text in ran.err
+    assert "Traceback" not in ran.err

@@ -147,11 +147,6 @@ def test_limits_of_nodes_are_reached(capsys: pytest.CaptureFixture[str], tmp_pat
             "which only nodes with topology.kubernetes.io/zone=a and topology.kubernetes.io/zone=b reach",
         ),
         (
-            bound_pair([in_zone("c", operator="Within")]),
-            "2 node(s) didn't match PersistentVolume's node affinity",
-            "topology.kubernetes.io/zone Within (c)",
-        ),
-        (
             (claim("data", storageClassName="none"), storage_class("none", provisioner="kubernetes.io/no-provisioner")),
             "2 node(s) didn't find available persistent volumes to bind",
             "claim data waits for a node that a volume of class none can reach, 5Gi asked",

@@ -201,7 +201,19 @@ INVALID_PODS: list[tuple[dict[str, Any], str, str]] = [
     (resources({"a.b/gpu": 1}), "resources.limits", "Limit must be set for non overcommitable resources"),
     (resources({"a.b/gpu": 1}, {"a.b/gpu": 2}), "resources.requests", "must be equal to a.b/gpu limit of 2"),
     ({"restartPolicy": "Sometimes"}, "spec.restartPolicy", 'supported values: "Always", "OnFailure", "Never"'),
-    ({"terminationGracePeriodSeconds": -1}, "spec.terminationGracePeriodSeconds", "greater than or equal to 0"),
+    ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds", "must be between 1 and 2147483647, inclusive"),
+    ({"dnsPolicy": "Never"}, "spec.dnsPolicy", '"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"'),
+    (
+        {"containers": [{"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]},
+        "spec.containers[0].volumeMounts[0].name",
+        'Not found: "v"',
+    ),
+    (
+        {"volumes": [{"name": "v", "emptyDir": {}, "hostPath": {"path": "/v"}}]},
+        "spec.volumes[0].hostPath",
+        "Forbidden: may not specify more than 1 volume type",
+    ),
+    ({"volumes": [{"name": "v", "hostPath": {}}]}, "spec.volumes[0].hostPath.path", "Required value"),
     ({"nodeSelector": {"bad key": "x"}}, "spec.nodeSelector", "name part"),
     ({"nodeName": "Bad Name"}, "spec.nodeName", "subdomain"),
     ({"tolerations": [{"operator": "Equal"}]}, "spec.tolerations[0].operator", "operator must be Exists when `key`"),
@@ -232,6 +244,7 @@ INVALID_PODS: list[tuple[dict[str, Any], str, str]] = [
     ),
     (spread(maxSkew=0), "spec.topologySpreadConstraints[0].maxSkew", "must be greater than zero"),
     (spread(topologyKey=""), "topologyKey", "can not be empty"),
+    (spread(whenUnsatisfiable=None), "whenUnsatisfiable", 'Unsupported value: "": supported values: "DoNotSchedule"'),
     (spread(whenUnsatisfiable="Maybe"), "whenUnsatisfiable", "Unsupported value"),
     (spread(whenUnsatisfiable="ScheduleAnyway", minDomains=2), "minDomains", "whenUnsatisfiable=DoNotSchedule"),
     (spread(nodeTaintsPolicy="Ask"), "nodeTaintsPolicy", '"Honor", "Ignore"'),
@@ -298,8 +311,14 @@ NARROWER = required_terms(
     {"matchExpressions": [{"key": "x", "operator": "Exists"}, {"key": "y", "operator": "Exists"}]}
 )
 
+CONTAINER_DEFAULTS: dict[str, Any] = {
+    "imagePullPolicy": "Always",
+    "resources": {},
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+}
 ALLOWED_UPDATES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("another image", {}, {"containers": [container(image="other")]}),
+    ("another image", {}, {"containers": [container(image="other", **CONTAINER_DEFAULTS)]}),
     ("a deadline", {}, {"activeDeadlineSeconds": 5}),
     ("a shorter deadline", {"activeDeadlineSeconds": 9}, {"activeDeadlineSeconds": 5}),
     ("one more toleration", {}, {"tolerations": [{"key": "new", "operator": "Exists"}]}),

@@ -303,21 +303,32 @@ def test_patches_carry_preconditions_and_are_never_changed() -> None:
 
 def test_json_patch() -> None:
     store = a_store()
-    store.create(CONFIG_MAPS, "default", {"metadata": {"name": "c"}, "data": {"a": "1", "b/c": "2"}})
+    store.create(CONFIG_MAPS, "default", {"metadata": {"name": "c", "annotations": {"a": "1", "b/c": "2"}}})
 
     def patch(*operations: dict[str, Any]) -> Any:
-        return store.patch(CONFIG_MAPS, "default", "c", list(operations), patch_type=JSON_PATCH).data()["data"]
+        return store.patch(CONFIG_MAPS, "default", "c", list(operations), patch_type=JSON_PATCH).data()["metadata"][
+            "annotations"
+        ]
 
-    assert patch({"op": "replace", "path": "/data/a", "value": "9"}) == {"a": "9", "b/c": "2"}
-    assert patch({"op": "move", "from": "/data/b~1c", "path": "/data/d"}) == {"a": "9", "d": "2"}
-    assert patch({"op": "test", "path": "/data/a", "value": "9"}, {"op": "remove", "path": "/data/d"}) == {"a": "9"}
+    assert patch({"op": "replace", "path": "/metadata/annotations/a", "value": "9"}) == {"a": "9", "b/c": "2"}
+    assert patch({"op": "move", "from": "/metadata/annotations/b~1c", "path": "/metadata/annotations/d"}) == {
+        "a": "9",
+        "d": "2",
+    }
+    assert patch(
+        {"op": "test", "path": "/metadata/annotations/a", "value": "9"},
+        {"op": "remove", "path": "/metadata/annotations/d"},
+    ) == {"a": "9"}
     with refused(422, match="testing value failed"):
-        patch({"op": "test", "path": "/data/a", "value": "1"}, {"op": "remove", "path": "/data/a"})
+        patch(
+            {"op": "test", "path": "/metadata/annotations/a", "value": "1"},
+            {"op": "remove", "path": "/metadata/annotations/a"},
+        )
     with refused(422, match="no member"):
-        patch({"op": "remove", "path": "/data/zzz"})
+        patch({"op": "remove", "path": "/metadata/annotations/zzz"})
     with refused(415):
         store.patch(CONFIG_MAPS, "default", "c", {}, patch_type="application/xml")
-    assert store.get(CONFIG_MAPS, "default", "c").data()["data"] == {"a": "9"}
+    assert store.get(CONFIG_MAPS, "default", "c").data()["metadata"]["annotations"] == {"a": "9"}
 
 
 # -- bind --------------------------------------------------------------------------------------------------

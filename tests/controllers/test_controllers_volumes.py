@@ -20,6 +20,7 @@ def volume(name: str, size: str = "1Gi", storage_class: str = "local", **spec: A
             "capacity": {"storage": size},
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": storage_class,
+            "hostPath": {"path": "/data"},
             **spec,
         },
     }

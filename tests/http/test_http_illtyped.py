@@ -38,7 +38,9 @@ BASES: dict[str, dict[str, Any]] = {
     "ReplicationController": {"spec": {"replicas": 1, "selector": {"a": "b"}, "template": TEMPLATE}},
     "Job": {"spec": {"template": JOB_TEMPLATE}},
     "CronJob": {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": JOB_TEMPLATE}}}},
-    "PersistentVolume": {"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}},
+    "PersistentVolume": {
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/d"}}
+    },
     "PersistentVolumeClaim": {
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     },

@@ -34,6 +34,7 @@ async def main():
             await events.next()
             seen["create"] = (await api.post(FROGS, frog)).data
             seen["watch"] = await events.take(1)
+        seen["rules"] = (await api.post(FROGS, {**frog, "metadata": {"name": "r"}, "spec": {"legs": -1}}, dryRun="All")).data.get("message")
         seen["strict"] = (await api.post(FROGS, {**frog, "metadata": {"name": "g"}, "spec": {"colour": "red", "color": 1}}, fieldValidation="Strict", dryRun="All")).status
         seen["patch"] = (await api.patch(f"{FROGS}/f", {"spec": {"ponds": [{"name": "y", "depth": 2}]}, "status": {"mood": "good"}}, type=STRATEGIC)).data
         seen["status"] = (await api.patch(f"{FROGS}/f/status", {"status": {"mood": "good"}}, type=MERGE)).status
@@ -123,6 +124,9 @@ def test_every_further_row_does_what_the_page_says(tmp_path: Path) -> None:
     seen = _live(tmp_path, _recipe())
     assert seen["create"]["spec"]["legs"] == 4
     assert seen["create"]["metadata"]["generation"] == 1
+    assert seen["rules"].endswith(
+        "[spec.colour: Required value, spec.legs: Invalid value: -1: must be greater than or equal to 0]"
+    )
     assert seen["strict"] == 400, "colour is spelt with a u"
     assert seen["patch"]["spec"]["ponds"] == [{"name": "x", "depth": 1}, {"name": "y", "depth": 2}]
     assert seen["patch"]["metadata"]["generation"] == 2

@@ -72,6 +72,7 @@ def test_pages_of_other_origins_are_refused() -> None:
     run(main())
 
 
+BROWSER = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"}
 TYPES = [
     ("application/json", 201),
     ("application/json; charset=utf-8", 201),
@@ -92,7 +93,7 @@ def test_bodies_of_a_form_are_refused(content_type: str, code: int) -> None:
         async with served() as api:
             # An empty header counts as none, which is what a page's untyped Blob is sent with.
             raw = msgspec.json.encode(a_pod())
-            answer = await api("POST", PODS, raw=raw, headers={"Content-Type": content_type})
+            answer = await api("POST", PODS, raw=raw, headers={**BROWSER, "Content-Type": content_type})
             assert answer.status == code, answer.raw
             assert [item.name for item in api.store.list(KIND).items] == (["p"] if code == 201 else [])
 
@@ -107,21 +108,28 @@ def test_so_are_those_of_subresources_and_reviews(path: str, content_type: str) 
     async def main() -> None:
         async with served() as api:
             await api.post(PODS, a_pod())
-            assert (await api("POST", path, raw=b"{}", headers={"Content-Type": content_type})).status == 415
+            headers = {**BROWSER, "Content-Type": content_type}
+            assert (await api("POST", path, raw=b"{}", headers=headers)).status == 415
 
     run(main())
 
 
-def test_kubectl_may_leave_the_type_out() -> None:
+def test_programs_that_are_no_browsers_may_leave_the_type_out() -> None:
     async def main() -> None:
         async with served() as api:
             raw = msgspec.json.encode(a_node())
             for agent, content_type, code in (
                 ("kubectl/v1.33.0 (linux/amd64)", "", 201),
                 ("kubectl/v1.33.0 (linux/amd64)", "text/plain", 415),
+                ("pykube-ng/23.6.0", "", 201),
                 ("Mozilla/5.0 (X11; Linux x86_64) kubectl/v1.33.0", "", 415),
+                ("", "", 415),
             ):
                 headers = {"User-Agent": agent, "Content-Type": content_type}
+                for name, value in (("Sec-Fetch-Site", "cross-site"), ("Origin", api.server.url)):
+                    from_page = {**headers, name: value}
+                    answer = await api("POST", "/api/v1/nodes", raw=raw, headers=from_page, dryRun="All")
+                    assert answer.status == 415, (agent, name)
                 answer = await api("POST", "/api/v1/nodes", raw=raw, headers=headers, dryRun="All")
                 assert answer.status == code, agent
 

@@ -54,7 +54,7 @@ def test_a_pod_on_a_node_has_no_log_because_it_is_hollow() -> None:
     async def main() -> None:
         async with served() as api:
             await api.post(PODS, a_pod())
-            target = {"target": {"kind": "Node", "name": "n1"}}
+            target = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}
             assert (await api.post(f"{PODS}/p/binding", target)).status == 201
             for subresource in ("log", "exec", "attach", "portforward"):
                 answer = await api.get(f"{PODS}/p/{subresource}")

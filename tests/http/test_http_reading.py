@@ -350,3 +350,34 @@ def test_the_scale_of_a_deployment() -> None:
             assert (await api.patch(f"{path}/web/scale", {"spec": {"replicas": -1}})).status == 422
 
     run(main())
+
+
+def test_fields_that_are_not_there_read_as_upstream_reads_them() -> None:
+    async def main() -> None:
+        async with served() as api:
+            services = "/api/v1/namespaces/default/services"
+            for name, type_ in (("a", "ClusterIP"), ("b", "NodePort")):
+                await api.post(services, {"metadata": {"name": name}, "spec": {"type": type_, "ports": [{"port": 80}]}})
+            template = {"metadata": {"labels": {"a": "b"}}, "spec": a_pod()["spec"]}
+            replica_set = {"spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}}
+            await api.post("/apis/apps/v1/namespaces/default/replicasets", {"metadata": {"name": "r"}, **replica_set})
+            job = {
+                "metadata": {"name": "j"},
+                "spec": {"template": {"spec": {**a_pod()["spec"], "restartPolicy": "Never"}}},
+            }
+            await api.post("/apis/batch/v1/namespaces/default/jobs", job)
+
+            async def names(path: str, selector: str) -> list[str]:
+                answer = await api.get(path, fieldSelector=selector)
+                assert answer.status == 200, answer.message
+                return [item["metadata"]["name"] for item in answer.data["items"]]
+
+            assert await names(services, "spec.type=NodePort") == ["b"]
+            assert await names(services, "spec.clusterIP!=None,spec.type!=NodePort") == ["a"]
+            assert await names("/apis/apps/v1/replicasets", "status.replicas=0") == ["r"]
+            assert await names("/apis/batch/v1/jobs", "status.successful=0") == ["j"]
+            done = {"status": {"succeeded": 2}}
+            await api.patch("/apis/batch/v1/namespaces/default/jobs/j/status", done)
+            assert await names("/apis/batch/v1/jobs", "status.successful=2") == ["j"]
+
+    run(main())

@@ -109,7 +109,7 @@ def test_dry_runs_change_nothing() -> None:
                 await api.put(f"{PODS}/a", live, **all_),
                 await api.patch(f"{PODS}/a", {"metadata": {"labels": {"x": "y"}}}, **all_),
                 await api.apply(f"{PODS}/a", a_pod("a"), **all_),
-                await api.post(f"{PODS}/a/binding", {"target": {"name": "n"}}, **all_),
+                await api.post(f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"name": "n"}}, **all_),
                 await api.post(f"{PODS}/a/eviction", {}, **all_),
                 await api.delete(f"{PODS}/a", **all_),
                 await api.delete(PODS, **all_),
@@ -184,8 +184,11 @@ def test_binding_sets_the_node_once() -> None:
         async with served() as api:
             pod = (await api.post(PODS, a_pod())).data
             body = {"metadata": {"name": "p", "uid": pod["metadata"]["uid"]}, "target": {"kind": "Node", "name": "n"}}
-            wrong = {**body, "metadata": {"uid": "other"}}
+            wrong = {**body, "metadata": {"name": "p", "uid": "other"}}
             assert (await api.post(f"{PODS}/p/binding", wrong)).status == 409
+            for name in ("q", ""):
+                other = await api.post(f"{PODS}/p/binding", {**body, "metadata": {"name": name}})
+                assert (other.status, other.message) == (400, "name in URL does not match name in Binding object")
             answer = await api.post(f"{PODS}/p/binding", body)
             assert (answer.status, answer.data["status"]) == (201, "Success")
             again = await api.post("/api/v1/namespaces/default/bindings", body)
@@ -207,7 +210,7 @@ def test_eviction_asks_the_budget() -> None:
     async def main() -> None:
         async with served() as api:
             await api.post(PODS, a_pod(labels={"a": "b"}))
-            await api.post(f"{PODS}/p/binding", {"target": {"name": "n"}})
+            await api.post(f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "n"}})
             await api.patch(f"{PODS}/p/status", {"status": {"phase": "Running"}})
             budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
             spec = {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}
@@ -254,7 +257,7 @@ def test_a_pod_on_a_node_lingers_and_one_without_goes() -> None:
         async with served() as api:
             await api.post(PODS, a_pod("here"))
             await api.post(PODS, a_pod("there"))
-            await api.post(f"{PODS}/there/binding", {"target": {"name": "n"}})
+            await api.post(f"{PODS}/there/binding", {"metadata": {"name": "there"}, "target": {"name": "n"}})
             for name, lingers in (("here", False), ("there", True)):
                 answer = await api.delete(f"{PODS}/{name}")
                 assert (answer.data["kind"], "deletionTimestamp" in answer.data["metadata"]) == ("Pod", lingers)
@@ -436,7 +439,7 @@ BAD_DEFINITIONS: list[tuple[str, dict[str, Any], str]] = [
     ("no group", {"spec": {**a_definition()["spec"], "group": ""}}, "spec.group"),
     ("no versions", {"spec": {**a_definition()["spec"], "versions": []}}, "spec.versions"),
     ("no scope", {"spec": {**a_definition()["spec"], "scope": "Frog"}}, "spec.scope"),
-    ("no spec", {"spec": 3}, "spec.group"),
+    ("no spec", {"spec": {}}, "spec.group"),
 ]
 
 
@@ -555,5 +558,27 @@ def test_writes_over_http_and_in_process_see_each_other() -> None:
             watch.close()
             api.store.create(PODS_KIND, "default", a_pod("q"))
             assert [item["metadata"]["name"] for item in (await api.get(PODS)).data["items"]] == ["p", "q"]
+
+    run(main())
+
+
+def test_a_put_creates_a_lease_that_is_not_there() -> None:
+    async def main() -> None:
+        async with served() as api:
+            path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
+            spec = {"holderIdentity": "me", "leaseDurationSeconds": 15}
+            assert (await api.put(path, {"metadata": {"name": "l"}, "spec": spec}, dryRun="All")).status == 201
+            assert (await api.get(path)).status == 404
+            made = await api.put(path, {"spec": spec})
+            assert (made.status, made.data["spec"]) == (201, spec)
+            again = await api.put(path, {**made.data, "spec": {**spec, "holderIdentity": "you"}})
+            assert (again.status, again.data["spec"]["holderIdentity"]) == (200, "you")
+            other = await api.put(f"{path}2", {"metadata": {"name": "l"}, "spec": spec})
+            assert (other.status, "does not match the name on the URL (l2)" in other.message) == (400, True)
+            stale = {"metadata": {"name": "l3", "resourceVersion": "1"}, "spec": spec}
+            assert (await api.put(f"{path}3", stale)).status == 400
+            assert (await api.put(f"{path}4", [])).status == 400
+            assert (await api.put(f"{PODS}/p", a_pod())).status == 404
+            assert (await api.put(f"{path}5/status", {"spec": spec})).status == 404
 
     run(main())

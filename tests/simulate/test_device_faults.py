@@ -16,6 +16,7 @@ import pytest
 
 from kubesched.api.kinds import (
     DEVICE_CLASSES,
+    NAMESPACES,
     NODES,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
@@ -125,6 +126,8 @@ class Day:
         self.embedded.store.create(kind, "default" if kind.namespaced else "", obj)
 
     def set_up(self) -> None:
+        label = {"resource.kubernetes.io/admin-access": "true"}
+        self.embedded.store.patch(NAMESPACES, "", "default", {"metadata": {"labels": label}})
         for kind in CLASSES:
             self.create(DEVICE_CLASSES, _class(kind))
         for name, spec in SPECS.items():

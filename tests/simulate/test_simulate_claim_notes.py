@@ -37,7 +37,7 @@ def storage_class(name: str, mode: str = "WaitForFirstConsumer") -> Data:
 
 
 def volume(**spec: Any) -> Data:
-    given = {"capacity": {"storage": "50Gi"}, "accessModes": ["ReadWriteOnce"], **spec}
+    given = {"capacity": {"storage": "50Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/d"}, **spec}
     return {"metadata": {"name": "v"}, "spec": given}
 
 

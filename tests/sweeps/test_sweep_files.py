@@ -84,7 +84,7 @@ def swept(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str, 
 
 def test_the_command_summarises_or_lists(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     options = ["--function", SQUARE, "--grid", "x=1,2", "--grid", "seed=0-3", "--results", tmp_path / "r.jsonl"]
-    code, out, err = swept(capsys, *options, "--processes", 1, "--figure", "half")
+    code, out, err = swept(capsys, *options, "--processes", 0, "--figure", "half")
     assert (code, err) == (0, "")
     assert [line.split()[:4] for line in out.splitlines()[1:]] == [["1", "half", "4", "0.5"], ["2", "half", "4", "1"]]
     code, out, _ = swept(capsys, *options, "-o", "json")
@@ -93,9 +93,24 @@ def test_the_command_summarises_or_lists(capsys: pytest.CaptureFixture[str], tmp
     assert out.splitlines()[0] == "x,seed,value,half,error"
 
 
+def test_the_command_draws_a_plot(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    options = ["--function", SQUARE, "--grid", "x=1,2", "--grid", "seed=0-3", "--processes", 0]
+    file = tmp_path / "plot.svg"
+    code, _, err = swept(capsys, *options, "--plot", file, "--figure", "value", "--x", "x")
+    assert (code, err) == (0, "")
+    assert "<svg" in file.read_text()
+    for name, message in (("plot.odd", "files are named by their format: "), ("no/plot.svg", "there is no directory")):
+        code, out, err = swept(capsys, *options, "--plot", tmp_path / name)
+        assert (code, out) == (1, "")
+        assert message in err
+    code, _, err = swept(capsys, *options, "--plot", file, "--x", "size")
+    assert (code, err) == (1, "kubesched: --x size: no run has such a parameter\n")
+
+
 def test_failed_runs_are_shown_once_for_each_error(capsys: pytest.CaptureFixture[str]) -> None:
     function = f"{HERE / 'sweep_functions.py'}:fragile"
-    code, out, err = swept(capsys, "--function", function, "--grid", "x=[0, 1, 4, 7]", "--processes", 1)
+    code, out, err = swept(capsys, "--function", function, "--grid", "x=[0, 1, 4, 7]", "--processes", 0)
     assert code == 1
     assert [line.split()[:3] for line in out.splitlines()[1:]] == [["0", "value", "1"], ["7", "value", "1"]]
     assert "run x=1: ValueError: one is not accepted" in err
@@ -115,6 +130,13 @@ def test_failed_runs_are_shown_once_for_each_error(capsys: pytest.CaptureFixture
             ["--grid", "y=1", "--function", SQUARE],
             "cannot be called for run {\"y\":1}: missing a required argument: 'x'",
         ),
+        (
+            ["--set", "maniests=x", "--grid", "seed=1"],
+            "kubesched.simulate has no argument maniests; did you mean manifests?",
+        ),
+        (["--grid", "seed=1"], "a simulation needs manifests"),
+        (["--grid", "workload=x", "--set", "manifests=y"], "argument manifests is given by itself and by the workload"),
+        (["--grid", "x=1", "--function", SQUARE, "--ray", "127.0.0.1:1"], "there is no Ray cluster at 127.0.0.1:1: "),
         (["--grid", "x=1", "--function", SQUARE, "--ray", "local", "--timeout", "3"], "a timeout needs processes"),
         (
             ["--grid", "x=1", "--function", SQUARE, "--processes", "1", "--by", "z"],
@@ -129,9 +151,15 @@ def test_mistakes_are_one_message(capsys: pytest.CaptureFixture[str], argv: list
     assert "Traceback" not in err
 
 
+def test_a_parameter_given_twice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = swept(capsys, "--grid", "x=1", "--set", "x=2", "--function", SQUARE)
+    assert (code, out) == (2, "")
+    assert err == "kubesched: x is given twice by --grid or --set; give all its values at once: --grid x=a,b\n"
+
+
 def test_simulations_are_swept(capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["--set", f"manifests={EXAMPLES / 'web-shop'}", "--grid", "nodes=1,6", "--grid", "seed=0-1", "-o", "json"]
-    code, out, err = swept(capsys, *argv, "--processes", 1)
+    code, out, err = swept(capsys, *argv, "--processes", 0)
     assert (code, err) == (0, "")
     rows: list[dict[str, Any]] = json.loads(out)
     assert [row["nodes"] for row in rows] == [1, 1, 6, 6]
@@ -152,17 +180,17 @@ def test_a_simulation_with_errors_is_a_failed_run(capsys: pytest.CaptureFixture[
     )
     shop = EXAMPLES / "web-shop"
     argv = ["--set", f"manifests={shop}", "--set", f"plugins=[{plugin}]", "--grid", "seed=1", "--set", "nodes=3"]
-    code, _, err = swept(capsys, *argv, "--processes", 1)
+    code, _, err = swept(capsys, *argv, "--processes", 0)
     assert code == 1
     assert "no such table" in err
-    code, _, err = swept(capsys, "--set", "manifests=nowhere", "--grid", "seed=1,2", "--processes", 1)
+    code, _, err = swept(capsys, "--set", "manifests=nowhere", "--grid", "seed=1,2", "--processes", 0)
     assert code == 1
     assert "run seed=1 and 1 more: ManifestError: " in err
 
 
 def test_the_example_is_a_sweep_of_simulations(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(read_sweep(EXAMPLES / "sweep.yaml").runs) == 40
-    code, out, err = swept(capsys, EXAMPLES / "sweep.yaml", "--grid", "seed=0", "--processes", 2)
+    code, out, err = swept(capsys, EXAMPLES / "sweep.yaml", "--grid", "seed=0", "--processes", 0)
     assert (code, err) == (0, "")
     rows = {tuple(line.split()[:3]): line.split()[3:5] for line in out.splitlines()[1:]}
     assert rows["packing", "shop", "placed"] == ["1", "25"]

@@ -12,7 +12,7 @@ import pytest
 from kubesched.sweeps import SweepError, SweepTable
 from kubesched.sweeps.functions import Outcome
 from kubesched.sweeps.plan import Run
-from kubesched.sweeps.table import mean_interval
+from kubesched.sweeps.summary import mean_interval
 from kubesched.sweeps.text import summary_lines
 
 
@@ -86,3 +86,39 @@ def test_lines_of_a_summary() -> None:
     assert head.split("  ")[0] == "policy"
     assert first.split() == ["a", "-", "share", "3", "11", "8.52", "to", "13.48", "11", "10", "12"]
     assert len(second) == len(head)
+
+
+def test_data_frames_have_the_columns_and_rows() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = table().to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert list(frame.columns) == list(table().columns)
+    assert frame["share"].sum() == 97.5
+    with pytest.raises(ValueError, match="library='excel'"):
+        table().to_frame("excel")
+
+
+def test_plots_have_means_and_intervals() -> None:
+    pytest.importorskip("matplotlib")
+    (axes,) = table().plot("share").axes
+    (bars,) = axes.containers
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["a", "b"]
+    assert bars.lines[0].get_ydata().tolist() == [11, 21.5]
+    low, high = bars.lines[2][0].get_segments()[0][:, 1]
+    assert (low, high) == pytest.approx((11 - 4.3027 / math.sqrt(3), 11 + 4.3027 / math.sqrt(3)))
+    # Numbers are drawn at their places, in order, and the others as lines of their own.
+    runs = [
+        (Run({"nodes": nodes, "policy": policy, "seed": seed}, {}), Outcome({"share": nodes * seed}))
+        for nodes in (20, 5)
+        for policy in ("a", "b")
+        for seed in range(2)
+    ]
+    found = SweepTable.of(runs)
+    (axes,) = found.plot().axes
+    assert [line.lines[0].get_xdata().tolist() for line in axes.containers] == [[5, 20], [5, 20]]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["policy a", "policy b"]
+    assert found.plot(x="seed", axes=axes) is axes
+    with pytest.raises(SweepError, match="there is no parameter size"):
+        found.plot(x="size")
+    with pytest.raises(SweepError, match="there is no figure waits; expected one of share"):
+        found.plot("waits")

@@ -69,7 +69,7 @@ class Kind:
     type: type[Any] | None = None
     #: Further versions in which it is served; their shapes are converted, see :mod:`kubesched.cluster.schema.versions`.
     also_served: tuple[str, ...] = ()
-    #: Defined by a CustomResourceDefinition: stored as received, without defaults or checks of its own.
+    #: Defined by a CustomResourceDefinition: checked by the schema of its definition.
     custom: bool = False
     api_version: str = field(init=False, repr=False)
     #: ``pods``, ``deployments.apps``: how API errors name the resource.

@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr, replace
 from .decode import decode_object
 from .types import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 
-__all__ = ["decode_pod", "share_parts", "shared_labels"]
+__all__ = ["decode_parts", "decode_pod", "share_parts", "shared_labels", "split_spec"]
 
 _MOST: Final = 1 << 12
 #: Decoded specs without a node, by their bytes; emptied when it grows too large.
@@ -43,7 +43,9 @@ class _Shell(msgspec.Struct, rename="camel", gc=False):
 
 
 _shell: Final = msgspec.json.Decoder(_Shell).decode
+_metadata: Final = msgspec.json.Decoder(ObjectMeta).decode
 _spec: Final = msgspec.json.Decoder(PodSpec).decode
+_status: Final = msgspec.json.Decoder(PodStatus).decode
 
 
 def shared_labels(labels: dict[str, str]) -> dict[str, str]:
@@ -67,32 +69,52 @@ def decode_pod(raw: bytes, namespace: str = "", name: str = "", uid: str = "") -
     """
     try:
         shell = _shell(raw)
-        pod = Pod(shell.metadata, _shared_spec(bytes(shell.spec)), shell.status)
+        pod = Pod(shell.metadata, _shared_spec(*split_spec(bytes(shell.spec))), shell.status)
     except (msgspec.DecodeError, UnicodeDecodeError):
         pod = decode_object(raw, Pod)  # with nulls, or with an error that names the whole path
+    _share(pod, namespace, name, uid)
+    return pod
+
+
+def decode_parts(
+    metadata: bytes, node: bytes, spec: bytes, status: bytes, namespace: str, name: str, uid: str
+) -> Pod | None:
+    """Like :func:`decode_pod` from the sections, the spec as :func:`split_spec` gives it; None if one cannot be decoded."""
+    try:
+        pod = Pod(_metadata(metadata), _shared_spec(node, spec), _status(status))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    _share(pod, namespace, name, uid)
+    return pod
+
+
+def _share(pod: Pod, namespace: str, name: str, uid: str) -> None:
     metadata = pod.metadata
     if (metadata.namespace, metadata.name, metadata.uid) == (namespace, name, uid):
         force_setattr(metadata, "namespace", namespace)
         force_setattr(metadata, "name", name)
         force_setattr(metadata, "uid", uid)
     share_parts(pod)
-    return pod
 
 
-def _shared_spec(raw: bytes) -> PodSpec:
-    node = ""
+def split_spec(raw: bytes) -> tuple[bytes, bytes]:
+    """The node's name in a pod's spec, and the spec without it; b"" where it is not at the beginning."""
     if raw.startswith(_ON_NODE):
         end = raw.find(b'",', len(_ON_NODE))
         name = raw[len(_ON_NODE) : end]
-        if end > 0 and b"\\" not in name:
-            node, raw = name.decode(), b"{" + raw[end + 2 :]
+        if end > len(_ON_NODE) and b"\\" not in name:
+            return name, b"{" + raw[end + 2 :]
+    return b"", raw
+
+
+def _shared_spec(node: bytes, raw: bytes) -> PodSpec:
     spec = _specs.get(raw)
     if spec is None:
         spec = _spec(raw)
         if len(_specs) >= _MOST_SPECS:
             _specs.clear()
         _specs[raw] = spec
-    return replace(spec, node_name=node) if node else spec
+    return replace(spec, node_name=node.decode()) if node else spec
 
 
 def share_parts(pod: Pod) -> None:

@@ -14,9 +14,11 @@ import fnmatch
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any, Final
 
 from kubesched.api.kinds import NODES, PODS, RESOURCE_SLICES, Kind, kind_of
+from kubesched.api.loop_watch import HoldLog, watch_loop
 from kubesched.api.tasks import TaskCrashedError
 from kubesched.api.times import RealClock, parse_duration
 from kubesched.api.wire import ApiError
@@ -192,6 +194,8 @@ class _Execution:
         self._done = 0
         self._timer: SectionTimer | None = None
         self._sampler: asyncio.Task[None] | None = None
+        self._holds = HoldLog()
+        self._watching = ExitStack()
         self._collected: frozenset[str] = frozenset()
         self._collected_labels: Labels = {}
         #: A crash of one ends the run.
@@ -199,6 +203,7 @@ class _Execution:
 
     def stop_background(self) -> None:
         """End what still runs in the background."""
+        self._watching.close()
         for task in (*self._background, *((self._sampler,) if self._sampler is not None else ())):
             task.cancel()
 
@@ -282,7 +287,7 @@ class _Execution:
         if op.steady_state:
             await self._create_steadily(op, namespace, make)
         else:
-            own = await self._create_batch(op.count, namespace, make)
+            own = await self._create_batch(op.count, namespace, make, op.pods_per_second)
             if op.skip_wait_to_completion:
                 self._ledger[namespace].update(own)
             else:
@@ -290,8 +295,9 @@ class _Execution:
         if op.collect_metrics:
             await self._stop()
 
-    async def _create_batch(self, count: int, namespace: str, template: PodMaker) -> dict[str, Labels]:
-        """So many pods: their keys with their labels."""
+    async def _create_batch(self, count: int, namespace: str, template: PodMaker, rate: int = 0) -> dict[str, Labels]:
+        """So many pods, at most ``rate`` a second if it is given: their keys with their labels."""
+        start = time.perf_counter()
         own: dict[str, Labels] = {}
         client, timer = self.embedded.client, self._timer if namespace in self._collected else None
         for index in range(count):
@@ -302,7 +308,9 @@ class _Execution:
             self._unbound.add(item.key)
             if timer is not None and self._collected_labels.items() <= labels.items():
                 timer.created[item.key] = now
-            if index % _YIELD_INTERVAL == _YIELD_INTERVAL - 1:
+            if rate and (ahead := start + (index + 1) / rate - time.perf_counter()) > 0:
+                await asyncio.sleep(ahead)
+            elif index % _YIELD_INTERVAL == _YIELD_INTERVAL - 1:
                 await asyncio.sleep(0)
         return own
 
@@ -490,6 +498,9 @@ class _Execution:
         if not self.sections:
             self.first_measured = time.perf_counter()
         self._collected, self._collected_labels = frozenset(namespaces), labels
+        self._holds = HoldLog()
+        self._watching = ExitStack()
+        self._watching.enter_context(watch_loop(self._holds.add))
         self._timer = SectionTimer(name, self._title, self._decisions, self.embedded.scheduler.metrics)
         sampling = self._sample_memory(self._timer.memory)
         self._sampler = self.embedded.tasks.spawn(sampling, "memory samples", lasting=False)
@@ -510,5 +521,6 @@ class _Execution:
             self._profiler.disable()
         if self._sampler is not None:
             self._sampler.cancel()
-        self.sections.append(self._timer.finish())
+        self._watching.close()
+        self.sections.append(self._timer.finish(self._holds))
         self._timer, self._collected = None, frozenset()

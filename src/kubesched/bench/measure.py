@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from kubesched.api.collector import settle_collector
+from kubesched.api.loop_watch import HoldLog
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.scheduler.search import Search
 
@@ -63,6 +64,14 @@ def percentile(ordered: Sequence[float], share: int) -> float:
     return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
 
 
+class LoopHold(_Struct, frozen=True, kw_only=True):
+    """One time that the event loop was held, and by what."""
+
+    ms: float
+    cpu_ms: float
+    where: str
+
+
 class Section(_Struct, frozen=True, kw_only=True):
     """One measured part of a run. ``seconds`` is from its start to its last binding."""
 
@@ -77,6 +86,9 @@ class Section(_Struct, frozen=True, kw_only=True):
     #: The search for a node alone.
     decision_us: Percentiles
     cpu_us_per_pod: float
+    #: How often the event loop was held for more than 50 ms, and the longest of these.
+    loop_holds: int
+    longest_holds: list[LoopHold]
     #: What upstream's benchmark reports, see :mod:`.items`; the first is the throughput in steps of a second.
     items: list[DataItem]
 
@@ -153,7 +165,7 @@ class SectionTimer:
         self._cpu = time.process_time()
         self._start = time.perf_counter()
 
-    def finish(self) -> Section:
+    def finish(self, holds: HoldLog) -> Section:
         cpu = time.process_time() - self._cpu
         self._restore_collector()
         end = max(self.bound.values(), default=time.perf_counter())
@@ -172,5 +184,10 @@ class SectionTimer:
             latency_ms=Percentiles.of(latencies, 1e3),
             decision_us=Percentiles.of(self._decisions[self._first_decision :], 1e6),
             cpu_us_per_pod=round(1e6 * cpu / max(1, len(self.created)), 1),
+            loop_holds=holds.count,
+            longest_holds=[
+                LoopHold(ms=round(1e3 * one.seconds, 1), cpu_ms=round(1e3 * one.cpu_seconds, 1), where=one.where)
+                for one in holds.longest
+            ],
             items=items,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from .workloads import WorkloadError
 
 __all__ = ["Template"]
 
+_MOST_PARSED: Final = 4096
 _ACTION: Final = re.compile(r"\{\{(.*?)\}\}")
 
 
@@ -46,6 +48,8 @@ class Template:
     def __init__(self, text: str, source: str) -> None:
         self._text = text
         self._source = source
+        #: Actions often give one of a few texts: the same text is parsed once.
+        self._parsed = lru_cache(_MOST_PARSED)(self._parse)
         self._fixed = None if _ACTION.search(text) else self._parse(text)
 
     @classmethod
@@ -57,14 +61,14 @@ class Template:
             raise WorkloadError(f"template {path}: {getattr(error, 'strerror', None) or error}") from None
 
     def make(self, index: int, count: int) -> dict[str, Any]:
-        """The object number ``index`` of ``count``; shared when the template has no actions: not to be changed.
+        """The object number ``index`` of ``count``; shared with others that have the same text: not to be changed.
 
         Raises:
             WorkloadError: for an action that is not understood, or text that is not an object afterwards.
         """
         if self._fixed is not None:
             return self._fixed
-        return self._parse(_ACTION.sub(lambda match: self._action(match[1], index, count), self._text))
+        return self._parsed(_ACTION.sub(lambda match: self._action(match[1], index, count), self._text))
 
     def _action(self, text: str, index: int, count: int) -> str:
         variables = {".Index": index, ".Count": count}

@@ -45,6 +45,7 @@ __all__ = [
 #: Upstream's topics whose names are not those of their folders.
 _TOPICS: Final = {"topology_spreading": "topologyspreading", "event_handling": "eventhandling"}
 _ROOTS: Final = ("dra",)
+_RATES: Final = ("pods_per_second", "update_per_second", "delete_pods_per_second")
 _FEATURES_PARAM: Final = "numNodeDeclaredFeatures"
 
 #: A parameter's value.
@@ -106,6 +107,8 @@ class CreatePods(_Op, frozen=True, kw_only=True):
     persistent_volume_claim_template_path: str = ""
     collect_metrics: bool = False
     skip_wait_to_completion: bool = False
+    #: At most so many per second; 0: as fast as it goes. A field of ours, for latencies under a steady load.
+    pods_per_second: int = 0
     #: Batches of ``count`` pods, each after the one before is bound and deleted, for ``duration``.
     steady_state: bool = False
     duration: str = "0s"
@@ -352,7 +355,7 @@ def _check(title: str, operations: list[Operation]) -> None:
             raise WorkloadError(
                 f"{where}: stageRequirement must be Scheduled or Attempted, got {op.stage_requirement!r}"
             )
-        if getattr(op, "update_per_second", 0) < 0 or getattr(op, "delete_pods_per_second", 0) < 0:
+        if any(getattr(op, name, 0) < 0 for name in _RATES):
             raise WorkloadError(f"{where}: a rate per second must not be negative")
         if getattr(op, "count", 0) < 0:
             raise WorkloadError(f"{where}: count must not be negative")

@@ -85,6 +85,15 @@ class Program:
         """
         return self._code(_Run(dict(variables), cost_limit, interrupted))
 
+    def measure(self, variables: Mapping[str, Any], cost_limit: int) -> tuple[Any, int]:
+        """The expression's value, and what the evaluation cost.
+
+        Raises:
+            EvaluationError: as for :meth:`evaluate`.
+        """
+        run = _Run(dict(variables), cost_limit)
+        return self._code(run), run.cost
+
     def cost(self, variables: Mapping[str, Any]) -> int:
         """What an evaluation costs."""
         run = _Run(dict(variables), COST_LIMIT)

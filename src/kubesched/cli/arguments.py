@@ -8,7 +8,20 @@ from typing import Final
 
 from kubesched.api.times import parse_duration
 
-__all__ = ["SHAPES", "bench", "config", "conformance", "demo", "import_", "plugins", "run", "simulate", "up", "version"]
+__all__ = [
+    "SHAPES",
+    "bench",
+    "completion",
+    "config",
+    "conformance",
+    "demo",
+    "import_",
+    "plugins",
+    "run",
+    "simulate",
+    "up",
+    "version",
+]
 
 #: Workloads that come with kubesched, each a file in ``bench/``.
 SHAPES: Final = (
@@ -22,6 +35,9 @@ SHAPES: Final = (
     "topology",
     "topology-default",
     "crowded",
+    "steady",
+    "templates",
+    "million",
 )
 
 
@@ -61,13 +77,29 @@ def _seconds(text: str) -> float:
 
 
 def _duration(text: str) -> float:
+    """Seconds, as a number or as a duration."""
     try:
-        seconds = parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if seconds < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative: {text}")
-    return seconds
+        value = float(text)
+    except ValueError:
+        try:
+            value = parse_duration(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+    if not (value >= 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"must be a duration that is not negative, such as 90m: {text}")
+    return value
+
+
+#: Tables of a result that can be saved.
+_TABLES: Final = ("pods", "nodes", "resources", "series", "pending", "preemptions")
+
+
+def _saved_table(text: str) -> tuple[str, str]:
+    """TABLE=FILE."""
+    name, equals, file = text.partition("=")
+    if not equals or not file or name not in _TABLES:
+        raise argparse.ArgumentTypeError(f"must be TABLE=FILE, where TABLE is one of {', '.join(_TABLES)}: {text!r}")
+    return name, file
 
 
 def _zones(text: str) -> int:
@@ -105,6 +137,7 @@ _zones.__name__ = _port.__name__ = "whole number"
 _speed.__name__ = "number"
 _count.__name__ = _nodes.__name__ = _positive.__name__ = "whole number"
 _seconds.__name__ = "number"
+_duration.__name__ = "duration"
 
 
 def _plugin_modules(parser: argparse.ArgumentParser) -> None:
@@ -134,6 +167,33 @@ def _stages(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _json(parser: argparse.ArgumentParser, text: str) -> None:
+    """``-o json``, and ``--json`` for the same."""
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help=f"{text} (default: table)")
+    parser.add_argument("--json", action="store_const", dest="output", const="json", help="short for -o json")
+
+
+def _node_resources(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--node-resource",
+        metavar="NAME=QUANTITY",
+        dest="node_resources",
+        type=_setting,
+        action="append",
+        default=[],
+        help="an amount of a hollow node, such as nvidia.com/gpu=8 or cpu=64; may be given again",
+    )
+
+
+def _start(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from",
+        metavar="FILE",
+        dest="start",
+        help="start from this saved cluster, or dump of a real one (kubectl get … -o yaml), which is only read",
+    )
+
+
 def _quiet(parser: argparse.ArgumentParser, text: str = "no progress bar and no remarks on stderr") -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help=text)
 
@@ -142,9 +202,11 @@ def simulate(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 Schedule manifests on a simulated cluster. Deployments, StatefulSets, Jobs, DaemonSets, … are expanded to pods. The
 whole scheduler runs in virtual time until nothing moves; pods with the annotation kubesched.io/duration (30s, 2h)
-end after that time and free their place. The same input and seed give the same output, byte for byte."""
+end after that time and free their place, objects with kubesched.io/arrival are created that long after the start. Jobs run
+to completion and CronJobs make Jobs. The same input and seed give the same output, byte for byte."""
     parser.epilog = """\
-example: kubesched simulate -f examples/web-shop --nodes 3
+examples: kubesched simulate -f examples/web-shop --nodes 3
+          kubesched simulate --trace pods.csv --nodes 100 --until 72h --report out.html --save pods=pods.csv
 JSON and YAML follow the schema of kubesched.simulate.result (apiVersion kubesched.io/v1alpha1).
 Exit code: 0 even when pods are pending; 1 when the input cannot be used, pods were refused or an exception was raised
 during the run. What of the input is not honoured is said on stderr, also with --quiet, and in the result's warnings."""
@@ -154,8 +216,22 @@ during the run. What of the input is not honoured is said on stderr, also with -
         metavar="FILE|DIR",
         action="append",
         nargs="+",
-        required=True,
-        help="manifests: YAML or JSON files, or directories of them",
+        default=[],
+        help="manifests: YAML or JSON files, or directories of them, also gzipped; - is standard input",
+    )
+    _start(parser)
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a table (CSV) of pods that arrive over time, with columns such as arrival, name, count, duration, cpu, "
+        "memory; may be given again",
+    )
+    parser.add_argument(
+        "--controllers",
+        action="store_true",
+        help="run all controllers: they make the pods of all workloads, and react to what happens",
     )
     parser.add_argument("--nodes", metavar="N", type=_nodes, default=0, help="add so many hollow nodes")
     parser.add_argument("--node-cpu", metavar="QUANTITY", default="8", help="cpu of a hollow node (default: 8)")
@@ -165,6 +241,7 @@ during the run. What of the input is not honoured is said on stderr, also with -
     parser.add_argument(
         "--node-template", metavar="FILE", help="a Node manifest the hollow nodes are made from instead"
     )
+    _node_resources(parser)
     parser.add_argument("--zones", metavar="N", type=_count, default=0, help="deal the hollow nodes over so many zones")
     _stages(parser)
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
@@ -172,10 +249,24 @@ during the run. What of the input is not honoured is said on stderr, also with -
     _enable_plugin(parser)
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides ties (default: 0)")
     parser.add_argument(
-        "--until", metavar="SECONDS", type=_seconds, default=86_400.0, help="virtual time at most (default: a day)"
+        "--until",
+        metavar="DURATION",
+        type=_duration,
+        help="virtual time at most: seconds, or 90m, 72h (default: a day after the last arrival)",
     )
     parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
     parser.add_argument("--wide", action="store_true", help="list every pod and node, however many")
+    parser.add_argument(
+        "--report", metavar="FILE.html", help="write the result as one self-contained page with plots and tables"
+    )
+    parser.add_argument(
+        "--save",
+        metavar="TABLE=FILE",
+        type=_saved_table,
+        action="append",
+        default=[],
+        help=f"write a table to a .csv, .json or .parquet file: {', '.join(_TABLES)}; may be given again",
+    )
     _quiet(parser, "no progress bar")
 
 
@@ -216,7 +307,10 @@ Exit code: 0 when every run was made, 1 when the sweep cannot be run as given, o
         help="append each result to this file (JSON lines), and continue from what is there",
     )
     parser.add_argument(
-        "--processes", metavar="N", type=_positive, help="how many runs at a time (default: one per CPU)"
+        "--processes",
+        metavar="N",
+        type=_count,
+        help="how many runs at a time (default: one per CPU); 0: in this process, one after the other",
     )
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=_seconds, help="end a run that takes longer; it has failed"
@@ -229,9 +323,65 @@ Exit code: 0 when every run was made, 1 when the sweep cannot be run as given, o
         "--by", metavar="NAME", action="append", default=[], help="group by this parameter (default: all but the seed)"
     )
     parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="draw the first figure, mean and confidence interval, into this file (svg, png, pdf)",
+    )
+    parser.add_argument("--x", metavar="NAME", help="draw it by this parameter (default: the first that varies)")
+    parser.add_argument(
         "-o", "--output", choices=("table", "csv", "json"), default="table", help="a summary (default), or every run"
     )
     _quiet(parser, "no progress bar")
+
+
+#: Formats of traces that can be read.
+TRACE_FORMATS: Final = ("alibaba-2018", "alibaba-2020", "alibaba-2023", "google-2019", "philly")
+
+
+def _factor(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1_000:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, and at most 1000: {text}")
+    return value
+
+
+_factor.__name__ = "number"
+
+
+def trace(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Read a published batch trace and write its tasks as pods that arrive over time: as a table for kubesched simulate --trace, or as
+manifests. All bad values of a trace are reported with file, line and column, and nothing is written then. The formats are described
+in docs/traces.md; the data is not part of kubesched."""
+    parser.epilog = """\
+examples: kubesched trace alibaba-2020 pai_task_table.csv --limit 10000 >pods.csv
+          kubesched trace google-2019 instance_events-*.json.gz --set cpu_milli=96000 --inflate 1.3 >pods.csv
+          kubesched trace philly cluster_job_log -o yaml --gang >jobs.yaml"""
+    parser.add_argument("format", metavar="FORMAT", choices=TRACE_FORMATS, help=", ".join(TRACE_FORMATS))
+    parser.add_argument("files", metavar="FILE", nargs="+", help="the trace, also gzipped; several for google-2019")
+    parser.add_argument("--limit", metavar="N", type=_positive, help="read the first lines only")
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        dest="settings",
+        type=_setting,
+        action="append",
+        default=[],
+        help="what the trace does not say, such as memory_mib of the largest machine; may be repeated",
+    )
+    parser.add_argument(
+        "--inflate", metavar="FACTOR", type=_factor, help="so many times as many tasks, drawn at random from them"
+    )
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides what is drawn (default: 0)")
+    parser.add_argument(
+        "-o", "--output", choices=("csv", "yaml"), default="csv", help="a table (default), or manifests"
+    )
+    parser.add_argument(
+        "--shared-gpus", action="store_true", help="yaml: parts of GPUs, as the example policies read them"
+    )
+    parser.add_argument(
+        "--gang", action="store_true", help="yaml: the pods of a task run together, by coscheduling's labels"
+    )
 
 
 def conformance(parser: argparse.ArgumentParser) -> None:
@@ -239,7 +389,7 @@ def conformance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", metavar="PATH", nargs="+", help="golden files (*.jsonl.gz), or directories of them")
     parser.add_argument("--area", default="", help="only this area, such as fit or taints")
     parser.add_argument("--coverage", action="store_true", help="also show which code paths the decisions took")
-    parser.add_argument("--json", action="store_true", help="the result as JSON")
+    _json(parser, "the result as JSON")
     _quiet(parser)
 
 
@@ -318,7 +468,7 @@ examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
         metavar="FILE",
         help="write a cProfile of the last run's measured part, with --run of the scheduler's whole process",
     )
-    parser.add_argument("--json", action="store_true", help="the result as JSON")
+    _json(parser, "the result as JSON")
     _quiet(parser)
 
 
@@ -340,6 +490,7 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
           kubesched up --snapshot cluster.jsonl.gz --speed 60"""
     parser.add_argument("--nodes", metavar="N", type=_nodes, default=0, help="create so many hollow nodes")
     parser.add_argument("--node-template", metavar="FILE", help="a Node manifest the hollow nodes are made from")
+    _node_resources(parser)
     parser.add_argument("--zones", metavar="N", type=_zones, default=0, help="deal the hollow nodes over so many zones")
     parser.add_argument(
         "-f", "--filename", metavar="FILE|DIR", action="append", nargs="+", default=[], help="manifests to create"
@@ -400,10 +551,11 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     parser.add_argument(
         "--speed", metavar="X", type=_speed, default=1.0, help="let time pass X times as fast (default: 1)"
     )
+    _start(parser)
     parser.add_argument(
         "--snapshot",
         metavar="FILE",
-        help="start from this saved cluster, at its time if that is later, if it exists; save to it at the end",
+        help="save to this file at the end; without --from, start from it if it exists, at its time if that is later",
     )
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides ties and names (default: 0)")
     _quiet(parser)
@@ -435,7 +587,7 @@ def config(parser: argparse.ArgumentParser) -> None:
         "in effect per profile.",
     )
     check.add_argument("file", metavar="FILE")
-    check.add_argument("--json", action="store_true", help="the plugins in effect as JSON")
+    _json(check, "the plugins in effect as JSON")
     _plugin_modules(check)
     _enable_plugin(check)
     convert = actions.add_parser(
@@ -450,7 +602,16 @@ def config(parser: argparse.ArgumentParser) -> None:
 
 def plugins(parser: argparse.ArgumentParser) -> None:
     _plugin_modules(parser)
-    parser.add_argument("--json", action="store_true", help="the list as JSON")
+    _json(parser, "the list as JSON")
+
+
+def completion(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Print a script that completes commands and options in a shell."
+    parser.epilog = """\
+examples: source <(kubesched completion bash)
+          source <(kubesched completion zsh)
+          kubesched completion fish >~/.config/fish/completions/kubesched.fish"""
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
 
 
 def run(parser: argparse.ArgumentParser) -> None:
@@ -459,4 +620,4 @@ def run(parser: argparse.ArgumentParser) -> None:
 
 
 def version(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    _json(parser, "as JSON")

@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     if profiler is not None:
         profiler.dump_stats(options.profile_to)
     nodes = sum(getattr(op, "count", 0) for op in operations if op.opcode == "createNodes")
-    if options.json:
+    if options.output == "json":
         write(_as_json(workload, nodes, runs, decisions))
     else:
         print_lines(_as_table(workload, nodes, runs, decisions))
@@ -240,6 +240,15 @@ def _as_table(workload: Workload, nodes: int, runs: Sequence[Run], decisions: Se
         ]
         table = columns(("", "BEST", "MEDIAN", ""), rows, right=(1, 2))
         lines += [Line(table[0], "dim"), *(Line(text) for text in table[1:])]
+    holds = [hold for one in runs for section in one.sections for hold in section.longest_holds]
+    if holds:
+        count = sum(section.loop_holds for one in runs for section in one.sections)
+        lines += [Line(""), Line(f"the event loop was held for more than 50 ms {count} times, the longest:")]
+        longest = sorted(holds, key=lambda hold: -hold.ms)[:5]
+        lines += [
+            Line(f"  {hold.ms:,.0f} ms ({hold.cpu_ms:,.0f} ms of CPU)  {hold.where or '(the machine was late)'}")
+            for hold in longest
+        ]
     lines += [Line(""), Line(f"peak memory of the process: {max(item.peak_rss_mib for item in runs):,.0f} MiB")]
     dropped = sum(item.events_dropped for item in runs)
     recorded = sum(item.events_recorded for item in runs)

@@ -51,11 +51,11 @@ def _header(loaded: Loaded) -> str:
 
 
 def _check(options: argparse.Namespace) -> int:
-    registry, config, remarks = load_setup(options, options.file)
+    registry, config, remarks = load_setup(options, options.file, remark_unused=False)
     for remark in remarks:
         warn(remark)
     expanded = expand(config, registry, options.file)
-    if options.json:
+    if options.output == "json":
         data = {
             name: {point: [{"name": each, "weight": weight} if weight else {"name": each} for each, weight in plugins]
                    for point, plugins in points.items() if plugins}

@@ -28,9 +28,10 @@ def describe(error: BaseException) -> str | None:
     if isinstance(error, ConfigError):
         return error.user_message
     from kubesched.bench.workloads import WorkloadError  # noqa: PLC0415
+    from kubesched.simulate.traces.table import TraceError  # noqa: PLC0415
     from kubesched.sweeps.plan import SweepError  # noqa: PLC0415
 
-    if isinstance(error, ManifestError | PluginError | ApiError | WorkloadError | StageError | SweepError):
+    if isinstance(error, ManifestError | PluginError | ApiError | WorkloadError | StageError | SweepError | TraceError):
         return str(error)
     if isinstance(error, OSError):
         reason = error.strerror or str(error)

@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -20,6 +21,8 @@ __all__ = ["add_signal_handler", "interruptible"]
 #: So many signals end the process at once, with nothing cleaned up.
 _AT_ONCE: Final = 3
 _INTERRUPTED: Final = 130
+#: A loop that does not come round to a signal for so long is held up.
+_HELD_UP_SECONDS: Final = 1.0
 
 
 def _end_at_once() -> None:
@@ -67,10 +70,11 @@ def add_signal_handler(
     *,
     held_up: Callable[[], None] = _interrupt,
 ) -> None:
-    """As the loop's own method; but a signal that comes while the loop has not come round to the one before calls
-    ``held_up`` in whatever the program is doing, which is to interrupt it. A third one ends the process.
+    """As the loop's own method; but a signal that comes while the loop has not come round to the one before for a second
+    calls ``held_up`` in whatever the program is doing, which is to interrupt it. The next one ends the process.
     """
     waiting = 0
+    since = 0.0
 
     def come_round() -> None:
         nonlocal waiting
@@ -78,8 +82,11 @@ def add_signal_handler(
         callback()
 
     def count(number: int, frame: FrameType | None) -> None:
-        nonlocal waiting
-        waiting += 1
+        nonlocal waiting, since
+        now = time.monotonic()
+        if waiting and now - since < _HELD_UP_SECONDS:
+            return
+        waiting, since = waiting + 1, now
         if waiting >= _AT_ONCE:
             _end_at_once()
         if waiting > 1:

@@ -34,7 +34,9 @@ def load_registry(modules: Sequence[str] = ()) -> tuple[Registry, list[str]]:
     return registry, own
 
 
-def load_setup(options: argparse.Namespace, path: str | None) -> tuple[Registry, KubeSchedulerConfiguration, list[str]]:
+def load_setup(
+    options: argparse.Namespace, path: str | None, *, remark_unused: bool = True
+) -> tuple[Registry, KubeSchedulerConfiguration, list[str]]:
     """Registry and configuration by the options ``--plugin-module``, ``--enable-plugin`` and a file; and remarks.
 
     Raises:
@@ -48,5 +50,6 @@ def load_setup(options: argparse.Namespace, path: str | None) -> tuple[Registry,
                 f"did you mean {near[0]}?" if near else "load its module with --plugin-module, or install its package"
             )
             raise CliError("\n".join((f"--enable-plugin {name}: no plugin has this name; {hint}", *registry.problems)))
-    config, remarks = loading.load_configuration(path, registry, own, enable=options.enable_plugin)
+    named = own if remark_unused or path is None else []
+    config, remarks = loading.load_configuration(path, registry, named, enable=options.enable_plugin)
     return registry, config, remarks

@@ -36,6 +36,7 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ("demo", "a cluster, pods being placed, a pending pod explained; under a minute", arguments.demo),
     ("simulate", "schedule manifests on a simulated cluster, and say what is pending and why", arguments.simulate),
     ("sweep", "many runs with different parameters, on processes or a cluster, into one table", arguments.sweep),
+    ("trace", "read a published batch trace, and write its tasks as pods that arrive over time", arguments.trace),
     ("up", "an embedded cluster that kubectl can talk to, until Ctrl-C", arguments.up),
     ("run", "schedule a real cluster, with kube-scheduler's flags and files", arguments.run),
     ("import", "copy a real cluster into a file to start from", arguments.import_),
@@ -43,6 +44,7 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ("conformance", "replay decisions recorded from Kubernetes and compare", arguments.conformance),
     ("config", "check a KubeSchedulerConfiguration, or convert an older one to v1", arguments.config),
     ("plugins", "list the plugins there are and the extension points they extend", arguments.plugins),
+    ("completion", "print a script that completes commands in a shell", arguments.completion),
     ("version", "show the version and what it runs on", arguments.version),
 )
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
 
 from kubesched.cluster.files import load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template
-from kubesched.simulate.loading import load_node_template
+from kubesched.simulate.html_report import render_html
+from kubesched.simulate.inputs import cluster_of, node_template_of
 from kubesched.simulate.report import error_text, render_json, render_table, render_yaml
 from kubesched.simulate.simulation import run_simulation
+from kubesched.simulate.table_files import TableFileError, check_file, write_table
+from kubesched.simulate.tables import table
+from kubesched.simulate.workload_table import read_table
 
 from .console import print_lines, progress_bar, warn, write
 from .errors import CliError
@@ -22,14 +28,27 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     registry, config, remarks = load_setup(options, options.config)
     paths = [path for group in options.filename for path in group]
+    if not paths and not options.trace and options.start is None:
+        text = "give manifests with -f, a cluster with --from, or a table of pods with --trace"
+        raise CliError(f"there is nothing to simulate: {text}", code=2)
+    for file in (options.report, *(file for _, file in options.save)):
+        if file is not None:
+            _check_output(file, is_page=file == options.report)
     manifests = load_manifests(paths)
+    if options.start is not None:
+        cluster = cluster_of(options.start)
+        manifests.objects[:0] = cluster.objects
+        manifests.warnings += cluster.warnings
+        paths.append(options.start)
+    for path in options.trace:
+        manifests.objects += read_table(path)
     if not manifests.objects:
         nothing = f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)"
         raise CliError("\n".join((nothing, *manifests.warnings)))
-    if options.node_template:
-        template = load_node_template(options.node_template)
-    else:
-        template = node_template(cpu=options.node_cpu, memory=options.node_memory)
+    template = node_template_of(
+        options.node_template or node_template(cpu=options.node_cpu, memory=options.node_memory),
+        dict(options.node_resources),
+    )
     # What plugins print must not be part of a document.
     aside = nullcontext() if options.output == "table" else redirect_stdout(sys.stderr)
     with progress_bar("pods bound", quiet=options.quiet) as bar, aside:
@@ -42,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
             config=config,
             seed=options.seed,
             stages=load_stages(options.stages),
+            controllers=options.controllers,
             until=options.until,
             remarks=remarks,
             on_progress=bar.update,
@@ -49,6 +69,10 @@ def run(options: argparse.Namespace) -> int:
         )
     for remark in result.warnings:
         warn(remark)
+    if options.report is not None:
+        Path(options.report).write_text(render_html(result, _title(paths, options.trace)), encoding="utf-8")
+    for name, file in options.save:
+        write_table(table(result, name), file)
     if options.output == "table":
         print_lines(render_table(result, wide=options.wide))
     else:
@@ -63,3 +87,18 @@ def run(options: argparse.Namespace) -> int:
         pods = "1 pod was" if result.totals.refused == 1 else f"{result.totals.refused:,} pods were"
         raise CliError(f"{pods} refused; the first: {first.source}: {first.message}")
     return 0
+
+
+def _check_output(file: str, *, is_page: bool) -> None:
+    """Refuse a file that cannot be written to before a long run, not after it."""
+    try:
+        if not is_page:
+            check_file(file)
+        elif not Path(file).parent.is_dir() or Path(file).is_dir():
+            raise CliError(f"{file}: cannot be written: it is a directory, or its directory is missing")
+    except TableFileError as error:
+        raise CliError(str(error)) from None
+
+
+def _title(paths: Sequence[str], traces: Sequence[str]) -> str:
+    return "Simulation of " + ", ".join(Path(path).name or path for path in (*paths, *traces))

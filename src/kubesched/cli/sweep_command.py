@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import signal
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from kubesched.simulate.plots import new_figure
 from kubesched.sweeps import SweepTable, execute
 from kubesched.sweeps.plan import Scalar
 from kubesched.sweeps.sweep_file import read_sweep, read_value
@@ -23,6 +25,12 @@ _MOST_ERRORS: Final = 5
 
 
 def run(options: argparse.Namespace) -> int:
+    given = [name for name, _ in (*options.grid, *options.settings)]
+    twice = sorted({name for name in given if given.count(name) > 1})
+    if twice:
+        raise CliError(
+            f"{twice[0]} is given twice by --grid or --set; give all its values at once: --grid {twice[0]}=a,b", 2
+        )
     description = read_sweep(
         options.file,
         function=options.function,
@@ -30,9 +38,13 @@ def run(options: argparse.Namespace) -> int:
         arguments={name: read_value(text, f"--set {name}") for name, text in options.settings},
     )
     by = options.by or description.by
-    unknown = set(by or ()) - {name for run in description.runs for name in run.names}
-    if unknown:
-        raise CliError(f"--by {min(unknown)}: no run has such a parameter")
+    known = {name for run in description.runs for name in run.names}
+    asked = [("by", name) for name in by or ()] + ([("x", options.x)] if options.x else [])
+    for option, name in asked:
+        if name not in known:
+            raise CliError(f"--{option} {name}: no run has such a parameter")
+    if options.plot is not None:
+        _check_plot(options.plot)
     signal.signal(signal.SIGTERM, _interrupt)
     with progress_bar("runs", quiet=options.quiet) as bar:
         table = execute(
@@ -44,6 +56,8 @@ def run(options: argparse.Namespace) -> int:
             ray=options.ray,
             on_progress=lambda done, total, failed: bar.update(done, total),
         )
+    if options.plot is not None and len(table.failed) < len(table.rows):
+        _plot(table, options, options.figure or description.figures, by)
     _show(table, options, options.figure or description.figures, by)
     failed = table.failed
     alike: dict[Scalar, list[dict[str, Scalar]]] = {}
@@ -72,6 +86,31 @@ def _show(table: SweepTable, options: argparse.Namespace, figures: list[str] | N
         write(table.to_json())
     elif len(table.failed) < len(table.rows):
         write("".join(f"{line}\n" for line in summary_lines(table.summary(by, figures))))
+
+
+def _check_plot(file: str) -> None:
+    """What can be known about a plot before the runs are made.
+
+    Raises:
+        CliError: when there is no matplotlib, or it does not write such files.
+    """
+    try:
+        known = new_figure(1).canvas.get_supported_filetypes()
+    except ImportError as error:
+        raise CliError(f"--plot {file}: {error}") from error
+    suffix = Path(file).suffix.removeprefix(".")
+    if suffix not in known:
+        raise CliError(f"--plot {file}: files are named by their format: .{', .'.join(sorted(known))}")
+    if not Path(file).parent.is_dir():
+        raise CliError(f"--plot {file}: there is no directory {Path(file).parent}")
+
+
+def _plot(table: SweepTable, options: argparse.Namespace, figures: list[str] | None, by: list[str] | None) -> None:
+    try:
+        drawn = table.plot(figures[0] if figures else None, options.x, by)
+        drawn.savefig(options.plot)
+    except (ImportError, ValueError) as error:  # also a suffix that matplotlib does not know
+        raise CliError(f"--plot {options.plot}: {error}") from error
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

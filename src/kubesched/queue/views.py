@@ -55,6 +55,12 @@ class QueueViews:
         """Rejected pods that back off, then those whose attempt failed by an error."""
         return _pods(self._queues.backoff.items())
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no pod is active, in backoff or in flight."""
+        queues = self._queues
+        return not (len(queues.active) or len(queues.backoff) or len(self._in_flight))
+
     def unschedulable_pods(self) -> list[Pod]:
         """Pods that wait for an event, gated ones too, in the order they came."""
         return _pods(self._queues.unschedulable.records())

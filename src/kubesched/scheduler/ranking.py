@@ -99,7 +99,7 @@ class Ranking:
         elif is_listed:
             del listed[place]
             if not listed:
-                self._listed = None
+                self._listed, self._choices = None, 0
 
     def settle(self, rows: Collection[int] | RowArray) -> None:
         """Measure the blocks of rows that were put."""

@@ -361,8 +361,6 @@ class Scheduler:
         """
         return (
             not self.busy
-            and not self.queue.views.pods_in_active()
-            and not self.queue.views.pods_in_backoff()
-            and not self.queue.views.in_flight_pods()
+            and self.queue.views.is_at_rest
             and not any(informer.behind for informer in self.informers.values())
         )

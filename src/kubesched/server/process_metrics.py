@@ -27,6 +27,7 @@ __all__ = ["DEFINITIONS", "LEASE_NAME", "SLI_DEFINITIONS", "HealthMetrics", "Pro
 _CLIENT: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 _SIZES: Final = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 _SERVER: Final = exponential_buckets(0.001, 2, 15)
+_HOLDS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5)
 _DELEGATED: Final = (0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10)
 #: The label of the leader election metrics, whatever the lease is called.
 LEASE_NAME: Final = "kube-scheduler"
@@ -73,6 +74,7 @@ DEFINITIONS: Final[tuple[MetricDef, ...]] = (
     _row("apiserver_delegated_authn_request_duration_seconds", "histogram", "Seconds a token review took, by status code.", ("code",), _DELEGATED),
     _row("apiserver_delegated_authz_request_total", "counter", "Number of access reviews sent, by status code.", ("code",)),
     _row("apiserver_delegated_authz_request_duration_seconds", "histogram", "Seconds an access review took, by status code.", ("code",), _DELEGATED),
+    _row("kubesched_event_loop_hold_seconds", "histogram", "CPU seconds for which one function held the event loop, of 50 ms or more.", (), _HOLDS),
 )  # fmt: skip
 
 #: What ``/metrics/slis`` shows, besides the start of the process.
@@ -114,6 +116,7 @@ class ProcessMetrics(MetricSet):
     apiserver_delegated_authn_request_duration_seconds: Histogram
     apiserver_delegated_authz_request_total: Counter
     apiserver_delegated_authz_request_duration_seconds: Histogram
+    kubesched_event_loop_hold_seconds: Histogram
 
     def __init__(self, gates: FeatureGates, build: Mapping[str, str]) -> None:
         """``build`` has values for the labels of ``kubernetes_build_info``; a missing one is empty."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.api.requests import PODS as POD_COUNT
+from kubesched.cache.journal import NODE_CHANGED
 from kubesched.cache.node_table import PODS_ROW, NodeTable
 from kubesched.framework.metrics import Gauge
 
@@ -24,7 +25,7 @@ from .result import ResourceShare, Series
 __all__ = ["MOST_MOMENTS", "Course", "Shapes"]
 
 #: Moments of a series at most.
-MOST_MOMENTS: Final = 2_000
+MOST_MOMENTS: Final = 1_000
 #: Different requests that count for fragmentation; rarer ones are left out.
 _MOST_SHAPES: Final = 32
 _PLACES: Final = ("active", "backoff", "unschedulable", "gated")
@@ -81,9 +82,10 @@ class Course:
         self._shapes = shapes
         self._most = most
         self._position = -1
-        #: What was last added up, by resource and row: allocatable, requested.
-        self._known: NDArray[np.int64] = np.zeros((2, 0, 0), np.int64)
-        self._totals: NDArray[np.int64] = np.zeros((2, 0), np.int64)
+        #: What was last added up: requested by resource and row; allocatable and requested by resource.
+        self._known: NDArray[np.int64] = np.zeros((0, 0), np.int64)
+        self._allocatable: list[int] = []
+        self._requested: NDArray[np.int64] = np.zeros(0, np.int64)
         self._peak: dict[str, int] = {}
         self._last: float | None = None
         #: By resource: the integral of utilisation over time, and its highest.
@@ -127,19 +129,25 @@ class Course:
     def _update(self) -> None:
         """Add up the rows that changed."""
         table, entries = self._table, self._table.journal.since(self._position) if self._position >= 0 else None
-        shape = (2, *table.allocatable.shape)
-        if entries is None or self._known.shape != shape or len(entries) > table.capacity // 4:
-            self._known = np.stack((table.allocatable, table.requested)) * table.alive
-            self._totals = self._known.sum(axis=2)
-        elif entries:
-            rows = np.array(sorted({entry >> 1 for entry in entries}), np.intp)
-            fresh = np.stack((table.allocatable[:, rows], table.requested[:, rows])) * table.alive[rows]
-            self._totals += (fresh - self._known[:, :, rows]).sum(axis=2)
-            self._known[:, :, rows] = fresh
-        else:
+        if entries is not None and not entries:
             return
+        if (
+            entries is None
+            or self._known.shape != table.requested.shape
+            or len(entries) > table.capacity // 4
+            or any(entry & 1 == NODE_CHANGED for entry in entries)
+        ):
+            self._known = table.requested * table.alive
+            self._requested = self._known.sum(axis=1)
+            self._allocatable = (table.allocatable * table.alive).sum(axis=1).tolist()
+        else:
+            # Nodes are as they were, only their pods changed. A row without a node counts nothing.
+            rows = sorted({entry >> 1 for entry in entries if table.alive[entry >> 1]})
+            fresh = table.requested[:, rows]
+            self._requested += (fresh - self._known[:, rows]).sum(axis=1)
+            self._known[:, rows] = fresh
         self._position = table.journal.position
-        allocatable, requested = self._totals.tolist()
+        allocatable, requested = self._allocatable, self._requested.tolist()
         for name, index in table.resource_index.items():
             amount = requested[index]
             if amount > self._peak.get(name, 0):
@@ -148,13 +156,13 @@ class Course:
                 self._peak_shares[name] = max(self._peak_shares.get(name, 0.0), amount / allocatable[index])
 
     def _add_time(self, seconds: float) -> None:
-        allocatable, requested = self._totals.tolist()
+        allocatable, requested = self._allocatable, self._requested.tolist()
         for name, index in self._table.resource_index.items():
             if index < len(allocatable) and allocatable[index]:
                 self._shares[name] = self._shares.get(name, 0.0) + seconds * requested[index] / allocatable[index]
 
     def _moment(self, now: float, on_nodes: int) -> dict[str, Any]:
-        allocatable, requested = self._totals.tolist()
+        allocatable, requested = self._allocatable, self._requested.tolist()
         names = self._table.resource_index
         return {
             "time": now,

@@ -9,7 +9,7 @@ from typing import Final
 from .hints import format_amount
 from .result import Result
 
-__all__ = ["html_of"]
+__all__ = ["html_of", "html_table"]
 
 #: Groups of pending pods, and warnings, that are shown.
 _MOST: Final = 10
@@ -42,13 +42,13 @@ def html_of(result: Result) -> str:
         for use in result.resources
         if use.requested or use.peak or use.name in ("cpu", "memory", "pods")
     ]
-    parts.append(_table(("resource", "requested", "allocatable", "peak", "share"), rows))
+    parts.append(html_table(("resource", "requested", "allocatable", "peak", "share"), rows))
     if result.pending:
         pending = [
             (group.workload or group.pods[0], f"{group.count:,}", group.reason, group.message, "; ".join(group.hints))
             for group in result.pending[:_MOST]
         ]
-        parts.append(_table(("pending", "pods", "reason", "message", "what would help"), pending))
+        parts.append(html_table(("pending", "pods", "reason", "message", "what would help"), pending))
         parts += _more(len(result.pending), "groups")
     said = [error.text for error in result.errors]
     said += [f"{item.source}: {item.count:,} refused: {item.message}" for item in result.refused]
@@ -62,7 +62,9 @@ def _more(count: int, what: str) -> list[str]:
     return [f"<div>and {count - _MOST:,} more {what}</div>"] if count > _MOST else []
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of texts, which are escaped."""
+
     def line(tag: str, cells: Sequence[str]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 

@@ -14,11 +14,13 @@ from kubesched.api.times import RealClock
 from kubesched.api.types import Node, Pod
 from kubesched.cache import Cache
 from kubesched.config import KubeSchedulerConfiguration
+from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.nominating import NoNominations
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.registry import Registry
-from kubesched.scheduler.full_scan import Rotation
+from kubesched.scheduler.diagnosis import Rejection
+from kubesched.scheduler.full_scan import Evaluation, Rotation
 from kubesched.scheduler.handle import Backends
 from kubesched.scheduler.profiles import build_frameworks
 from kubesched.scheduler.search import Decision, Search
@@ -96,6 +98,14 @@ class Placement:
             self.cache.forget_pod(assumed.pod)
             return None
         return node_name
+
+    def evaluate(self, pod: Pod) -> Evaluation | Rejection:
+        """What the plugins say of every node for a pod, with nothing cached; nothing is placed.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        return self._search.evaluate(CycleState(), PodInfo(pod))
 
     def place_all(self, pods: Iterable[Pod]) -> Iterator[str | None]:
         """:meth:`place` for one pod after the other."""

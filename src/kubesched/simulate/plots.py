@@ -1,7 +1,7 @@
 """Plots of a result with matplotlib: the cluster over time, the queue, waiting times, how full the nodes are.
 
 matplotlib comes with the extra ``notebook`` and is imported when a plot is drawn. No global state of its is used, so
-that plots work in any program and thread. Caller: :mod:`.views`.
+that plots work in any program and thread. Callers: :mod:`.views`, and the plots of sweeps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from .result import Result
 
-__all__ = ["PLOTS", "plot"]
+__all__ = ["PLOTS", "new_figure", "plot"]
 
 #: Resources drawn when none are named: those of which something was requested, but these.
 _QUIET: Final = frozenset({"pods", "ephemeral-storage"})
@@ -105,7 +105,7 @@ def plot(result: Result, kind: str | None = None, *, resource: str | None = None
         _draw(result, kind, axes, resource)
         return axes
     kinds = _OVERVIEW if kind is None else (kind,)
-    figure = _figure(len(kinds))
+    figure = new_figure(len(kinds))
     for place, one in zip(figure.axes, kinds, strict=True):
         _draw(result, one, place, resource)
     return figure
@@ -119,8 +119,12 @@ def _draw(result: Result, kind: str, axes: Any, resource: str | None) -> None:
     axes.grid(visible=True, alpha=0.3)
 
 
-def _figure(plots: int) -> Any:
-    """A figure that notebooks show by itself, with so many places for plots."""
+def new_figure(plots: int) -> Any:
+    """A figure that notebooks show by itself, with so many places for plots.
+
+    Raises:
+        ImportError: when matplotlib is not installed.
+    """
     try:
         figures = import_module("matplotlib.figure")
         agg = import_module("matplotlib.backends.backend_agg")

@@ -15,7 +15,18 @@ import msgspec
 from kubesched.api.yamltext import to_yaml
 
 from .hints import format_amount
-from .result import ErrorReport, NodeUse, Pending, Placement, PreemptionReport, Reason, Refusal, ResourceUse, Result
+from .result import (
+    ErrorReport,
+    NodeUse,
+    Pending,
+    Placement,
+    PreemptionReport,
+    Reason,
+    Refusal,
+    ResourceUse,
+    Result,
+    RunTimes,
+)
 
 __all__ = [
     "Line",
@@ -134,7 +145,22 @@ def _summary(result: Result) -> list[Line]:
     return [
         Line(text, "warn" if totals.pending or totals.refused or totals.on_missing_nodes or result.errors else "good"),
         Line(end, "dim"),
+        *_times(result.times),
     ]
+
+
+def _times(times: RunTimes) -> list[Line]:
+    """Makespan and waits, where pods ended or had to wait."""
+    parts = []
+    if times.makespan is not None:
+        parts.append(f"makespan {seconds(times.makespan)}")
+    wait = times.wait
+    if wait is not None and wait.max:
+        most = ", ".join(
+            f"{name} {seconds(value)}" for name, value in (("p50", wait.p50), ("p95", wait.p95), ("max", wait.max))
+        )
+        parts.append(f"wait until bound: mean {seconds(wait.mean)}, {most}")
+    return [Line("; ".join(parts), "dim")] if parts else []
 
 
 # -- preemptions -------------------------------------------------------------------------------------------

@@ -270,10 +270,8 @@ def close(loop: VirtualTimeLoop) -> None:
         while left := sorted(asyncio.all_tasks(loop), key=hash):
             for task in left:
                 task.cancel()
-            loop.run_until_complete(asyncio.wait(left))
-            for task in left:
-                if not task.cancelled():
-                    task.exception()
+            # A future, not a task: the tasks cancel what they find left over.
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()

@@ -3,6 +3,7 @@
 from .plan import Run, SweepError, make_runs, parse_seeds
 from .results_file import read_results
 from .running import execute, sweep
-from .table import Summary, SweepTable
+from .summary import Summary
+from .table import SweepTable
 
 __all__ = ["Run", "Summary", "SweepError", "SweepTable", "execute", "make_runs", "parse_seeds", "read_results", "sweep"]

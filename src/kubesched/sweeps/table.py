@@ -9,48 +9,22 @@ from __future__ import annotations
 import csv
 import html
 import io
-import math
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Final
 
 import msgspec
 
 from .functions import Outcome
 from .plan import Run, Scalar, SweepError
+from .summary import Summary, summary_of
 
-__all__ = ["ERROR", "SEED", "Summary", "SweepTable", "mean_interval"]
+__all__ = ["ERROR", "SEED", "SweepTable"]
 
 #: The column with what a failed run raised.
 ERROR: Final = "error"
 #: The parameter that runs of one group differ in.
 SEED: Final = "seed"
-
-#: Quantiles of Student's t distribution for a two-sided interval of 95 %, by degrees of freedom from 1. Between the last ones
-#: that of fewer degrees is used, so that an interval is rather too wide.
-_T95: Final = (
-    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
-    2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
-    2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
-)  # fmt: skip
-_T95_BEYOND: Final = ((120, 1.9799), (60, 2.0003), (40, 2.0211), (30, 2.0423))
-
-
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure of the runs of a group. ``low`` to ``high`` is the mean's confidence interval of 95 %; None for one run."""
-
-    group: dict[str, Scalar]
-    figure: str
-    #: How many runs have the figure.
-    runs: int
-    mean: float
-    low: float | None
-    high: float | None
-    median: float
-    least: float
-    most: float
 
 
 @dataclass(frozen=True)
@@ -121,20 +95,7 @@ class SweepTable:
             for figure in chosen:
                 values = [float(value) for row in rows if isinstance(value := row[figure], int | float)]
                 if values:
-                    low, high = mean_interval(values)
-                    found.append(
-                        Summary(
-                            group=dict(zip(keys, group, strict=True)),
-                            figure=figure,
-                            runs=len(values),
-                            mean=statistics.fmean(values),
-                            low=low,
-                            high=high,
-                            median=statistics.median(values),
-                            least=min(values),
-                            most=max(values),
-                        )
-                    )
+                    found.append(summary_of(dict(zip(keys, group, strict=True)), figure, values))
         return found
 
     # -- other forms -----------------------------------------------------------------------------------
@@ -154,13 +115,45 @@ class SweepTable:
         writer.writerows(self.rows)
         return text.getvalue()
 
+    def to_frame(self, library: str | None = None) -> Any:
+        """A data frame of ``pandas`` or ``polars``, whichever is installed if not said.
+
+        Raises:
+            ValueError, ImportError: see :func:`~kubesched.simulate.frames.frame_of`.
+        """
+        from kubesched.simulate.frames import frame_of  # noqa: PLC0415 - only when it is asked for
+
+        return frame_of({name: [row[name] for row in self.rows] for name in self.columns}, library)
+
     def to_pandas(self) -> Any:
-        """A pandas.DataFrame; pandas must be installed."""
-        return import_module("pandas").DataFrame(self.to_dicts(), columns=list(self.columns))
+        """A pandas.DataFrame."""
+        return self.to_frame("pandas")
 
     def to_polars(self) -> Any:
-        """A polars.DataFrame; polars must be installed."""
-        return import_module("polars").DataFrame(self.to_dicts(), schema=list(self.columns), infer_schema_length=None)
+        """A polars.DataFrame."""
+        return self.to_frame("polars")
+
+    def plot(
+        self, figure: str | None = None, x: str | None = None, by: Iterable[str] | None = None, axes: Any = None
+    ) -> Any:
+        """The mean of a figure by the parameter ``x``, with its confidence interval; a line for each value of the others.
+
+        Without names: the first figure that is a number, and the first parameter that has several values. ``by`` as in
+        :meth:`summary`. Returns a matplotlib figure, or the ``axes`` if some are given.
+
+        Raises:
+            SweepError: when there is no such figure or parameter.
+            ImportError: when matplotlib is not installed.
+        """
+        from .plots import plot_summaries  # noqa: PLC0415 - only when it is asked for
+
+        keys = [name for name in self.parameters if name != SEED] if by is None else list(by)
+        if x is None:
+            varied = [name for name in keys if len({row[name] for row in self.rows}) > 1]
+            x = (varied or keys or [SEED])[0]
+        chosen = figure if figure is not None else (self.numeric_figures() or [""])[0]
+        summaries = self.summary(keys if x in keys else [*keys, x], [chosen])
+        return plot_summaries(summaries, x, axes)
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
@@ -169,17 +162,6 @@ class SweepTable:
             for row in self.rows
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def mean_interval(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """The confidence interval of 95 % of the mean, by Student's t; (None, None) for fewer than two values."""
-    if len(values) < 2:
-        return None, None
-    degrees = len(values) - 1
-    factor = _T95[degrees - 1] if degrees <= len(_T95) else next(t for least, t in _T95_BEYOND if degrees >= least)
-    mean = statistics.fmean(values)
-    half = factor * statistics.stdev(values) / math.sqrt(len(values))
-    return mean - half, mean + half
 
 
 def _known(what: str, names: Iterable[str], known: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .plan import Scalar
-from .table import Summary
+from .summary import Summary
 
 __all__ = ["summary_lines"]
 

@@ -27,6 +27,7 @@ import msgspec
 from kubesched import __version__
 from kubesched.api.collector import collector_paused
 from kubesched.api.kinds import kind_by_plural
+from kubesched.api.loop_watch import HoldReporter, watch_loop
 from kubesched.api.tasks import Supervisor, TaskCrashedError
 from kubesched.api.times import RealClock, SteadyClock
 from kubesched.api.wire import ApiError
@@ -188,6 +189,8 @@ class _Process:
         if lease is not None:
             lease.check()
         process_metrics = ProcessMetrics(gates, {"git_version": KUBERNETES_VERSION, "platform": sys.platform})
+        observe = process_metrics.kubesched_event_loop_hold_seconds.labels().observe
+        self._stack.enter_context(watch_loop(HoldReporter(_log, observe)))
         scheduler_metrics = SchedulerMetrics(gates.values)
         requests = RequestMetrics(process_metrics, _host(access))
         connection = config.client_connection

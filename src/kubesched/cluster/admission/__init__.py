@@ -2,7 +2,9 @@
 
 from .admission import Admission
 from .amounts import show_amount
-from .kind_validation import check_kind, default_kind
+from .custom import unknown_fields, usable_schema
+from .kind_defaults import default_kind
+from .kind_validation import SYSTEM_PRIORITIES, check_kind
 from .label_keys import merge_label_keys
 from .limits import Limits
 from .metadata import SERVER_FIELDS, STATUS_KINDS, changed_metadata, new_metadata
@@ -13,6 +15,7 @@ from .validation import Causes, check_metadata, forbidden
 __all__ = [
     "SERVER_FIELDS",
     "STATUS_KINDS",
+    "SYSTEM_PRIORITIES",
     "Admission",
     "Causes",
     "Limits",
@@ -26,4 +29,6 @@ __all__ = [
     "merge_label_keys",
     "new_metadata",
     "show_amount",
+    "unknown_fields",
+    "usable_schema",
 ]

@@ -15,19 +15,21 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
+from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
 from ...api.quantity import QuantityError, parse_quantity
 from ...api.wire import ApiError
-from ..schema import check_type, encode
-from .device_claims import check_pod_claims
+from ..schema import check_type, encode, fill_defaults
+from .custom import CustomSchema
 from .lookup import ObjectTable
-from .pod_validation import check_pod_spec, decode_pod_spec
+from .pod_validation import check_pod_spec
 from .validation import Causes, forbidden
+from .values import check_values
 
 __all__ = ["Admission", "PreparedSpec", "PriorityClass", "default_pod_spec"]
 
 _MEMO_SIZE: Final = 4096
 _GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
+_OVERHEAD_TEXT: Final = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
 HIGHEST_USER_PRIORITY: Final = 1_000_000_000
 
 
@@ -71,6 +73,7 @@ class Admission:
         self.now = now
         self.taint_new_nodes = taint_new_nodes
         self._priority_classes = table_of(PRIORITY_CLASSES)
+        self._namespaces = table_of(NAMESPACES)
         self._runtime_classes = table_of(RUNTIME_CLASSES)
         self._storage_classes = table_of(STORAGE_CLASSES)
         self._default_tolerations = default_tolerations
@@ -78,6 +81,8 @@ class Admission:
         self._memo: dict[bytes, PreparedSpec] = {}
         self._memo_of = (-1, -1)
         self._priorities: dict[str, PriorityClass] = {}
+        #: The schemas of custom resources by group resource, for those that are served.
+        self.custom: dict[str, CustomSchema] = {}
         self._priorities_of = -1
 
     # -- pods ------------------------------------------------------------------------------------------
@@ -96,16 +101,15 @@ class Admission:
         if known is not None:
             return known
         spec = msgspec.json.decode(raw)
-        decode_pod_spec(spec)
         check_type("PodSpec", raw, PODS, "spec")
         default_pod_spec(spec)
-        self._runtime_class(spec, name)
+        self._runtime_class(spec, name, restored=restored)
         if spec.get("priority") is None or (self._priority_admission and not restored):
             self._priority(spec, name)
         self.default_tolerations(spec)
         causes = Causes()
-        check_pod_spec(decode_pod_spec(spec), causes)
-        check_pod_claims(spec, causes)
+        check_values("PodSpec", spec, "spec", causes)
+        check_pod_spec(spec, causes)
         causes.raise_if_any(PODS, name)
         prepared = PreparedSpec(
             msgspec.Raw(encode(spec)), msgspec.Raw(encode(_first_status(spec))), spec["terminationGracePeriodSeconds"]
@@ -165,10 +169,12 @@ class Admission:
         spec["priority"] = value
         spec["preemptionPolicy"] = policy
 
-    def _runtime_class(self, spec: dict[str, Any], name: str) -> None:
+    def _runtime_class(self, spec: dict[str, Any], name: str, *, restored: bool) -> None:
         """Overhead, node selector and tolerations that a RuntimeClass brings to its pods."""
         class_name = spec.get("runtimeClassName")
         if not class_name:
+            if spec.get("overhead") and not restored:
+                raise forbidden(PODS, name, _OVERHEAD_TEXT)
             return
         item = self._runtime_classes.objects.get(("", class_name))
         if item is None:
@@ -180,6 +186,8 @@ class Admission:
                 why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
                 raise forbidden(PODS, name, why)
             spec["overhead"] = overhead
+        elif spec.get("overhead") and not restored:
+            raise forbidden(PODS, name, _OVERHEAD_TEXT)
         scheduling = data.get("scheduling") or {}
         selector = dict(spec.get("nodeSelector") or {})
         for key, value in (scheduling.get("nodeSelector") or {}).items():
@@ -201,6 +209,11 @@ class Admission:
 
     # -- other kinds -----------------------------------------------------------------------------------
 
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a namespace; none when it does not exist."""
+        item = self._namespaces.objects.get(("", name))
+        return item.labels if item is not None else {}
+
     def default_storage_class(self) -> str:
         """The newest StorageClass marked as default, or nothing."""
         marked = []
@@ -215,24 +228,35 @@ class Admission:
 # -- pod defaults ------------------------------------------------------------------------------------------
 
 
+def default_template(spec: dict[str, Any]) -> None:
+    """Fill in, in place, what ``rules.txt`` of the schema cannot say of a pod spec: it has been applied before."""
+    for field in ("initContainers", "containers"):
+        for container in spec.get(field) or ():
+            if not container.get("imagePullPolicy"):
+                image, _, digest = (container.get("image") or "").partition("@")
+                tag = image.rpartition("/")[2].partition(":")[2]
+                latest = not digest and tag in ("", "latest")
+                container["imagePullPolicy"] = "Always" if latest else "IfNotPresent"
+    for volume in spec.get("volumes") or ():
+        if len(volume) == 1:
+            volume["emptyDir"] = {}
+
+
 def default_pod_spec(spec: dict[str, Any]) -> None:
-    """Fill in, in place, the pod defaults that scheduling sees. The types must have been checked."""
+    """Fill in, in place, the defaults of a pod. The types must have been checked."""
+    fill_defaults("PodSpec", spec)
+    default_template(spec)
     if not spec.get("nodeName"):
         spec.pop("nodeName", None)
-    if not spec.get("schedulerName"):
-        spec["schedulerName"] = "default-scheduler"
-    if not spec.get("restartPolicy"):
-        spec["restartPolicy"] = "Always"
-    if spec.get("terminationGracePeriodSeconds") is None:
-        spec["terminationGracePeriodSeconds"] = 30
+    if spec.get("enableServiceLinks") is None:
+        spec["enableServiceLinks"] = True
     host_network = bool(spec.get("hostNetwork"))
     for field in ("initContainers", "containers"):
         for container in spec.get(field) or ():
-            for port in container.get("ports") or ():
-                if not port.get("protocol"):
-                    port["protocol"] = "TCP"
-                if host_network and not port.get("hostPort"):
-                    port["hostPort"] = port.get("containerPort", 0)
+            if host_network:
+                for port in container.get("ports") or ():
+                    if not port.get("hostPort"):
+                        port["hostPort"] = port.get("containerPort", 0)
             _requests_from_limits(container)
     _requests_from_limits(spec)
 

@@ -6,46 +6,34 @@ admission for pods.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from ...api.equality import same_json
 from ...api.selectors import is_label_value, is_qualified_name
 from .device_members import (
-    EFFECTS,
     Data,
-    check_config,
-    check_name,
-    check_quantity,
+    check_duplicate,
     check_selectors,
     entries,
     limit,
     member,
 )
-from .validation import LABEL_VALUE_TEXT, QUALIFIED_TEXT, SUBDOMAIN_TEXT, Causes, is_dns_subdomain
+from .validation import LABEL_VALUE_TEXT, QUALIFIED_TEXT, Causes
 
 __all__ = ["check_claim", "check_claim_update", "check_pod_claims", "check_template"]
+
+_MOST_CONSUMERS: Final = 256
 
 
 def _check_device_request(request: Data, path: str, causes: Causes) -> None:
     """The members that ``exactly`` and an entry of ``firstAvailable`` share."""
-    name = request.get("deviceClassName")
-    if not name:
-        causes.required(f"{path}.deviceClassName")
-    elif not is_dns_subdomain(name):
-        causes.invalid(f"{path}.deviceClassName", name, SUBDOMAIN_TEXT)
     check_selectors(request, path, causes)
     mode, count = request.get("allocationMode"), request.get("count")
     if mode == "All":
         if count:
             causes.invalid(f"{path}.count", count, "must not be specified when allocationMode is 'All'")
-    elif mode == "ExactCount":
-        if not isinstance(count, int) or count <= 0:
-            causes.invalid(f"{path}.count", count, "must be greater than zero")
-    else:
-        causes.unsupported(f"{path}.allocationMode", mode, ("All", "ExactCount"))
-    for name, value in member(member(request, "capacity", path), "requests", path).items():
-        check_quantity(value, f"{path}.capacity.requests[{name}]", causes)
-    limit(request, "tolerations", f"{path}.tolerations", causes)
+    elif mode == "ExactCount" and (count or 0) <= 0:
+        causes.invalid(f"{path}.count", count, "must be greater than zero")
     for where, toleration in entries(request, "tolerations", f"{path}.tolerations"):
         _check_toleration(toleration, where, causes)
 
@@ -62,31 +50,24 @@ def _check_toleration(toleration: Data, path: str, causes: Causes) -> None:
             causes.required(f"{path}.key", 'must be specified when operator is "Equal"')
         if not is_label_value(value):
             causes.invalid(f"{path}.value", value, LABEL_VALUE_TEXT)
-    else:
-        causes.unsupported(f"{path}.operator", operator, ("Equal", "Exists"))
-    if toleration.get("effect") not in (None, "", *EFFECTS):
-        causes.unsupported(f"{path}.effect", toleration["effect"], EFFECTS)
 
 
 def _check_claim_spec(spec: Data, path: str, causes: Causes) -> None:
-    devices, where = member(spec, "devices", f"{path}.devices"), f"{path}.devices"
-    for field in ("requests", "constraints", "config"):
-        limit(devices, field, f"{where}.{field}", causes)
+    devices, where = member(spec, "devices"), f"{path}.devices"
     names: set[str] = set()
     known: set[str] = set()
     for at, request in entries(devices, "requests", f"{where}.requests"):
-        check_name(request.get("name"), f"{at}.name", causes, names)
+        check_duplicate(request.get("name"), f"{at}.name", causes, names)
         known.add(str(request.get("name")))
         exactly, first = request.get("exactly"), request.get("firstAvailable")
         if exactly is not None and first:
             causes.invalid(at, request, "exactly one of `exactly` or `firstAvailable` is allowed")
         elif exactly is not None:
-            _check_device_request(member(request, "exactly", f"{at}.exactly"), f"{at}.exactly", causes)
+            _check_device_request(member(request, "exactly"), f"{at}.exactly", causes)
         elif first:
-            limit(request, "firstAvailable", f"{at}.firstAvailable", causes)
             subs: set[str] = set()
             for place, sub in entries(request, "firstAvailable", f"{at}.firstAvailable"):
-                check_name(sub.get("name"), f"{place}.name", causes, subs)
+                check_duplicate(sub.get("name"), f"{place}.name", causes, subs)
                 known.add(f"{request.get('name')}/{sub.get('name')}")
                 _check_device_request(sub, place, causes)
         else:
@@ -102,7 +83,6 @@ def _check_claim_spec(spec: Data, path: str, causes: Causes) -> None:
             causes.invalid(f"{at}.{given[0]}", constraint[given[0]], "must include a domain")
     for at, config in entries(devices, "config", f"{where}.config"):
         _check_references(config, at, known, causes)
-        check_config(config, at, causes)
 
 
 def _check_references(owner: Data, path: str, known: set[str], causes: Causes) -> None:
@@ -115,11 +95,11 @@ def _check_references(owner: Data, path: str, known: set[str], causes: Causes) -
 
 
 def check_claim(data: Data, causes: Causes) -> None:
-    _check_claim_spec(member(data, "spec", "spec"), "spec", causes)
+    _check_claim_spec(member(data, "spec"), "spec", causes)
 
 
 def check_template(data: Data, causes: Causes) -> None:
-    _check_claim_spec(member(member(data, "spec", "spec"), "spec", "spec.spec"), "spec.spec", causes)
+    _check_claim_spec(member(member(data, "spec"), "spec"), "spec.spec", causes)
 
 
 def check_claim_update(old: Data, new: Data, causes: Causes) -> None:
@@ -127,11 +107,11 @@ def check_claim_update(old: Data, new: Data, causes: Causes) -> None:
 
     Device status of devices that are allocated no more is dropped, in place.
     """
-    before, after = member(old, "status", "status"), member(new, "status", "status")
+    before, after = member(old, "status"), member(new, "status")
     was, now = before.get("allocation"), after.get("allocation")
     if was is not None and now is not None and not same_json(was, now):
         causes.invalid("status.allocation", now, "field is immutable")
-    limit(after, "reservedFor", "status.reservedFor", causes)
+    limit(after, "reservedFor", "status.reservedFor", _MOST_CONSUMERS, causes)
     users = after.get("reservedFor") or []
     uids = [user.get("uid") for user in users]
     for index, uid in enumerate(uids):
@@ -146,7 +126,7 @@ def check_claim_update(old: Data, new: Data, causes: Causes) -> None:
             causes.forbidden("status.reservedFor", text)
     reported = after.get("devices")
     if reported:
-        results = member(member(after, "allocation", "status.allocation"), "devices", "devices").get("results") or []
+        results = member(member(after, "allocation"), "devices").get("results") or []
         held = {_device_key(result) for result in results}
         kept = [device for device in reported if _device_key(device) in held]
         if was is None or now is not None:

@@ -15,7 +15,6 @@ from ...api.kinds import PODS
 from ...api.quantity import Quantity
 from ...api.requests import is_extended_resource
 from ...api.selectors import (
-    NodeSelectorMatcher,
     SelectorError,
     compile_label_selector,
     is_label_value,
@@ -35,22 +34,22 @@ from ...api.types import (
     TopologySpreadConstraint,
 )
 from ...api.wire import ApiError
+from .device_claims import check_pod_claims
 from .validation import (
     LABEL_TEXT,
     LABEL_VALUE_TEXT,
     QUALIFIED_TEXT,
-    SUBDOMAIN_TEXT,
     Causes,
     check_labels,
+    check_node_selector,
     check_quantities,
     is_dns_label,
-    is_dns_subdomain,
 )
+from .volumes import check_mounts
 
-__all__ = ["check_pod_spec", "check_pod_update", "decode_pod_spec"]
+__all__ = ["check_pod_spec", "check_pod_update"]
 
 _STANDARD_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
-_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OPERATORS: Final = ("Equal", "Exists", "Lt", "Gt")
 
 
@@ -67,18 +66,15 @@ def decode_pod_spec(spec: Any) -> PodSpec:
         raise ApiError.bad_request(f'Pod in version "v1" cannot be handled as a Pod: {text}') from None
 
 
-def check_pod_spec(spec: PodSpec, causes: Causes) -> None:
-    """Check a whole spec; findings go into ``causes``."""
+def check_pod_spec(data: dict[str, Any], causes: Causes, claimed: Iterable[str] = ()) -> None:
+    """What relates the members of a spec, in plain data whose form has been checked; :mod:`.values` checks each alone.
+
+    ``claimed`` are the names of volumes that the pods of a template get alongside their own.
+    """
+    check_mounts(data, causes, claimed)
+    check_pod_claims(data, causes)
+    spec = decode_pod_spec(data)
     _check_containers(spec, causes)
-    if spec.restart_policy not in ("Always", "OnFailure", "Never"):
-        causes.unsupported("spec.restartPolicy", spec.restart_policy, ("Always", "OnFailure", "Never"))
-    grace = spec.termination_grace_period_seconds
-    if grace is not None and grace < 0:
-        causes.invalid("spec.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0")
-    if spec.node_name and not is_dns_subdomain(spec.node_name):
-        causes.invalid("spec.nodeName", spec.node_name, SUBDOMAIN_TEXT)
-    if not is_dns_subdomain(spec.scheduler_name):
-        causes.invalid("spec.schedulerName", spec.scheduler_name, SUBDOMAIN_TEXT)
     if spec.node_selector:
         check_labels(spec.node_selector, "spec.nodeSelector", causes)
     if spec.resources is not None:
@@ -98,44 +94,28 @@ def check_pod_spec(spec: PodSpec, causes: Causes) -> None:
     _check_names("spec.volumes", (volume.name for volume in spec.volumes), causes)
     _check_names("spec.resourceClaims", (claim.name for claim in spec.resource_claims), causes)
     _check_gates(spec, causes)
-    if spec.preemption_policy not in (None, "PreemptLowerPriority", "Never"):
-        causes.unsupported("spec.preemptionPolicy", spec.preemption_policy, ("Never", "PreemptLowerPriority"))
 
 
-def _check_names(path: str, names: Iterable[str], causes: Causes) -> set[str]:
-    """Names that are required, DNS labels and distinct."""
+def _check_names(path: str, names: Iterable[str], causes: Causes) -> None:
     seen: set[str] = set()
     for index, name in enumerate(names):
-        if not name:
-            causes.required(f"{path}[{index}].name")
-        elif not is_dns_label(name):
-            causes.invalid(f"{path}[{index}].name", name, LABEL_TEXT)
-        elif name in seen:
+        if name and name in seen:
             causes.duplicate(f"{path}[{index}].name", name)
         seen.add(name)
-    return seen
 
 
 # -- containers --------------------------------------------------------------------------------------------
 
 
 def _check_containers(spec: PodSpec, causes: Causes) -> None:
-    if not spec.containers:
-        causes.required("spec.containers")
     names: set[str] = set()
     host_ports: set[tuple[str, str, int]] = set()
     for field, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
         for index, container in enumerate(containers):
             path = f"spec.{field}[{index}]"
-            if not container.name:
-                causes.required(f"{path}.name")
-            elif not is_dns_label(container.name):
-                causes.invalid(f"{path}.name", container.name, LABEL_TEXT)
-            elif container.name in names:
+            if container.name and container.name in names:
                 causes.duplicate(f"{path}.name", container.name)
             names.add(container.name)
-            if not container.image.strip():
-                causes.required(f"{path}.image")
             # Ordinary init containers run one after another, so only the others can clash over host ports.
             shared = host_ports if field == "containers" or container.restart_policy == "Always" else set()
             _check_ports(container, path, spec.host_network, shared, causes)
@@ -147,14 +127,8 @@ def _check_ports(
 ) -> None:
     for index, port in enumerate(container.ports):
         where = f"{path}.ports[{index}]"
-        if not 1 <= port.container_port <= 65535:
-            causes.invalid(f"{where}.containerPort", port.container_port, "must be between 1 and 65535, inclusive")
-        if not 0 <= port.host_port <= 65535:
-            causes.invalid(f"{where}.hostPort", port.host_port, "must be between 1 and 65535, inclusive")
-        elif host_network and port.host_port and port.host_port != port.container_port:
+        if host_network and port.host_port and port.host_port != port.container_port:
             causes.invalid(f"{where}.hostPort", port.host_port, "must match `containerPort` when `hostNetwork` is true")
-        if port.protocol not in ("TCP", "UDP", "SCTP"):
-            causes.unsupported(f"{where}.protocol", port.protocol, ("SCTP", "TCP", "UDP"))
         if port.host_port:
             key = (port.protocol, port.host_ip, port.host_port)
             if key in taken:
@@ -214,8 +188,6 @@ def check_toleration(toleration: Toleration, path: str, causes: Causes) -> None:
             causes.invalid(f"{path}.operator", toleration.value, LABEL_VALUE_TEXT)
     elif parse_int64(toleration.value) is None:
         causes.invalid(f"{path}.value", toleration.value, "must be an integer when `operator` is 'Lt' or 'Gt'")
-    if toleration.effect and toleration.effect not in _EFFECTS:
-        causes.unsupported(f"{path}.effect", toleration.effect, _EFFECTS)
     if toleration.toleration_seconds is not None and toleration.effect != "NoExecute":
         causes.invalid(
             f"{path}.effect", toleration.effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"
@@ -225,12 +197,7 @@ def check_toleration(toleration: Toleration, path: str, causes: Causes) -> None:
 def _check_node_affinity(affinity: NodeAffinity, path: str, causes: Causes) -> None:
     required = affinity.required
     if required is not None:
-        where = f"{path}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-        if not required.node_selector_terms:
-            causes.required(where, "must have at least one node selector term")
-        error = NodeSelectorMatcher.compile(required, where).error
-        if error:
-            causes.selector(error)
+        check_node_selector(required, f"{path}.requiredDuringSchedulingIgnoredDuringExecution", causes)
     where = f"{path}.preferredDuringSchedulingIgnoredDuringExecution"
     for index, term in enumerate(affinity.preferred or ()):
         _check_weight(term.weight, f"{where}[{index}]", causes)
@@ -262,9 +229,7 @@ def _check_pod_affinity(affinity: PodAffinity, path: str, causes: Causes) -> Non
 
 
 def _check_topology_key(key: str, path: str, causes: Causes) -> None:
-    if not key:
-        causes.required(f"{path}.topologyKey", "can not be empty")
-    elif not is_qualified_name(key):
+    if key and not is_qualified_name(key):
         causes.invalid(f"{path}.topologyKey", key, QUALIFIED_TEXT)
 
 
@@ -297,8 +262,6 @@ def _check_spreading(constraints: tuple[TopologySpreadConstraint, ...], causes: 
             causes.invalid(f"{path}.maxSkew", constraint.max_skew, "must be greater than zero")
         _check_topology_key(constraint.topology_key, path, causes)
         action = constraint.when_unsatisfiable
-        if action not in ("DoNotSchedule", "ScheduleAnyway"):
-            causes.unsupported(f"{path}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
         if constraint.min_domains is not None:
             if constraint.min_domains <= 0:
                 causes.invalid(f"{path}.minDomains", constraint.min_domains, "must be greater than zero")
@@ -308,12 +271,6 @@ def _check_spreading(constraints: tuple[TopologySpreadConstraint, ...], causes: 
                     constraint.min_domains,
                     "can only use minDomains if whenUnsatisfiable=DoNotSchedule",
                 )
-        for field, policy in (
-            ("nodeAffinityPolicy", constraint.node_affinity_policy),
-            ("nodeTaintsPolicy", constraint.node_taints_policy),
-        ):
-            if policy not in (None, "Honor", "Ignore"):
-                causes.unsupported(f"{path}.{field}", policy, ("Honor", "Ignore"))
         pair = (constraint.topology_key, action)
         if pair in seen:
             causes.duplicate(f"{path}.{{topologyKey, whenUnsatisfiable}}", f"{{{pair[0]}, {pair[1]}}}")

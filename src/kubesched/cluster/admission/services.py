@@ -1,4 +1,4 @@
-"""Services: their defaults, cluster IPs and node ports, and the checks of both.
+"""Services: their ports, cluster IPs and node ports.
 
 Addresses come in order from the ranges of a default cluster; no two Services hold the same. Caller:
 ``store``, on create and update. Rules: upstream ``pkg/registry/core/service``, single stack.
@@ -15,9 +15,9 @@ import msgspec
 from ...api.kinds import SERVICES
 from ...api.wire import ApiError
 from ..schema import Stored
-from .validation import Causes, is_dns_label
+from .validation import Causes, check_labels
 
-__all__ = ["ServiceAddresses", "default_service"]
+__all__ = ["ServiceAddresses", "check_ports"]
 
 Data = dict[str, Any]
 T = TypeVar("T")
@@ -26,10 +26,7 @@ T = TypeVar("T")
 _NETWORK: Final = IPv4Network("10.96.0.0/12")
 _ASKED_FOR: Final = 256
 _NODE_PORTS: Final = range(30_000, 32_768)
-_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _WITH_NODE_PORTS: Final = ("LoadBalancer", "NodePort")
-_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
-_CLIENT_IP_SECONDS: Final = 10_800
 
 
 class _Port(msgspec.Struct, rename="camel"):
@@ -95,10 +92,7 @@ class ServiceAddresses:
     def assign(self, data: Data, old: Stored | None, causes: Causes) -> None:
         """Check the spec of a Service, and fill in the addresses that it lacks; what it had it keeps."""
         spec: Data = data["spec"]
-        _check_ports(spec, causes)
-        if spec["type"] not in _TYPES:
-            causes.unsupported("spec.type", spec["type"], _TYPES)
-        elif spec["type"] == "ExternalName":
+        if spec["type"] == "ExternalName":
             if not spec.get("externalName"):
                 causes.required("spec.externalName")
             if not old or not _ips_of(old):
@@ -179,26 +173,6 @@ class ServiceAddresses:
                 taken.add(port["nodePort"])
 
 
-def default_service(data: Data) -> None:
-    """Fill in the defaults of a spec, in place, except for addresses."""
-    spec: Data = data.setdefault("spec", {})
-    kind = spec.setdefault("type", "ClusterIP")
-    if spec.setdefault("sessionAffinity", "None") == "ClientIP":
-        spec.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": _CLIENT_IP_SECONDS}})
-    if kind in _WITH_NODE_PORTS:
-        spec.setdefault("externalTrafficPolicy", "Cluster")
-    if kind == "LoadBalancer":
-        spec.setdefault("allocateLoadBalancerNodePorts", True)
-    if kind != "ExternalName":
-        for field, value in (("internalTrafficPolicy", "Cluster"), ("ipFamilies", ["IPv4"])):
-            spec.setdefault(field, value)
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
-    for port in spec.get("ports") or ():
-        port.setdefault("protocol", "TCP")
-        if "port" in port:
-            port.setdefault("targetPort", port["port"])
-
-
 def _ips_of(item: Stored) -> set[str]:
     ip = _view(item.raw).spec.cluster_ip
     return {ip} if ip and ip != "None" else set()
@@ -213,28 +187,24 @@ def _no_address(spec: Data, causes: Causes) -> None:
         causes.forbidden("spec.clusterIPs", "may not be set when `type` is 'ExternalName'")
 
 
-def _check_ports(spec: Data, causes: Causes) -> None:
+def check_ports(data: Data, causes: Causes) -> None:
+    """The ports of a Service, one by one, and its selector."""
+    spec = data["spec"]
     ports: list[Data] = spec.get("ports") or []
     if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
         causes.required("spec.ports")
+    if spec.get("clusterIP") == "None" and spec["type"] in _WITH_NODE_PORTS:
+        causes.invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {spec['type']} services")
+    check_labels(spec.get("selector") or {}, "spec.selector", causes)
     names: set[str] = set()
     keys: set[tuple[Any, Any]] = set()
     for index, port in enumerate(ports):
         path, name = f"spec.ports[{index}]", port.get("name") or ""
-        if not name:
-            if len(ports) > 1:
-                causes.required(f"{path}.name")
-        elif not is_dns_label(name):
-            causes.invalid(f"{path}.name", name, "must be a DNS label: lower case letters, digits and '-'")
-        elif name in names:
+        if not name and len(ports) > 1:
+            causes.required(f"{path}.name")
+        elif name and name in names:
             causes.duplicate(f"{path}.name", name)
         names.add(name)
-        for field in ("port", "targetPort"):
-            number = port.get(field, 0)
-            if not isinstance(number, str) and not 1 <= number <= 65_535:
-                causes.invalid(f"{path}.{field}", number, "must be between 1 and 65535, inclusive")
-        if port["protocol"] not in _PROTOCOLS:
-            causes.unsupported(f"{path}.protocol", port["protocol"], _PROTOCOLS)
         key = (port.get("port"), port["protocol"])
         if key in keys:
             causes.duplicate(path, {"port": key[0], "protocol": key[1]})

@@ -10,13 +10,15 @@ from typing import Any
 
 import msgspec
 
-from ...api.kinds import PODS
+from ...api.kinds import NODES, PODS
 from ...api.wire import ApiError
 from ..schema import Document, Stored, drop_nulls, open_section
 from .admission import Admission, default_pod_spec
-from .kind_validation import check_kind, check_kind_update, checks_spec_only, fill_defaults
-from .pod_validation import check_pod_spec, check_pod_update, decode_pod_spec
+from .kind_defaults import fill_kind_defaults
+from .kind_validation import check_kind, check_kind_update
+from .pod_validation import check_pod_spec, check_pod_update
 from .validation import Causes
+from .values import check_values
 
 __all__ = ["checked_spec_change"]
 
@@ -44,10 +46,11 @@ def checked_spec_change(
         open_section(after, section)
     if "spec" in changed and after.get("spec"):
         after["spec"] = drop_nulls(after["spec"])  # a copy: a patch shares what it put there with its caller
-    if "spec" in changed or not checks_spec_only(old.kind):
-        fill_defaults(old.kind, after, admission)
-        check_kind(old.kind, after, causes, admission)
-    check_kind_update(old.kind, old.data(), after, causes)
+    data = old.data()
+    if old.kind == NODES or old.kind.custom or any(section != "status" for section in changed):
+        fill_kind_defaults(old.kind, after, admission)
+        check_kind(old.kind, after, causes, admission, data)
+    check_kind_update(old.kind, data, after, causes)
 
 
 def _pod_spec_change(admission: Admission, before: Document, after: Document, causes: Causes, *, resize: bool) -> None:
@@ -56,7 +59,7 @@ def _pod_spec_change(admission: Admission, before: Document, after: Document, ca
     if not isinstance(new_spec, dict):
         raise ApiError.bad_request(f"spec: must be an object, got {new_spec!r}")
     new_spec = drop_nulls(new_spec)
-    decode_pod_spec(new_spec)
+    default_pod_spec(old_spec)  # saved ones may lack defaults
     if resize:
         new_spec = _resized(old_spec, new_spec)
     default_pod_spec(new_spec)
@@ -68,7 +71,8 @@ def _pod_spec_change(admission: Admission, before: Document, after: Document, ca
         admission.default_tolerations(new_spec)
     after["spec"] = new_spec
     check_pod_update(old_spec, new_spec, causes, resize=resize)
-    check_pod_spec(decode_pod_spec(new_spec), causes)
+    check_values("PodSpec", new_spec, "spec", causes)
+    check_pod_spec(new_spec, causes)
 
 
 def _resized(old_spec: dict[str, Any], new_spec: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,8 @@ import msgspec
 
 from ...api.kinds import LEASE_CANDIDATES, Kind
 from ...api.quantity import Quantity, QuantityError, parse_quantity
-from ...api.selectors import is_label_value, is_qualified_name
+from ...api.selectors import NodeSelectorMatcher, is_label_value, is_qualified_name
+from ...api.types import NodeSelector
 from ...api.wire import ApiError
 from ..schema import check_metadata_form
 
@@ -24,8 +25,10 @@ __all__ = [
     "Causes",
     "check_labels",
     "check_metadata",
+    "check_node_selector",
     "check_quantities",
     "forbidden",
+    "is_config_key",
     "is_dns_label",
     "is_dns_subdomain",
 ]
@@ -86,6 +89,12 @@ class Causes(list[tuple[str, str, str]]):
         texts = ", ".join(f'"{item}"' for item in allowed)
         self.append((path, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {texts}"))
 
+    def too_many(self, path: str, size: int, most: int) -> None:
+        self.append((path, "FieldValueTooMany", f"Too many: {size}: must have at most {most} items"))
+
+    def not_found(self, path: str, value: object) -> None:
+        self.append((path, "FieldValueNotFound", f"Not found: {_shown(value)}"))
+
     def selector(self, text: str) -> None:
         """What a selector compiler said: it starts with the path already."""
         path, _, message = text.partition(": ")
@@ -111,6 +120,11 @@ def is_dns_subdomain(text: str) -> bool:
     return len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text) is not None
 
 
+def is_config_key(text: str) -> bool:
+    """A key of a ConfigMap or Secret: at most 253 letters, digits, dashes, underscores and dots."""
+    return len(text) <= 253 and _CONFIG_KEY.fullmatch(text) is not None and text not in (".", "..")
+
+
 def check_name(kind: Kind, path: str, name: str, causes: Causes) -> None:
     """Whether a name is one this kind may bear."""
     if kind.group in _PATH_SEGMENT_GROUPS:
@@ -121,7 +135,7 @@ def check_name(kind: Kind, path: str, name: str, causes: Causes) -> None:
             causes.invalid(path, name, LABEL_TEXT)
     elif kind == LEASE_CANDIDATES:
         # Named after identities, which contain underscores: the rule is that of a ConfigMap's keys.
-        if len(name) > 253 or _CONFIG_KEY.fullmatch(name) is None:
+        if not is_config_key(name):
             causes.invalid(path, name, CONFIG_KEY_TEXT)
     elif not is_dns_subdomain(name):
         causes.invalid(path, name, SUBDOMAIN_TEXT)
@@ -143,6 +157,19 @@ def check_labels(labels: Mapping[str, Any], path: str, causes: Causes) -> None:
             raise ApiError.bad_request(f"{path}.{key}: a label value is a string, write it in quotes; got {value!r}")
         if not is_label_value(value):
             causes.invalid(path, value, LABEL_VALUE_TEXT)
+
+
+def check_node_selector(selector: NodeSelector, path: str, causes: Causes) -> None:
+    """The terms of a node selector; that there are some is a rule of the schema."""
+    where = f"{path}.nodeSelectorTerms"
+    for index, term in enumerate(selector.node_selector_terms):
+        for position, field in enumerate(term.match_fields):
+            if field.key != "metadata.name":
+                place = f"{where}[{index}].matchFields[{position}].key"
+                causes.invalid(place, field.key, "not a valid field selector key")
+    error = NodeSelectorMatcher.compile(selector, where).error
+    if error:
+        causes.selector(error)
 
 
 def check_metadata(kind: Kind, metadata: Mapping[str, Any], causes: Causes) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from ...api.kinds import DEFINITIONS, KINDS, NAMESPACES, SERVICE_ACCOUNTS, Kind, kind_by_plural
 from ...api.wire import MERGE_PATCH
+from ..admission import usable_schema
 from ..schema import encode, has_other_shape, served_form, stored_form
 from ..store import Store
 from .crds import Defined, defined_resources, establish, was_established
@@ -44,6 +45,7 @@ def _scale(kind: str = "Scale") -> Subresource:
 _POD_SUBRESOURCES: Final = (
     Subresource("attach", "PodAttachOptions", ("create", "get")),
     Subresource("binding", "Binding", ("create",)),
+    Subresource("ephemeralcontainers", "Pod", _WRITE_VERBS),
     Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
     Subresource("exec", "PodExecOptions", ("create", "get")),
     Subresource("log", "Pod", ("get",)),
@@ -192,6 +194,11 @@ class Catalog:
         subresources = []
         if defined.has_status:
             subresources.append(Subresource("status", defined.kind, _WRITE_VERBS))
+        schema = usable_schema(kind.group_resource, defined.stored) if defined.stored else None
+        if schema is not None:
+            self._store.admission.custom[kind.group_resource] = schema
+        else:
+            self._store.admission.custom.pop(kind.group_resource, None)
         if has_status:
             self._store.status_kinds.add(kind.group_resource)
         else:
@@ -210,6 +217,7 @@ class Catalog:
 
     def _drop(self, kind: Kind) -> None:
         """The objects of a deleted definition are deleted, too."""
+        self._store.admission.custom.pop(kind.group_resource, None)
         for item in self._store.table(kind).items():
             if item.owners or b'"finalizers"' in item.raw:
                 metadata = item.section("metadata")

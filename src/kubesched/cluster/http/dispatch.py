@@ -45,7 +45,7 @@ VERSION: Final = {
     "platform": "linux/amd64",
 }
 _CHECKS: Final = ("ping", "store")
-_STREAMS: Final = frozenset({"exec", "attach", "portforward", "log", "proxy"})
+_STREAMS: Final = frozenset({"exec", "attach", "portforward", "log", "proxy", "ephemeralcontainers"})
 
 
 class Dispatcher:

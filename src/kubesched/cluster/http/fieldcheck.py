@@ -5,18 +5,18 @@ Caller: the verb modules, with the body of a create, update or merging patch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ...api.kinds import Kind
 from ...api.wire import ApiError
+from ..admission import unknown_fields as find_unknown
 from ..schema import Type, root_type, types
 from .catalog import Resource
 
 __all__ = ["check_fields", "unknown_in_manifest"]
 
 _MOST: Final = 50
-_HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def check_fields(
@@ -27,12 +27,10 @@ def check_fields(
     Raises:
         ApiError: 400 under Strict, listing what is wrong.
     """
-    if validation == "Ignore":
-        return []
     found = [f'duplicate field "{path}"' for path in duplicates]
-    if isinstance(data, dict):
+    if isinstance(data, dict) and (validation != "Ignore" or resource.defined is not None):
         found += [f'unknown field "{path}"' for path in unknown_fields(resource, data, patch=patch)]
-    if not found:
+    if not found or validation == "Ignore":
         return []
     del found[_MOST:]
     if validation == "Strict":
@@ -44,13 +42,13 @@ def check_fields(
 
 
 def unknown_fields(resource: Resource, data: Mapping[str, Any], *, patch: bool = False) -> list[str]:
-    """Dotted paths of fields the schema does not know."""
+    """Dotted paths of fields the schema does not know. A custom resource is pruned of them."""
     found: list[str] = []
     if resource.defined is not None:
         if resource.defined.schema:
-            for key, value in data.items():
-                if key not in _HEAD:
-                    found += _against_schema(resource.defined.schema, {key: value}, "")
+            for owner, name, path in list(find_unknown(resource.defined.schema, data)):
+                del owner[name]
+                found.append(path)
         return found
     root = root_type(resource.kind.group, resource.kind.kind, resource.version)
     if root is not None:
@@ -95,25 +93,3 @@ def _against_type(
                         _against_type(inner, item, f"{path}{key}.{name}.", known, patch, found)
             else:
                 _against_type(inner, value, f"{path}{key}.", known, patch, found)
-
-
-def _against_schema(schema: Any, data: Any, path: str) -> Iterator[str]:
-    """Against the OpenAPI v3 schema of a definition."""
-    if not isinstance(schema, dict) or schema.get("x-kubernetes-preserve-unknown-fields"):
-        return
-    if isinstance(data, dict):
-        properties, extra = schema.get("properties"), schema.get("additionalProperties")
-        if schema.get("x-kubernetes-embedded-resource"):
-            return
-        if not isinstance(properties, dict) and extra is None:
-            return
-        for key, value in data.items():
-            if isinstance(properties, dict) and key in properties:
-                yield from _against_schema(properties[key], value, f"{path}{key}.")
-            elif isinstance(extra, dict):
-                yield from _against_schema(extra, value, f"{path}{key}.")
-            elif extra is None or extra is False:
-                yield f"{path}{key}"
-    elif isinstance(data, list):
-        for index, item in enumerate(data):
-            yield from _against_schema(schema.get("items"), item, f"{path[:-1]}[{index}].")

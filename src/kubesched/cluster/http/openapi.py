@@ -25,9 +25,9 @@ _SCALARS: Final[dict[str, dict[str, Any]]] = {
     "bool": {"type": "boolean"},
     "time": {"type": "string", "format": "date-time"},
     "any": {"x-kubernetes-preserve-unknown-fields": True},
+    "intstr": {"type": "string", "format": "int-or-string"},
+    "quantity": {"type": "string"},
 }
-#: Free-form members that are a number or a text.
-_INT_OR_STRING: Final = frozenset({"minAvailable", "maxUnavailable", "maxSurge", "port", "targetPort"})
 _QUERY: Final[dict[str, tuple[str, ...]]] = {
     "get": ("pretty",),
     "post": ("pretty", "dryRun", "fieldManager", "fieldValidation"),
@@ -156,8 +156,6 @@ def _property(type_: Type, name: str, field: Field, ref: str, description: str) 
     inner = types().get(field.type)
     if inner is not None:
         value: dict[str, Any] = {"$ref": ref + inner.definition}
-    elif field.type == "any" and name in _INT_OR_STRING:
-        value = {"type": "string", "format": "int-or-string"}
     else:
         value = dict(_SCALARS[field.type])
     if field.is_list:

@@ -25,6 +25,7 @@ from .bodies import is_decodable, media_type, not_decodable
 __all__ = ["Origins", "is_loopback"]
 
 _MOST_KNOWN: Final = 256
+_BROWSERS: Final = ("Mozilla/", "Opera/")
 
 
 class Origins:
@@ -65,8 +66,11 @@ class Origins:
                 raise ApiError(403, "Forbidden", text)
         if request.can_read_body:
             kind = media_type(headers.get("Content-Type", ""), "")
-            # kubectl create --raw names no type; a page cannot choose its User-Agent without a preflight.
-            if not (is_decodable(kind) or (not kind and headers.get("User-Agent", "").startswith("kubectl"))):
+            # kubectl create --raw and pykube name no type. A page cannot choose its User-Agent without a preflight, and
+            # its browser says in two further headers where the request comes from.
+            agent = headers.get("User-Agent", "")
+            is_page = not agent or agent.startswith(_BROWSERS) or "Origin" in headers or "Sec-Fetch-Site" in headers
+            if not (is_decodable(kind) or (not kind and not is_page)):
                 raise not_decodable()
 
     def _check_host(self, host: str) -> None:

@@ -19,7 +19,6 @@ from .answers import success
 from .apply import apply_object, is_tracked, tracked_update
 from .bodies import Body, decode_body, media_type, unsupported
 from .calls import Call
-from .crds import check_definition
 from .fieldcheck import check_fields
 from .reading import answer_object, read_page, shape_list
 from .scaling import scale_of, write_scale
@@ -29,7 +28,22 @@ __all__ = ["create", "delete", "delete_collection", "patch", "update"]
 
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 _MAX_OPERATIONS: Final = 10_000
-_DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
+#: Kinds that a PUT creates when they are not there. Rule: upstream ``AllowCreateOnUpdate``.
+_CREATED_BY_PUT: Final = frozenset(
+    {
+        "clusterrolebindings.rbac.authorization.k8s.io",
+        "clusterroles.rbac.authorization.k8s.io",
+        "endpoints",
+        "events",
+        "leases.coordination.k8s.io",
+        "limitranges",
+        "podtemplates",
+        "priorityclasses.scheduling.k8s.io",
+        "rolebindings.rbac.authorization.k8s.io",
+        "roles.rbac.authorization.k8s.io",
+        "services",
+    }
+)
 
 
 def _decoded(call: Call, raw: bytes, options: str, *, check: bool = True) -> Any:
@@ -41,11 +55,6 @@ def _decoded(call: Call, raw: bytes, options: str, *, check: bool = True) -> Any
     return call.resource.inward(body.data)
 
 
-def _check_definition(call: Call, data: Any) -> None:
-    if call.resource.kind.group_resource == _DEFINITIONS and isinstance(data, dict):
-        check_definition(data)
-
-
 # -- create ----------------------------------------------------------------------------------------------
 
 
@@ -55,7 +64,6 @@ def create(store: Store, call: Call, raw: bytes) -> web.Response:
     dry_run = call.query.dry_run(options)
     call.query.field_manager(options)
     data = _decoded(call, raw, options)
-    _check_definition(call, data)
     resource = call.resource
     if resource.defined is not None and resource.defined.has_status and isinstance(data, dict) and "status" in data:
         data = {key: value for key, value in data.items() if key != "status"}
@@ -69,8 +77,9 @@ def bind(store: Store, call: Call, raw: bytes, name: str = "") -> web.Response:
     data = decode_body(raw, call.request.headers.get("Content-Type", "")).data
     _expect(data, "Binding", ("v1",))
     target, metadata = _member(data, "target"), _member(data, "metadata")
-    if not name:
-        name = _text(metadata, "name")
+    named = _text(metadata, "name")
+    if name and named != name:
+        raise ApiError.bad_request("name in URL does not match name in Binding object")
     if target.get("kind") not in (None, "", "Node"):
         shown = str(target.get("kind"))
         message = f'Unsupported value: "{shown}": supported values: "Node", "<empty>"'
@@ -82,7 +91,7 @@ def bind(store: Store, call: Call, raw: bytes, name: str = "") -> web.Response:
         raise ApiError.bad_request("metadata.annotations: must be an object of strings")
     store.bind(
         call.target.namespace,
-        name,
+        named,
         _text(metadata, "uid"),
         _text(target, "name"),
         annotations=annotations,
@@ -149,13 +158,20 @@ def update(store: Store, call: Call, raw: bytes) -> web.Response:
         raw = write_scale(store, resource, target.namespace, target.name, data, manager=manager, dry_run=dry_run)
         return call.answer(raw)
     data = _decoded(call, raw, options)
-    if not target.subresource:
-        _check_definition(call, data)
     if isinstance(data, dict):
         named = (data.get("metadata") or {}) if isinstance(data.get("metadata"), dict | None) else {}
         if not named.get("name"):
             data = {**data, "metadata": {**named, "name": target.name}}
-    old = store.get(resource.kind, target.namespace, target.name)
+    try:
+        old = store.get(resource.kind, target.namespace, target.name)
+    except ApiError as error:
+        if error.code != 404 or target.subresource or resource.kind.group_resource not in _CREATED_BY_PUT:
+            raise
+        name = data["metadata"]["name"] if isinstance(data, dict) else target.name
+        if name != target.name:
+            text = f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+            raise ApiError.bad_request(text) from None
+        return answer_object(store, call, store.create(resource.kind, target.namespace, data, dry_run=dry_run), 201)
 
     def write(obj: Any, dry_run: bool) -> Item:
         return store.update(
@@ -279,8 +295,6 @@ def _apply(store: Store, call: Call, raw: bytes, *, dry_run: bool) -> web.Respon
         raise unsupported((JSON_PATCH, MERGE_PATCH))
     body = decode_body(raw, "application/yaml")
     call.warnings += check_fields(resource, body.data, body.duplicates, validation)
-    if not target.subresource:
-        _check_definition(call, body.data)
     item, created = apply_object(
         store,
         resource,

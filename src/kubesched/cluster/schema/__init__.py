@@ -14,13 +14,16 @@ from .objects import (
     same_section,
 )
 from .patches import apply_json_patch, apply_merge_patch
+from .rules import FieldRules, field_rules, fill_defaults, reaches
 from .schema import Field, Type, descriptions, patch_markers, root_type, types
+from .stored_pods import stored
 from .strategic import apply_strategic_patch, merge_key
 from .versions import has_other_shape, served_form, stored_form
 
 __all__ = [
     "Document",
     "Field",
+    "FieldRules",
     "Stored",
     "Type",
     "apply_json_patch",
@@ -34,15 +37,19 @@ __all__ = [
     "drop_nulls",
     "encode",
     "encode_clean",
+    "field_rules",
+    "fill_defaults",
     "has_other_shape",
     "merge_key",
     "new_uid",
     "open_section",
     "patch_markers",
     "random_suffix",
+    "reaches",
     "root_type",
     "same_section",
     "served_form",
+    "stored",
     "stored_form",
     "types",
 ]

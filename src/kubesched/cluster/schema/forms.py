@@ -28,36 +28,9 @@ _SCALARS: Final[Mapping[str, Any]] = {
     "bool": bool,
     "any": Any,
     "time": Annotated[datetime, msgspec.Meta(tz=True)],
+    "intstr": _INT | str,
+    "quantity": str | int | float,
 }
-_INT_OR_STRING: Final = frozenset({"port", "targetPort", "maxSurge", "maxUnavailable", "minAvailable"})
-#: Amounts may be written as numbers too.
-_AMOUNTS: Final = frozenset(
-    {
-        "allocatable",
-        "allocatedResources",
-        "averageValue",
-        "capacity",
-        "consumedCapacity",
-        "default",
-        "defaultRequest",
-        "divisor",
-        "hard",
-        "limits",
-        "max",
-        "maxLimitRequestRatio",
-        "maximumVolumeSize",
-        "min",
-        "overhead",
-        "podFixed",
-        "requests",
-        "resources",
-        "sizeLimit",
-        "step",
-        "used",
-    }
-)
-_AMOUNT_OWNERS: Final = frozenset({"V2MetricTarget", "V2MetricValueStatus", "Counter", "DeviceCapacity"})
-_AMOUNT: Final = str | int | float
 
 
 class _Compiler:
@@ -78,19 +51,15 @@ class _Compiler:
         names: dict[str, str] = {}
         for number, (name, field) in enumerate(type_.fields.items()):
             names[f"f{number}"] = name  # wire names need not be identifiers
-            fields.append((f"f{number}", self._annotation(type_, name, field) | msgspec.UnsetType, msgspec.UNSET))
+            fields.append((f"f{number}", self._annotation(field) | msgspec.UnsetType, msgspec.UNSET))
         self._begun.discard(type_.name)
         struct = msgspec.defstruct(type_.name, fields, rename=names, gc=False)
         self._made[type_.name] = struct
         return struct
 
-    def _annotation(self, owner: Type, name: str, field: Field) -> Any:
+    def _annotation(self, field: Field) -> Any:
         inner = types().get(field.type)
         one = self.struct(inner) if inner is not None else _SCALARS[field.type]
-        if field.type == "any" and name in _INT_OR_STRING:
-            one = _INT | str
-        elif field.type == "str" and (name in _AMOUNTS or (name == "value" and owner.name in _AMOUNT_OWNERS)):
-            one = _AMOUNT
         if field.is_list:
             return list.__class_getitem__(one)
         return dict.__class_getitem__((str, one)) if field.is_map else one

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ...api.kinds import NAMESPACES, PODS, Kind
+from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, Kind
 from ...api.times import parse_time, timestamp
 from ...api.wire import ApiError
-from ..admission import Causes, forbidden
+from ..admission import SYSTEM_PRIORITIES, Causes, forbidden
 from ..schema import Document, Stored, open_section
 from .records import Records
 from .table import Key
@@ -131,10 +131,12 @@ class Deletion:
         dry_run: bool = False,
     ) -> Stored:
         """Delete or begin to delete; see :meth:`.store.Store.delete`."""
-        self._check_request(old, uid, resource_version, grace_period_seconds, propagation_policy)
+        self._check_request(old, uid, resource_version, propagation_policy)
         records, kind = self._records, old.kind
         document = old.document()
         metadata = document["metadata"]
+        if kind == PRIORITY_CLASSES and old.name in SYSTEM_PRIORITIES:
+            raise forbidden(kind, old.name, "this is a system priority class and cannot be deleted")
         if kind == NAMESPACES:
             return self._delete_namespace(old, document, dry_run=dry_run)
         finalizers = list(metadata.get("finalizers") or [])
@@ -160,9 +162,7 @@ class Deletion:
             records.defer(lambda: self._orphan(old.uid))
         return item
 
-    def _check_request(
-        self, old: Stored, uid: str, resource_version: str, grace: int | None, propagation_policy: str
-    ) -> None:
+    def _check_request(self, old: Stored, uid: str, resource_version: str, propagation_policy: str) -> None:
         if uid and uid != old.uid:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
             raise ApiError.conflict(old.kind, old.name, why)
@@ -175,8 +175,6 @@ class Deletion:
         causes = Causes()
         if propagation_policy not in _POLICIES:
             causes.unsupported("propagationPolicy", propagation_policy, _POLICIES[1:])
-        if grace is not None and grace < 0:
-            causes.invalid("gracePeriodSeconds", grace, "must be greater than or equal to 0")
         causes.raise_if_any(old.kind, old.name)
 
     def _grace(self, document: Document, asked: int | None) -> int:
@@ -187,6 +185,8 @@ class Deletion:
             return 0
         metadata = document["metadata"]
         wanted = asked if asked is not None else int(spec.get("terminationGracePeriodSeconds", 30))
+        if wanted < 0:
+            wanted = 1  # as upstream, which lets clients write negative periods
         if "deletionTimestamp" in metadata:
             if asked is None:
                 return int(metadata.get("deletionGracePeriodSeconds") or 0)

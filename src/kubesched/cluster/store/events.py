@@ -143,9 +143,9 @@ class EventExpiry:
             self._last[key] = written
             self._writes.append((written, key))
 
-    def due(self, now: float) -> Iterator[tuple[str, str]]:
-        """Namespace and name of events not written for an hour, oldest first; each is returned once."""
-        while self._writes and self._writes[0][0] <= now - EVENT_TTL:
+    def due(self, now: float, most: float) -> Iterator[tuple[str, str]]:
+        """Namespace and name of events not written for an hour, or beyond ``most``, oldest first; each is returned once."""
+        while self._writes and (self._writes[0][0] <= now - EVENT_TTL or len(self._last) > most):
             written, key = self._writes.popleft()
             if self._last.get(key) == written:
                 del self._last[key]

@@ -91,16 +91,22 @@ def _event_fields(item: Stored) -> dict[str, str]:
     return fields
 
 
-def _path_fields(*paths: str) -> Callable[[Stored], dict[str, str]]:
-    """A reader that walks dotted paths; for kinds too rare to deserve a decoder."""
+def _path_fields(*paths: str, absent: str = "", **renamed: str) -> Callable[[Stored], dict[str, str]]:
+    """A reader that walks dotted paths; for kinds too rare to deserve a decoder.
+
+    A value that is not there reads as ``absent``. ``renamed`` are paths below the status by the names they are
+    selected by there.
+    """
+    by_name = {path: path for path in paths}
+    by_name.update({f"status.{name}": f"status.{path}" for name, path in renamed.items()})
 
     def read(item: Stored) -> dict[str, str]:
         data, fields = item.data(), {}
-        for path in paths:
+        for name, path in by_name.items():
             value: Any = data
             for part in path.split("."):
                 value = value.get(part) if isinstance(value, dict) else None
-            fields[path] = "" if value is None else str(value)
+            fields[name] = absent if value is None else str(value)
         return fields
 
     return read
@@ -113,9 +119,11 @@ _READERS: Final[dict[str, Callable[[Stored], dict[str, str]]]] = {
     "events.events.k8s.io": _event_fields,
     "namespaces": _path_fields("status.phase"),
     "secrets": _path_fields("type"),
-    "replicasets.apps": _path_fields("status.replicas"),
-    "replicationcontrollers": _path_fields("status.replicas"),
-    "jobs.batch": _path_fields("status.successful"),
+    "services": _path_fields("spec.clusterIP", "spec.type"),
+    "replicasets.apps": _path_fields("status.replicas", absent="0"),
+    "replicationcontrollers": _path_fields("status.replicas", absent="0"),
+    "jobs.batch": _path_fields(absent="0", successful="succeeded"),
+    "certificatesigningrequests.certificates.k8s.io": _path_fields("spec.signerName"),
     "resourceslices.resource.k8s.io": _path_fields("spec.nodeName", "spec.driver"),
 }
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ...api.times import Clock, timestamp
-from ..schema import Document, Stored, encode, encode_clean
+from ..schema import Document, Stored, encode, encode_clean, stored
 from .reading import Reading
 from .table import Table
 
@@ -60,7 +60,7 @@ class Records(Reading):
             return Stored(table.kind, encode_clean(document), metadata, version)
         version = self._version + 1
         metadata["resourceVersion"] = str(version)
-        item = Stored(table.kind, encode_clean(document), metadata, version, old)
+        item = stored(table.kind, document, metadata, version, old)
         self._version = version
         table.record("ADDED" if old is None else "MODIFIED", item, old)
         for follow in self.followers:

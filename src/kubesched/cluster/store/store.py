@@ -7,6 +7,7 @@ Reading is in :mod:`.reading`; deletion continues in :mod:`.deletion`, binding a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any, Final
@@ -115,6 +116,8 @@ class Store(Records):
             priority_admission=priority_admission,
             taint_new_nodes=taint_new_nodes,
         )
+        #: How many events are kept, besides for an hour only; the oldest go first.
+        self.most_events = math.inf
         self._limits = Limits(self.table(LIMIT_RANGES))
         self._events = self._tables[CORE_EVENTS]
         self._follow_changes()
@@ -243,7 +246,7 @@ class Store(Records):
 
     def expire_events(self) -> None:
         """Remove expired events. A new event does it too; a caller with a timer may do it from time to time."""
-        for key in self._event_expiry.due(self.clock.now()):
+        for key in self._event_expiry.due(self.clock.now(), self.most_events):
             old = self._events.objects.get(key)
             if old is not None:
                 self.remove(self._events, old.document(), old)
@@ -361,7 +364,13 @@ class Store(Records):
             same_spec = same_section(before.get("spec"), after.get("spec"))
             if not same_spec and "generation" in metadata:
                 metadata["generation"] += 1
-            elif same_spec and changed == ["spec"] and not has_new_metadata and not causes:
+            elif (
+                same_spec
+                and not has_new_metadata
+                and not causes
+                and "status" not in changed
+                and all(same_section(before.get(name), after.get(name)) for name in changed)
+            ):
                 return old  # it lacked nothing but defaults
         causes.raise_if_any(kind, old.name)
         if self._deletion.is_finished(kind, metadata):

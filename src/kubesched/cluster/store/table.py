@@ -27,6 +27,8 @@ MODIFIED: Final = "MODIFIED"
 DELETED: Final = "DELETED"
 BOOKMARK: Final = "BOOKMARK"
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+#: The history may exceed its length by this part of it before it is trimmed.
+_SLACK: Final = 8
 
 Key = tuple[str, str]
 
@@ -86,7 +88,7 @@ class Table:
         self._backlog = max(backlog, history)
         self._log: list[Change] = []
         self._base = 0  # sequence number of self._log[0]
-        self._trim_at = history + max(256, history)
+        self._trim_at = history + max(256, history // _SLACK)
         self._floor = 0  # versions below this one have lost history
         self._sorted: list[Key] | None = []
         # Dicts as ordered sets: the order of waking must not depend on addresses.
@@ -227,7 +229,7 @@ class Table:
             self._base += keep
             del self._log[:keep]
             self._past.clear()
-        self._trim_at = len(self._log) + max(256, self._history)
+        self._trim_at = len(self._log) + max(256, self._history // _SLACK)
 
     # -- watches ---------------------------------------------------------------------------------------
 

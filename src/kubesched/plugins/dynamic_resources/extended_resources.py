@@ -24,12 +24,17 @@ from kubesched.api.resource import (
     ResourceClaim,
     ResourceClaimSpec,
 )
-from kubesched.api.types import Container, ContainerExtendedResourceRequest, ObjectMeta, OwnerReference, Pod
+from kubesched.api.types import Container, ContainerExtendedResourceRequest, ObjectMeta, OwnerReference, Pod, PodSpec
 
 __all__ = ["SPECIAL_CLAIM", "NodeClaim", "is_in_memory", "made_up_claim", "requests_for"]
 
 #: The name of the claim while it is in memory only; no object of the API can have it.
 SPECIAL_CLAIM: Final = "<extended-resources>"
+_Mappings = tuple[ContainerExtendedResourceRequest, ...]
+#: Requests and mappings by the pod's spec, which pods of one template share, and classes. An entry keeps its spec, so no
+#: other one has the same identity. Emptied when it grows too large.
+_KNOWN: Final[dict[tuple[int, tuple[tuple[str, str], ...]], tuple[PodSpec, ResourceClaimSpec, _Mappings]]] = {}
+_MOST: Final = 1 << 10
 #: Nano-units of a quantity's whole unit.
 _WHOLE: Final = 10**9
 
@@ -39,7 +44,7 @@ class NodeClaim:
     """The made-up claim with its requests for one kind of node, and which request serves which container."""
 
     claim: ResourceClaim
-    mappings: tuple[ContainerExtendedResourceRequest, ...]
+    mappings: _Mappings
 
 
 def is_in_memory(claim: ResourceClaim) -> bool:
@@ -66,12 +71,22 @@ def made_up_claim(pod: Pod, uid: str) -> ResourceClaim:
 
 def requests_for(claim: ResourceClaim, pod: Pod, classes: Mapping[str, str]) -> NodeClaim:
     """The claim with requests for these resources; ``classes`` are resource to class name."""
+    key = (id(pod.spec), tuple(sorted(classes.items())))
+    known = _KNOWN.get(key)
+    if known is None:
+        if len(_KNOWN) >= _MOST:
+            _KNOWN.clear()
+        known = _KNOWN[key] = (pod.spec, *_built(pod, classes))
+    _, spec, mappings = known
+    return NodeClaim(msgspec.structs.replace(claim, spec=spec), mappings)
+
+
+def _built(pod: Pod, classes: Mapping[str, str]) -> tuple[ResourceClaimSpec, _Mappings]:
     builder = _Builder(pod)
     for resource in sorted(classes):
         builder.add(resource, classes[resource])
     requests = tuple(sorted(builder.requests, key=lambda request: request.name))
-    spec = ResourceClaimSpec(devices=DeviceClaim(requests=requests))
-    return NodeClaim(msgspec.structs.replace(claim, spec=spec), tuple(builder.mappings))
+    return ResourceClaimSpec(devices=DeviceClaim(requests=requests)), tuple(builder.mappings)
 
 
 class _Builder:

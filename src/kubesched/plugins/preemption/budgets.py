@@ -24,7 +24,7 @@ _log = logging.getLogger("kubesched.plugins")
 
 #: So many kinds of pods are remembered with the budgets that select them; all are forgotten when there are more.
 _MOST_KINDS: Final = 1 << 14
-_NO_KINDS: Final[RowArray] = np.zeros(0, np.intp)
+_NO_KINDS: Final[npt.NDArray[np.intp]] = np.zeros(0, np.intp)
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -47,12 +47,12 @@ class Budget:
     def __init__(self, obj: Mapping[str, Any], before: Budget | None = None) -> None:
         """``before``: the version before, if there was one; mostly only the status differs."""
         self.namespace: str = obj["metadata"].get("namespace", "")
-        self._spec: Any = obj.get("spec")
-        if before is not None and (before._spec != self._spec or before.namespace != self.namespace):
-            before = None
-        self.selector: Selector | None = before.selector if before is not None else _selector(self._spec)
-        self._version: int = before._version if before is not None else -1
-        self._covered: RowArray = before._covered if before is not None else _NO_KINDS
+        self._spec = obj.get("spec")
+        same = before is not None and before._spec == self._spec and before.namespace == self.namespace
+        known = before if same else None
+        self.selector: Selector | None = known.selector if known is not None else _selector(self._spec)
+        self._version: int = known._version if known is not None else -1
+        self._covered: npt.NDArray[np.intp] = known._covered if known is not None else _NO_KINDS
         try:
             status = from_builtins(obj.get("status") or {}, _Status)
         except DecodeError as problem:
@@ -62,7 +62,7 @@ class Budget:
         self.allowed = status.disruptions_allowed
         self.disrupted = frozenset(status.disrupted_pods)
 
-    def covered(self, table: NodeTable) -> RowArray:
+    def covered(self, table: NodeTable) -> npt.NDArray[np.intp]:
         """intp[n]: the kinds (as :class:`.PlacedPods` has them) of the pods on nodes that the budget covers."""
         kinds = table.placed.kinds
         if self._version != kinds.version and self.selector is not None:

@@ -10,11 +10,9 @@ extended resource and its model a label; what a pod requests of GPUs is in annot
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from kubesched.api.types import (
     Affinity,
@@ -31,6 +29,8 @@ from kubesched.api.types import (
     ResourceRequirements,
 )
 
+from .table import Cells, TraceError, read_table
+
 __all__ = ["GPU_COUNT", "GPU_MILLI", "GPU_MODEL", "OpenbNode", "OpenbPod", "TraceError", "read_nodes", "read_pods"]
 
 #: Thousandths of each GPU that a pod requests (annotation).
@@ -39,21 +39,6 @@ GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
 GPU_COUNT: Final = "alibabacloud.com/gpu-count"
 #: The model of a node's GPUs (label).
 GPU_MODEL: Final = "alibabacloud.com/gpu-card-model"
-
-_MOST_PROBLEMS: Final = 20
-
-_Row = TypeVar("_Row")
-
-
-class TraceError(ValueError):
-    """A table that cannot be used; ``problems`` are single lines that name file, line and column."""
-
-    def __init__(self, problems: list[str]) -> None:
-        self.problems = problems
-        shown = problems[:_MOST_PROBLEMS]
-        if len(problems) > len(shown):
-            shown.append(f"and {len(problems) - len(shown)} more")
-        super().__init__("\n".join(shown))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +70,10 @@ class OpenbNode:
 
 @dataclass(frozen=True, slots=True)
 class OpenbPod:
-    """A pod of the trace. ``gpu_milli`` is requested of each of ``gpus`` GPUs; ``models`` allows only these, if any."""
+    """A pod of the trace. ``gpu_milli`` is requested of each of ``gpus`` GPUs; ``models`` allows only these, if any.
+
+    ``created`` and ``deleted`` are seconds on the clock of the trace, None where the table has none.
+    """
 
     name: str
     cpu_milli: int
@@ -93,6 +81,8 @@ class OpenbPod:
     gpus: int
     gpu_milli: int
     models: tuple[str, ...] = ()
+    created: float | None = None
+    deleted: float | None = None
 
     @property
     def total_gpu_milli(self) -> int:
@@ -131,13 +121,13 @@ def read_nodes(path: str | Path) -> list[OpenbNode]:
         TraceError: when the file cannot be read, or with every value that cannot be used.
     """
 
-    def row(cell: _Cells) -> OpenbNode:
+    def row(cell: Cells) -> OpenbNode:
         gpus, model = cell.number("gpu"), cell.text("model")
         if model and not gpus:
             cell.problem("gpu", "0", f"a number of {model} GPUs, as the model is given")
         return OpenbNode(cell.name("sn"), cell.number("cpu_milli"), cell.number("memory_mib"), gpus, model)
 
-    return _read(Path(path), ("sn", "cpu_milli", "memory_mib", "gpu", "model"), row)
+    return read_table(path, ("sn", "cpu_milli", "memory_mib", "gpu", "model"), row)
 
 
 def read_pods(path: str | Path) -> list[OpenbPod]:
@@ -147,7 +137,7 @@ def read_pods(path: str | Path) -> list[OpenbPod]:
         TraceError: when the file cannot be read, or with every value that cannot be used.
     """
 
-    def row(cell: _Cells) -> OpenbPod:
+    def row(cell: Cells) -> OpenbPod:
         gpus, milli = cell.number("num_gpu"), cell.number("gpu_milli")
         if gpus == 0 and milli:
             cell.problem("gpu_milli", str(milli), "0, as num_gpu is 0")
@@ -157,79 +147,9 @@ def read_pods(path: str | Path) -> list[OpenbPod]:
             cell.problem("gpu_milli", str(milli), f"1000: {gpus} GPUs are requested whole")
         models = tuple(filter(None, cell.text("gpu_spec").split("|")))
         cpu, memory = cell.number("cpu_milli"), cell.number("memory_mib")
-        return OpenbPod(cell.name("name"), cpu, memory, gpus, milli, models)
+        created, deleted = cell.time("creation_time"), cell.time("deletion_time")
+        if created is not None and deleted is not None and deleted < created:
+            cell.problem("deletion_time", cell.text("deletion_time"), "a time that is not before creation_time")
+        return OpenbPod(cell.name("name"), cpu, memory, gpus, milli, models, created, deleted)
 
-    return _read(Path(path), ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec"), row)
-
-
-class _Cells:
-    """One line of a table; problems are collected."""
-
-    def __init__(self, where: str, values: Mapping[str, str | None], names: set[str], problems: list[str]) -> None:
-        self._where = where
-        self._values = values
-        self._names = names
-        self._problems = problems
-
-    def problem(self, column: str, value: str, right: str) -> None:
-        self._problems.append(f"{self._where}: column {column}: {value!r}; expected {right}")
-
-    def text(self, column: str) -> str:
-        return (self._values[column] or "").strip()
-
-    def name(self, column: str) -> str:
-        """A name that no earlier line has."""
-        text = self.text(column)
-        if not text:
-            self.problem(column, text, "a name")
-        elif text in self._names:
-            self.problem(column, text, "a name that no earlier line has")
-        self._names.add(text)
-        return text
-
-    def number(self, column: str) -> int:
-        """A whole number of 0 or more; -1 when it is none, which is reported."""
-        text = self.text(column)
-        if not (text.isascii() and text.isdecimal()):
-            self.problem(column, text, "a whole number of 0 or more")
-            return -1
-        return int(text)
-
-
-def _read(path: Path, columns: tuple[str, ...], make: Callable[[_Cells], _Row]) -> list[_Row]:
-    """All rows of a table.
-
-    Raises:
-        TraceError: with every problem of the file.
-    """
-    problems: list[str] = []
-    names: set[str] = set()
-    rows: list[_Row] = []
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            for where, values in _lines(path, file, columns):
-                if None in values or None in values.values():
-                    problems.append(f"{where}: has {'more' if None in values else 'fewer'} values than the header")
-                    continue
-                rows.append(make(_Cells(where, values, names, problems)))
-    except OSError as error:
-        raise TraceError([f"{path}: cannot be read: {error.strerror or error}"]) from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise TraceError([f"{path}: is no table in CSV: {error}"]) from error
-    if problems:
-        raise TraceError(problems)
-    if not rows:
-        raise TraceError([f"{path}: holds no line below the header"])
-    return rows
-
-
-def _lines(path: Path, file: Any, columns: tuple[str, ...]) -> Iterator[tuple[str, Mapping[str, str | None]]]:
-    reader = csv.DictReader(file)
-    header = [name.strip() for name in reader.fieldnames or ()]
-    missing = [name for name in columns if name not in header]
-    if missing:
-        found = ", ".join(header) or "nothing"
-        raise TraceError([f"{path}:1: the header lacks {', '.join(missing)}; it has {found}"])
-    reader.fieldnames = header
-    for values in reader:
-        yield f"{path}:{reader.line_num}", values
+    return read_table(path, ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec"), row)

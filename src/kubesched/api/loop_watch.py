@@ -1,0 +1,192 @@
+"""What holds the event loop: a thread that samples it from outside.
+
+Everything of a scheduler or a cluster runs on one event loop, so the longest callback is a lower bound of every latency.
+The loop beats every few milliseconds; when a beat is late, the thread notes what the loop's thread is executing. A machine that
+gives the process no CPU delays the beat as well: both times are kept. Callers: ``kubesched run``, ``up`` and ``bench``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+__all__ = ["LIMIT_SECONDS", "Hold", "HoldLog", "HoldReporter", "watch_loop"]
+
+#: How long anything may hold the loop before it is noted.
+LIMIT_SECONDS: Final = 0.05
+#: A function that was logged is not logged again for so long.
+_QUIET_SECONDS: Final = 60.0
+#: The package whose functions are named; frames of libraries below it are named by their caller here.
+_PACKAGE: Final = __name__.partition(".")[0]
+#: Functions in which an event loop waits.
+_IDLE: Final = ("select", "poll")
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One time that the loop ran nothing else.
+
+    Attributes:
+        seconds: between two beats, less the beats' interval.
+        cpu_seconds: of these, the loop's thread on a CPU; much less when the machine was busy otherwise.
+        where: ``module.function:line`` in which the thread was seen, most often; "" when it was not seen working: the
+            machine was late, or the hold was over too soon.
+    """
+
+    seconds: float
+    cpu_seconds: float
+    where: str
+
+
+@contextmanager
+def watch_loop(on_hold: Callable[[Hold], None], *, limit: float = LIMIT_SECONDS) -> Iterator[None]:
+    """Watch the running loop until the end of the block.
+
+    ``on_hold`` is called on the loop, after each time that it was held for more than ``limit`` seconds.
+
+    Raises:
+        RuntimeError: without a running loop.
+    """
+    watch = _Watch(asyncio.get_running_loop(), on_hold, limit)
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.stop()
+
+
+class HoldLog:
+    """The longest holds, and how many there were."""
+
+    def __init__(self, keep: int = 5) -> None:
+        self.count = 0
+        self.longest: list[Hold] = []
+        self._keep = keep
+
+    def add(self, hold: Hold) -> None:
+        self.count += 1
+        self.longest = sorted((*self.longest, hold), key=lambda one: -one.seconds)[: self._keep]
+
+
+class HoldReporter:
+    """Logs what held the loop, each function at most once a minute.
+
+    Only time on a CPU counts here: a machine that is busy otherwise is nothing that a reader of this log can change.
+    """
+
+    def __init__(
+        self,
+        logger: logging.Logger,
+        observe: Callable[[float], None] = lambda seconds: None,
+        *,
+        least: float = LIMIT_SECONDS,
+    ) -> None:
+        """``observe`` receives the CPU seconds of each hold, logged or not; those of less than ``least`` are not logged."""
+        self._logger = logger
+        self._least = least
+        self._observe = observe
+        #: By function: until when it is not logged again, and how often it held the loop meanwhile.
+        self._quiet: dict[str, tuple[float, int]] = {}
+
+    def __call__(self, hold: Hold) -> None:
+        if hold.cpu_seconds < LIMIT_SECONDS:
+            return
+        self._observe(hold.cpu_seconds)
+        if hold.cpu_seconds < self._least:
+            return
+        now, name = time.monotonic(), hold.where.rpartition(":")[0] or "a function that was not seen"
+        until, more = self._quiet.get(name, (0.0, 0))
+        if now < until:
+            self._quiet[name] = (until, more + 1)
+            return
+        self._quiet[name] = (now + _QUIET_SECONDS, 0)
+        again = f", and {more} times more in the last minutes" if more else ""
+        self._logger.warning(
+            "the event loop was held for %.0f ms (%.0f ms of CPU) by %s%s",
+            1e3 * hold.seconds,
+            1e3 * hold.cpu_seconds,
+            hold.where or name,
+            again,
+        )
+
+
+class _Watch:
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_hold: Callable[[Hold], None], limit: float) -> None:
+        self._loop = loop
+        self._on_hold = on_hold
+        self._limit = limit
+        self._interval = limit / 4
+        ident = threading.get_ident()
+        self._ident = ident
+        self._cpu = _thread_clock(ident)
+        self._beat_at = time.perf_counter()
+        self._beat_cpu = self._cpu()
+        self._handle: asyncio.TimerHandle | None = None
+        self._ended = threading.Event()
+        #: Written by the thread, read and emptied by the loop.
+        self._seen: Counter[str] = Counter()
+        self._thread = threading.Thread(target=self._look, name="loop-watch", daemon=True)
+
+    def start(self) -> None:
+        self._handle = self._loop.call_later(self._interval, self._beat)
+        self._thread.start()
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._ended.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        now, cpu = time.perf_counter(), self._cpu()
+        held = now - self._beat_at - self._interval
+        if held > self._limit:
+            where = self._seen.most_common(1)
+            self._on_hold(Hold(held, cpu - self._beat_cpu, where[0][0] if where else ""))
+        self._seen.clear()
+        # Read again: what on_hold took is not counted.
+        self._beat_at, self._beat_cpu = time.perf_counter(), self._cpu()
+        self._handle = self._loop.call_later(self._interval, self._beat)
+
+    def _look(self) -> None:
+        """The thread: looks often enough to see a hold several times, and does next to nothing otherwise."""
+        while not self._ended.wait(self._limit / 2):
+            self._look_once()
+
+    def _look_once(self) -> None:
+        if time.perf_counter() - self._beat_at > self._interval + self._limit:
+            frame = sys._current_frames().get(self._ident)
+            # A loop that waits for something to do is late only when the machine is.
+            if frame is not None and frame.f_code.co_name not in _IDLE:
+                self._seen[_place(frame)] += 1
+
+
+def _thread_clock(ident: int) -> Callable[[], float]:
+    """The CPU time of a thread, or where the system does not say: real time, as if it always ran."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return time.perf_counter
+    clock = time.pthread_getcpuclockid(ident)
+    return lambda: time.clock_gettime(clock)
+
+
+def _place(frame: FrameType) -> str:
+    """The innermost function of this package, or of anything when there is none."""
+    innermost = frame
+    current: FrameType | None = frame
+    while current is not None:
+        module = current.f_globals.get("__name__", "")
+        if module.partition(".")[0] == _PACKAGE and module != __name__:
+            innermost = current
+            break
+        current = current.f_back
+    code = innermost.f_code
+    return f"{innermost.f_globals.get('__name__', '?')}.{code.co_qualname}:{innermost.f_lineno}"

@@ -1,0 +1,251 @@
+"""The rules of a custom resource's schema (``x-kubernetes-validations``): CEL expressions over a value and its last state.
+
+Values are given to CEL by their schema: numbers, times, durations and bytes as such, names that CEL cannot write escaped.
+Expressions are compiled without the types of the schema, so that what a real server finds in a definition may be found
+here when the rule is evaluated. Caller: the embedded cluster's admission.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from .environment import CompilationError, Environment, MissingLibraryError, children
+from .functions import call
+from .program import COST_LIMIT, EvaluationCancelledError, Program
+from .syntax import Expr, Ident
+from .values import NO_VALUE, EvaluationError, Optional
+
+__all__ = ["Failure", "Rules"]
+
+Schema = Mapping[str, Any]
+#: What a value is made of by its schema: key, schema, value.
+Children = Callable[[Schema, Any], Iterator[tuple[str | int, Schema, Any]]]
+
+_RULES: Final = "x-kubernetes-validations"
+#: What all rules together may cost for one object.
+_BUDGET: Final = 10_000_000
+_BUDGET_TEXT: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
+_RESERVED: Final = frozenset(
+    [
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
+)
+_ESCAPES: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+_ESCAPED: Final = re.compile(r"__|[./-]")
+_ABSENT: Final = object()
+
+
+def _escaped(name: str) -> str:
+    return f"__{name}__" if name in _RESERVED else _ESCAPED.sub(lambda found: _ESCAPES[found[0]], name)
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError as error:
+        raise EvaluationError(str(error)) from None
+
+
+_READERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "date-time": lambda text: call("timestamp", [text]),
+    "date": lambda text: call("timestamp", [f"{text}T00:00:00Z"]),
+    "duration": lambda text: call("duration", [text]),
+    "byte": _bytes,
+}
+
+
+@cache
+def _environment() -> Environment:
+    return Environment({"self": "dyn", "oldSelf": "dyn"})
+
+
+def _names(expr: Expr) -> Iterator[str]:
+    if isinstance(expr, Ident):
+        yield expr.name
+    for part in children(expr):
+        yield from _names(part)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A rule that does not hold.
+
+    ``place`` is where its value is, ``field_path`` what the rule adds to that. ``kind`` is the type of the value.
+    """
+
+    place: list[str | int]
+    field_path: str
+    reason: str
+    kind: str
+    text: str
+    is_transition: bool = False
+
+
+@dataclass(slots=True)
+class _Rule:
+    """``problem`` says why it cannot be compiled."""
+
+    data: Schema
+    program: Program | None = None
+    message: Program | None = None
+    is_transition: bool = False
+    problem: str = ""
+
+
+def _compiled(data: Schema) -> _Rule:
+    rule = _Rule(data)
+    try:
+        checked = _environment().compile(data.get("rule") or "")
+        if checked.types.get(checked.expr.id, "dyn") not in ("bool", "dyn"):
+            rule.problem = "cel expression must evaluate to a bool"
+        rule.program = Program(checked)
+        rule.is_transition = "oldSelf" in _names(checked.expr)
+        if data.get("messageExpression"):
+            rule.message = Program(_environment().compile(data["messageExpression"]))
+    except (CompilationError, MissingLibraryError) as error:
+        rule.problem = str(error)
+    return rule
+
+
+class Rules:
+    """All rules of a schema. ``members`` gives what a value is made of, with schemas."""
+
+    def __init__(self, schema: Schema, members: Children) -> None:
+        self._schema, self._members = schema, members
+        self._rules: dict[int, list[_Rule]] = {}
+        self._paths: dict[int, str] = {}
+        #: The schemas that have rules, or hold such.
+        self._ruled: set[int] = set()
+        self._collect(schema, "")
+
+    def _collect(self, schema: Schema, path: str) -> bool:
+        """Compile the rules in a schema; whether there are any."""
+        rules = [_compiled(rule) for rule in schema.get(_RULES) or ()]
+        parts = [(f".properties[{name}]", one) for name, one in (schema.get("properties") or {}).items()]
+        parts += [
+            (f".{name}", schema[name])
+            for name in ("items", "additionalProperties")
+            if isinstance(schema.get(name), dict)
+        ]
+        held = [self._collect(part, path + where) for where, part in parts]
+        if rules:
+            self._rules[id(schema)], self._paths[id(schema)] = rules, path
+        if rules or any(held):
+            self._ruled.add(id(schema))
+        return id(schema) in self._ruled
+
+    def malformed(self) -> Iterator[tuple[str, str, str]]:
+        """The rules that cannot be compiled: their path in the schema, the expression, and why."""
+        for identity, rules in self._rules.items():
+            for index, rule in enumerate(rules):
+                if rule.problem:
+                    yield f"{self._paths[identity]}.{_RULES}[{index}].rule", rule.data.get("rule") or "", rule.problem
+
+    def failures(self, data: Any, old: Any) -> list[Failure]:
+        """The rules that an object breaks; ``old`` is its last state, None for a new one."""
+        if id(self._schema) not in self._ruled:
+            return []
+        budget = [_BUDGET]
+        try:
+            return list(self._walk(self._schema, data, _ABSENT if old is None else old, [], budget))
+        except EvaluationCancelledError:
+            return [Failure([], "", "", "object", _BUDGET_TEXT, is_transition=True)]
+
+    def _walk(
+        self, schema: Schema, data: Any, old: Any, place: list[str | int], budget: list[int]
+    ) -> Iterator[Failure]:
+        if id(schema) not in self._ruled or data is None:
+            return
+        if id(schema) in self._rules:
+            now = self._value(schema, data, root=not place)
+            before = _ABSENT if old is _ABSENT else self._value(schema, old, root=not place)
+            for rule in self._rules[id(schema)]:
+                text = _evaluate(rule, now, before, budget)
+                if text:
+                    path, reason = rule.data.get("fieldPath") or "", rule.data.get("reason") or ""
+                    yield Failure(place, path, reason, schema.get("type", ""), text, rule.is_transition)
+        for key, child, value in self._members(schema, data):
+            yield from self._walk(child, value, self._before(schema, old, key, value), [*place, key], budget)
+
+    def _before(self, schema: Schema, old: Any, key: str | int, value: Any) -> Any:
+        """The last state of a member; of an item only where its list is a map."""
+        if isinstance(old, dict) and isinstance(key, str):
+            return old.get(key, _ABSENT)
+        keys = schema.get("x-kubernetes-list-map-keys")
+        if isinstance(old, list) and keys and isinstance(value, dict):
+            for item in old:
+                if isinstance(item, dict) and all(item.get(name) == value.get(name) for name in keys):
+                    return item
+        return _ABSENT
+
+    def _value(self, schema: Schema, data: Any, *, root: bool = False) -> Any:
+        """A value as CEL has it."""
+        if isinstance(data, dict):
+            kept = {key: self._value(child, value) for key, child, value in self._members(schema, data)}
+            if schema.get("x-kubernetes-preserve-unknown-fields"):
+                kept = {**data, **kept}
+            if root:
+                metadata = data.get("metadata") or {}
+                kept |= {name: data[name] for name in ("apiVersion", "kind") if name in data}
+                kept["metadata"] = {name: metadata[name] for name in ("name", "generateName") if name in metadata}
+            return {_escaped(str(key)): value for key, value in kept.items()} if schema.get("properties") else kept
+        if isinstance(data, list):
+            return [self._value(child, value) for _, child, value in self._members(schema, data)] or data
+        if schema.get("type") == "number" and isinstance(data, int) and not isinstance(data, bool):
+            return float(data)
+        reader = _READERS.get(schema.get("format", ""))
+        if reader is not None and isinstance(data, str):
+            try:
+                return reader(data)
+            except EvaluationError:
+                return data
+        return data
+
+
+def _evaluate(rule: _Rule, now: Any, before: Any, budget: list[int]) -> str:
+    """What a rule says against a value; nothing when it holds, or does not apply. Its cost is taken off ``budget``."""
+    if rule.program is None or rule.problem:
+        return ""
+    variables = {"self": now, "oldSelf": before}
+    if rule.data.get("optionalOldSelf"):
+        variables["oldSelf"] = NO_VALUE if before is _ABSENT else Optional(before)
+    elif rule.is_transition and before is _ABSENT:
+        return ""
+    try:
+        value, cost = rule.program.measure(variables, min(COST_LIMIT, budget[0]))
+        budget[0] -= cost
+        if value is True:
+            return ""
+        text = rule.data.get("message") or ""
+        if rule.message is not None:
+            text = str(rule.message.evaluate(variables)) or text
+    except EvaluationCancelledError:
+        raise
+    except EvaluationError as error:
+        return f"{error} evaluating rule: {rule.data['rule']}"
+    return text.strip() or f"failed rule: {rule.data['rule']}"

@@ -1,0 +1,335 @@
+"""Custom resources by the schema of their definition: unknown fields pruned, defaults filled in, values and rules checked.
+
+A structural schema (OpenAPI v3) is turned into a JSON Schema for ``jsonschema-rs``; its rules are CEL expressions, see
+:mod:`kubesched.cel.schema_rules`. As in 1.36, what was wrong before and is not changed does not stop an update. Checked is the schema of
+the stored version. Callers: :mod:`.kind_defaults`, :mod:`.kind_validation`; the HTTP face for warnings of unknown fields.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+from typing import Any, Final
+
+import jsonschema_rs
+import msgspec
+
+from ...api.equality import same_json
+from ...api.wire import ApiError
+from ...cel.schema_rules import Failure, Rules
+from ..schema import encode
+from .validation import Causes
+from .values import dotted
+
+__all__ = ["CustomSchema", "custom_schema", "schema_problems", "unknown_fields", "usable_schema"]
+
+_log: Final = logging.getLogger("kubesched.cluster")
+
+Data = dict[str, Any]
+Schema = Mapping[str, Any]
+#: Where a value is, or None for nowhere; and the field error.
+Problem = tuple[list[str | int] | None, tuple[str, str, str]]
+
+_DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
+_HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
+_BOUNDS: Final = ("multipleOf", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+_PLAIN: Final = ("enum", "required", "pattern", *_BOUNDS)
+_FORMATS: Final = ("date-time", "date", "email", "ipv4", "ipv6", "uri", "uuid", "hostname")
+_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+_EMBEDDED: Final = "x-kubernetes-embedded-resource"
+_INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+#: What upstream's validator says, after "PATH in body"; a limit is inserted.
+_TEXTS: Final = {
+    "minimum": "should be greater than or equal to {}",
+    "maximum": "should be less than or equal to {}",
+    "exclusiveMinimum": "should be greater than {}",
+    "exclusiveMaximum": "should be less than {}",
+    "minLength": "should be at least {} chars long",
+    "minItems": "should have at least {} items",
+    "minProperties": "should have at least {} properties",
+    "multipleOf": "should be a multiple of {}",
+    "pattern": "should match '{}'",
+}
+_DEFINITION: Final = "CustomResourceDefinition"
+_COMPOSED: Final = {
+    "anyOf": "must validate at least one schema (anyOf)",
+    "oneOf": "must validate one and only one schema (oneOf). Found {}",
+    "not": "must not validate the schema (not)",
+}
+_TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+
+
+def _json_schema(schema: Schema) -> Data:
+    """The same demands as a JSON Schema; what is for other readers is left out."""
+    made: Data = {name: schema[name] for name in _PLAIN if name in schema}
+    if "required" in made:
+        made["required"] = sorted(set(made["required"]))
+    kinds = ["integer", "string"] if schema.get(_INT_OR_STRING) else [schema["type"]] if schema.get("type") else []
+    if kinds:
+        made["type"] = [*kinds, "null"] if schema.get("nullable") else kinds
+    if schema.get("format") in _FORMATS:
+        made["format"] = schema["format"]
+    for name in ("minimum", "maximum"):
+        if name in schema:
+            exclusive = f"exclusive{name.capitalize()}"
+            made[exclusive if schema.get(exclusive) else name] = schema[name]
+    for name in ("allOf", "anyOf", "oneOf"):
+        if schema.get(name):
+            made[name] = [_json_schema(one) for one in schema[name]]
+    for name in ("not", "items", "additionalProperties"):
+        if name in schema:
+            made[name] = _json_schema(schema[name]) if isinstance(schema[name], dict) else schema[name]
+    if schema.get("properties"):
+        made["properties"] = {name: _json_schema(one) for name, one in schema["properties"].items()}
+    return made
+
+
+def _children(schema: Schema, data: Any) -> Iterator[tuple[str | int, Schema, Any]]:
+    """The members and items of a value that have a schema: key, schema, value."""
+    if isinstance(data, dict):
+        properties, extra = schema.get("properties") or {}, schema.get("additionalProperties")
+        for key, value in data.items():
+            child = properties.get(key, extra)
+            if isinstance(child, dict):
+                yield key, child, value
+    elif isinstance(data, list) and isinstance(schema.get("items"), dict):
+        for index, value in enumerate(data):
+            yield index, schema["items"], value
+
+
+def unknown_fields(schema: Schema, data: Any, path: str = "") -> Iterator[tuple[Data, str, str]]:
+    """The members that a schema does not know: the object they are in, their name and their path."""
+    if isinstance(data, dict) and not schema.get(_PRESERVE):
+        properties, extra = schema.get("properties"), schema.get("additionalProperties")
+        known = {*(properties or ()), *(_HEAD if schema.get(_EMBEDDED) or not path else ())}
+        if not extra and (properties is not None or "additionalProperties" in schema or schema.get("type") == "object"):
+            yield from ((data, key, dotted(path, [key])) for key in data if key not in known)
+    for key, child, value in _children(schema, data):
+        if path or key not in _HEAD:
+            yield from unknown_fields(child, value, dotted(path, [key]))
+
+
+def _fill(schema: Schema, data: Any) -> None:
+    if isinstance(data, dict):
+        for name, child in (schema.get("properties") or {}).items():
+            if "default" in child and (name not in data or (data[name] is None and not child.get("nullable"))):
+                data[name] = msgspec.json.decode(encode(child["default"]))
+    for _, child, value in _children(schema, data):
+        _fill(child, value)
+
+
+class CustomSchema:
+    """The schema of a custom resource, ready for use.
+
+    Raises:
+        ValueError: the schema, or a pattern in it, cannot be read.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._validator = jsonschema_rs.validator_for(
+            {"$schema": _DRAFT, **_json_schema(schema)},
+            validate_formats=True,
+            pattern_options=jsonschema_rs.RegexOptions(),  # in linear time, as Go's
+        )
+        self.rules = Rules(schema, _children)
+
+    def fill(self, data: Data) -> None:
+        """Prune and fill in defaults, in place."""
+        for owner, name, _ in list(unknown_fields(self.schema, data)):
+            del owner[name]
+        _fill(self.schema, data)
+
+    def values(self, data: Any, path: str = "") -> list[Problem]:
+        """The values that the schema does not allow; ``path`` is where ``data`` is."""
+        return (
+            [] if self._validator.is_valid(data) else [_problem(one, path) for one in self._validator.iter_errors(data)]
+        )
+
+    def check(self, data: Data, old: Data | None, causes: Causes) -> None:
+        """Check an object; ``old`` is the state before an update. Rules are evaluated when the values are right."""
+        found = self.values(data) + _duplicates(self.schema, data, [])
+        for place, cause in found or map(_broken, self.rules.failures(data, old)):
+            if old is None or not _is_unchanged(old, data, place):
+                causes.append(cause)
+
+
+@lru_cache(maxsize=256)
+def custom_schema(raw: bytes) -> CustomSchema:
+    """The schema in JSON; the same one for the same bytes."""
+    return CustomSchema(msgspec.json.decode(raw))
+
+
+def _is_unchanged(old: Any, new: Any, place: list[str | int] | None) -> bool:
+    """Whether a value is what it was. Items of lists are not followed: the list has to be the same."""
+    for key in [] if place is None else place:
+        if isinstance(key, int) or not (isinstance(old, dict) and isinstance(new, dict) and key in old and key in new):
+            break
+        old, new = old[key], new[key]
+    return place is not None and same_json(old, new)
+
+
+def _problem(error: Any, root: str) -> Problem:
+    kind, value, details, place = error.kind.name, error.instance, error.kind.as_dict(), list(error.instance_path)
+    path, causes = dotted(root, place), Causes()
+    if kind == "required":
+        place = [*place, details["property"]]
+        causes.required(dotted(root, place))
+    elif kind == "enum":
+        causes.unsupported(path, value, [str(one) for one in details["options"]])
+    elif kind == "type":
+        wanted = ",".join(one for one in details["types"] if one != "null")
+        given = "null" if value is None else _TYPES[type(value)]
+        text = f'Invalid value: "{given}": {path} in body must be of type {wanted}: "{given}"'
+        causes.append((path, "FieldValueTypeInvalid", text))
+    elif kind == "maxLength":
+        text = f"Too long: may not be more than {details['limit']} bytes"
+        causes.append((path, "FieldValueTooLong", text))
+    elif kind in ("maxItems", "maxProperties"):
+        causes.too_many(path, len(value), details["limit"])
+    elif kind in _COMPOSED:
+        valid = sum(not problems for problems in details.get("context") or ())
+        found = f"{valid} valid alternatives" if valid else "none valid"
+        causes.invalid("<nil>", "", f'"{path}" {_COMPOSED[kind].format(found)}')
+    elif kind == "format":
+        causes.invalid(path, value, f'{path} in body must be of type {details["format"]}: "{value}"')
+    else:
+        limit = next((one for name, one in details.items() if name in ("limit", "pattern", "multiple_of")), "")
+        shown = len(value) if isinstance(value, list | dict) else value
+        causes.invalid(path, shown, f"{path} in body {_TEXTS.get(kind, error.message).format(limit)}")
+    return place, causes[0]
+
+
+def _broken(failure: Failure) -> Problem:
+    """A rule that does not hold. What depends on the change is wrong because of it."""
+    causes, path = Causes(), (dotted("", failure.place) + failure.field_path).removeprefix(".") or "<nil>"
+    match failure.reason:
+        case "FieldValueForbidden":
+            causes.forbidden(path, failure.text)
+        case "FieldValueRequired":
+            causes.required(path, failure.text)
+        case "FieldValueDuplicate":
+            causes.duplicate(path, failure.kind)
+        case _:
+            causes.invalid(path, failure.kind, failure.text)
+    return None if failure.is_transition else failure.place, causes[0]
+
+
+def _duplicates(schema: Schema, data: Any, place: list[str | int]) -> list[Problem]:
+    """Items of sets, and items of maps by their keys, that came before."""
+    found: list[Problem] = []
+    kind, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or ()
+    if kind in ("set", "map") and isinstance(data, list):
+        seen: set[bytes] = set()
+        for index, item in enumerate(data):
+            shown = (
+                {key: item[key] for key in keys if key in item} if kind == "map" and isinstance(item, dict) else item
+            )
+            raw = encode(shown)
+            if raw in seen:
+                causes = Causes()
+                causes.duplicate(dotted("", [*place, index]), shown)
+                found.append(([*place, index], causes[0]))
+            seen.add(raw)
+    for key, child, value in _children(schema, data):
+        found += _duplicates(child, value, [*place, key])
+    return found
+
+
+# -- definitions -------------------------------------------------------------------------------------------
+
+
+_SELF: Final = {"$ref": "#"}
+_TEXT: Final = {"type": "string"}
+_NUMBER: Final = {"type": "number"}
+_FLAG: Final = {"type": "boolean"}
+_LIST_OF_TEXTS: Final = {"type": "array", "items": _TEXT}
+_LIST_OF_SCHEMAS: Final = {"type": "array", "items": _SELF}
+_RULE: Final = {
+    "type": "object",
+    "properties": {
+        **dict.fromkeys(("rule", "message", "messageExpression", "reason", "fieldPath"), _TEXT),
+        "optionalOldSelf": _FLAG,
+    },
+    "required": ["rule"],
+}
+#: The form of a schema, as far as it is used here; its types elsewhere are checked one level deep only.
+_FORM: Final = {
+    "$schema": _DRAFT,
+    "type": "object",
+    "properties": {
+        "type": {"enum": ["", "array", "boolean", "integer", "number", "object", "string"]},
+        **dict.fromkeys(("pattern", "format", "x-kubernetes-list-type"), _TEXT),
+        **dict.fromkeys((*_BOUNDS, "minimum", "maximum"), _NUMBER),
+        **dict.fromkeys(
+            (_PRESERVE, _EMBEDDED, _INT_OR_STRING, "nullable", "exclusiveMinimum", "exclusiveMaximum"), _FLAG
+        ),
+        **dict.fromkeys(("required", "x-kubernetes-list-map-keys"), _LIST_OF_TEXTS),
+        **dict.fromkeys(("allOf", "anyOf", "oneOf"), _LIST_OF_SCHEMAS),
+        **dict.fromkeys(("items", "not"), _SELF),
+        "properties": {"type": "object", "additionalProperties": _SELF},
+        "additionalProperties": {"anyOf": [_FLAG, _SELF]},
+        "enum": {"type": "array", "minItems": 1},
+        "x-kubernetes-validations": {"type": "array", "items": _RULE},
+    },
+}
+
+
+@cache
+def _form() -> Any:
+    return jsonschema_rs.validator_for(_FORM)
+
+
+def schema_problems(schema: Schema, path: str, causes: Causes) -> None:
+    """What keeps the schema of a definition from being used: it must be structural, and its parts readable.
+
+    Raises:
+        ApiError: 400, for parts that have another form.
+    """
+    error = next(_form().iter_errors(schema), None)
+    if error is not None:
+        text = f"{dotted(path, error.instance_path)}: {error.message}"
+        raise ApiError.bad_request(f'{_DEFINITION} in version "v1" cannot be handled as a {_DEFINITION}: {text}')
+    if not schema.get("type"):
+        causes.required(f"{path}.type", "must not be empty at the root")
+    elif schema["type"] != "object":
+        causes.invalid(f"{path}.type", schema["type"], "must be object at the root")
+    before = len(causes)
+    try:
+        _check_structure(schema, path, causes)
+        if len(causes) == before:
+            for where, rule, problem in custom_schema(encode(schema)).rules.malformed():
+                causes.invalid(path + where, rule, problem)
+    except RecursionError:
+        causes.invalid(path, "", "is nested too deeply")
+    except ValueError as error:
+        causes.invalid(path, "", str(error).partition("\n")[0])
+
+
+def usable_schema(name: str, schema: Schema) -> CustomSchema | None:
+    """The schema of a definition; None, with a warning, for one that was stored without having been checked."""
+    causes = Causes()
+    try:
+        schema_problems(schema, "", causes)
+    except ApiError as error:
+        causes.invalid("", "", error.message)
+    if causes:
+        _log.warning("objects of %s are stored unchecked: its schema cannot be used: %s", name, causes[0])
+        return None
+    return custom_schema(encode(schema))
+
+
+def _check_structure(schema: Schema, path: str, causes: Causes) -> None:
+    parts = [
+        (f"{path}.properties[{name}]", one, "object fields") for name, one in (schema.get("properties") or {}).items()
+    ]
+    for name, what in (("items", "array items"), ("additionalProperties", "object fields")):
+        if isinstance(schema.get(name), dict):
+            parts.append((f"{path}.{name}", schema[name], what))
+    for where, part, what in parts:
+        if not part.get("type") and not part.get(_INT_OR_STRING) and not part.get(_PRESERVE):
+            causes.required(f"{where}.type", f"must not be empty for specified {what}")
+        elif "default" in part:
+            causes += [cause for _, cause in CustomSchema(part).values(part["default"], f"{where}.default")]
+        _check_structure(part, where, causes)

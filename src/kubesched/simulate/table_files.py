@@ -1,0 +1,72 @@
+"""Tables of a result written to files: CSV, JSON (a list of objects) or Parquet, by the ending of the name.
+
+Parquet needs pyarrow, which comes with the extra ``parquet``. Caller: the command line.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["ENDINGS", "TableFileError", "check_file", "write_table"]
+
+ENDINGS: Final = (".csv", ".json", ".parquet")
+
+
+class TableFileError(ValueError):
+    """A file that a table cannot be written to; the message says what would be right."""
+
+
+def check_file(path: str | Path) -> None:
+    """Whether a table can be written to this file, as far as that can be seen before.
+
+    Raises:
+        TableFileError: for another ending, a missing directory, or a missing library.
+    """
+    file = Path(path)
+    if file.suffix not in ENDINGS:
+        raise TableFileError(f"{path}: the name must end with {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+    if not file.parent.is_dir():
+        raise TableFileError(f"{path}: there is no directory {file.parent}")
+    if file.is_dir():
+        raise TableFileError(f"{path}: is a directory")
+    if file.suffix == ".parquet":
+        _pyarrow(path)
+
+
+def _pyarrow(path: str | Path) -> tuple[Any, Any]:
+    try:
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ModuleNotFoundError:
+        text = "Parquet needs pyarrow, which is not installed: pip install 'kubesched[parquet]', or write .csv"
+        raise TableFileError(f"{path}: {text}") from None
+
+
+def write_table(columns: Mapping[str, list[Any]], path: str | Path) -> None:
+    """Write columns of equal lengths. Empty cells of CSV, null of JSON and Parquet are None.
+
+    Raises:
+        TableFileError: see :func:`check_file`.
+        OSError: when the file cannot be written.
+    """
+    check_file(path)
+    file = Path(path)
+    rows = zip(*columns.values(), strict=True)
+    if file.suffix == ".csv":
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+        file.write_text(text.getvalue(), encoding="utf-8", newline="")
+    elif file.suffix == ".json":
+        found = [dict(zip(columns, row, strict=True)) for row in rows]
+        file.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+    else:
+        pyarrow, parquet = _pyarrow(path)
+        parquet.write_table(pyarrow.table(dict(columns)), file)

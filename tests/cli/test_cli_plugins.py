@@ -1,0 +1,154 @@
+"""Plugins that are slow, never return, print, or are not enabled; and Ctrl-C in the middle of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_kit import run
+
+import kubesched
+from kubesched.simulate.result import Result
+
+import msgspec  # isort: skip
+
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"
+CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+#: Says on stderr when it is called, and never returns; ``swallow`` catches interrupts as well.
+ENDLESS = """\
+import sys
+from kubesched.framework import Plugin
+
+class Endless(Plugin):
+    name = "Endless"
+
+    def filter(self, state, pod, node):
+        sys.stderr.write("called\\n")
+        sys.stderr.flush()
+        caught = False
+        while True:
+            try:
+                while not caught:
+                    pass
+                sys.stderr.write("caught\\n")
+                sys.stderr.flush()
+                caught = False
+            except {swallow}:
+                caught = True
+"""
+LOUD = """\
+from kubesched.framework import Plugin
+
+print("imported")
+
+class Loud(Plugin):
+    name = "Loud"
+
+    def filter(self, state, pod, node):
+        print("filtering")
+        return None
+"""
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Path:
+    path = tmp_path / "pod.yaml"
+    path.write_text(POD)
+    return path
+
+
+def started(*argv: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "kubesched.cli", *map(str, argv)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(process: subprocess.Popen[str], text: str) -> str:
+    """The first line on stderr that has the text."""
+    assert process.stderr is not None
+    return next(line for line in process.stderr if text in line)
+
+
+@pytest.mark.parametrize(("swallow", "presses"), [("ZeroDivisionError", 1), ("BaseException", 3)])
+def test_a_plugin_that_never_returns_is_named_and_ctrl_c_ends_it(
+    pod: Path, tmp_path: Path, swallow: str, presses: int
+) -> None:
+    module = tmp_path / "endless.py"
+    module.write_text(ENDLESS.format(swallow=swallow))
+    with started("simulate", "-f", pod, "--nodes", 1, "--plugin-module", module, "-q") as process:
+        wait_for(process, "called")
+        line = wait_for(process, "plugin Endless has been in filter for more than 1 s")
+        assert f"{module}:" in line
+        for press in range(presses):
+            process.send_signal(signal.SIGINT)
+            if press < presses - 1:
+                wait_for(process, "caught")
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert "interrupted" in err if presses == 1 else "ended at once" in err
+
+
+def test_ctrl_c_twice_ends_a_cluster_whose_plugin_never_returns(pod: Path, tmp_path: Path) -> None:
+    module, snapshot = tmp_path / "endless.py", tmp_path / "saved.jsonl"
+    module.write_text(ENDLESS.format(swallow="ZeroDivisionError"))
+    files = ("--kubeconfig-out", tmp_path / "kubeconfig", "--snapshot", snapshot)
+    with started("up", "-f", pod, "--nodes", 1, "--plugin-module", module, *files) as process:
+        wait_for(process, "called")
+        process.send_signal(signal.SIGINT)
+        wait_for(process, "plugin Endless has been in filter")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not snapshot.exists()  # it was still starting
+
+
+def test_what_plugins_print_is_no_part_of_a_document(
+    capsys: pytest.CaptureFixture[str], pod: Path, tmp_path: Path
+) -> None:
+    module = tmp_path / "loud.py"
+    module.write_text(LOUD)
+    given = ("simulate", "-f", pod, "--nodes", 1, "--plugin-module", module)
+    for output in ("json", "yaml"):
+        ran = run(capsys, *given, "-o", output)
+        decode = msgspec.json.decode if output == "json" else msgspec.yaml.decode
+        assert decode(ran.out, type=Result).totals.placed == 1
+        assert ran.err == "imported\nfiltering\n"
+    assert "filtering" in run(capsys, *given).out
+
+
+def test_a_plugin_is_enabled_by_name(capsys: pytest.CaptureFixture[str], pod: Path, tmp_path: Path) -> None:
+    module, config = tmp_path / "loud.py", tmp_path / "config.yaml"
+    module.write_text(LOUD)
+    config.write_text(CONFIG)
+    given = ("simulate", "-f", pod, "--nodes", 1, "--plugin-module", module, "--config", config)
+    ran = run(capsys, *given)
+    assert "filtering" not in ran.out
+    assert f"plugin Loud was loaded, but no profile of {config} enables it" in ran.err
+    ran = run(capsys, *given, "--enable-plugin", "Loud")
+    assert "filtering" in ran.out
+    assert "no profile" not in ran.err
+    ran = run(capsys, *given, "--enable-plugin", "Lout")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == "imported\nkubesched: --enable-plugin Lout: no plugin has this name; did you mean Loud?\n"
+    ran = run(capsys, "config", "check", config, "--plugin-module", module, "--enable-plugin", "Loud")
+    assert "Loud" in ran.out
+
+
+def test_a_broken_package_is_said_and_does_not_stop_the_command(pod: Path, tmp_path: Path) -> None:
+    info = tmp_path / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[kubesched.plugins]\nbroken = no_such_module:Plugin\n")
+    path = os.pathsep.join((str(tmp_path), str(Path(kubesched.__file__).parents[1])))
+    command = [sys.executable, "-m", "kubesched.cli", "simulate", "-f", str(pod), "--nodes", "1", "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == 0
+    assert msgspec.json.decode(done.stdout, type=Result).totals.placed == 1
+    assert done.stderr == (
+        "kubesched: entry point broken = no_such_module:Plugin is left out: "
+        "ModuleNotFoundError: No module named 'no_such_module'\n"
+    )
