@@ -244,12 +244,17 @@ def test_a_repaired_crash_does_not_end_anything(play: Any) -> None:
     repaired: list[str] = []
 
     async def main() -> None:
+        both = asyncio.Event()
+
+        def note(crash: TaskCrashedError) -> None:
+            repaired.append(str(crash))
+            if len(repaired) == 2:
+                both.set()
+
         async with Supervisor("parts") as tasks:
-            note = lambda crash: repaired.append(str(crash))  # noqa: E731 - two tasks share it
             tasks.spawn(fail_after(0.01), "broken", lasting=False, on_crash=note)
             tasks.spawn(forever(), "killed", lasting=False, on_crash=note).cancel()
-            while len(repaired) < 2:
-                await asyncio.sleep(0.01)
+            await both.wait()
         assert tasks.crash is None
 
     play(main())
