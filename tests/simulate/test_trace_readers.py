@@ -233,6 +233,16 @@ BAD: list[tuple[Callable[..., Trace], str, list[str]]] = [
     (read_philly, "[]", ["{}: holds no job"]),
     (
         read_philly,
+        "[" * 100_000,
+        ["{}: is no list of jobs in JSON: maximum recursion depth exceeded while deserializing an object"],
+    ),
+    (
+        read_google_2019,
+        '{"a":' + "[" * 100_000 + "\n",
+        ["{}:1: is no JSON object: maximum recursion depth exceeded while deserializing an object"],
+    ),
+    (
+        read_philly,
         json.dumps(
             [
                 3,

@@ -130,6 +130,13 @@ def test_failed_runs_are_shown_once_for_each_error(capsys: pytest.CaptureFixture
             ["--grid", "y=1", "--function", SQUARE],
             "cannot be called for run {\"y\":1}: missing a required argument: 'x'",
         ),
+        (
+            ["--set", "maniests=x", "--grid", "seed=1"],
+            "kubesched.simulate has no argument maniests; did you mean manifests?",
+        ),
+        (["--grid", "seed=1"], "a simulation needs manifests"),
+        (["--grid", "workload=x", "--set", "manifests=y"], "argument manifests is given by itself and by the workload"),
+        (["--grid", "x=1", "--function", SQUARE, "--ray", "127.0.0.1:1"], "there is no Ray cluster at 127.0.0.1:1: "),
         (["--grid", "x=1", "--function", SQUARE, "--ray", "local", "--timeout", "3"], "a timeout needs processes"),
         (
             ["--grid", "x=1", "--function", SQUARE, "--processes", "1", "--by", "z"],
@@ -142,6 +149,12 @@ def test_mistakes_are_one_message(capsys: pytest.CaptureFixture[str], argv: list
     assert (code, out) == (1, "")
     assert message in err
     assert "Traceback" not in err
+
+
+def test_a_parameter_given_twice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = swept(capsys, "--grid", "x=1", "--set", "x=2", "--function", SQUARE)
+    assert (code, out) == (2, "")
+    assert err == "kubesched: x is given twice by --grid or --set; give all its values at once: --grid x=a,b\n"
 
 
 def test_simulations_are_swept(capsys: pytest.CaptureFixture[str]) -> None:

@@ -175,6 +175,7 @@ class _OnlySubmit(Executor):
         def __init__(self, future: Future[Any]) -> None:
             self.add_done_callback = future.add_done_callback
             self.result = future.result
+            self.cancel = future.cancel
 
     def __init__(self) -> None:
         self.calls: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -193,6 +194,25 @@ def test_executors_of_others_are_used_as_they_are() -> None:
     own = _OnlySubmit()
     assert sweep(GRID, function=call("square"), executor=own) == uninterrupted()
     assert own.calls.qsize() == 200
+
+
+def test_an_interruption_cancels_what_has_not_begun_on_an_executor_of_others() -> None:
+    class Late(Executor):
+        """Makes the first call, and no other."""
+
+        def __init__(self) -> None:
+            self.futures: list[Future[Any]] = []
+
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            self.futures.append(Future())
+            if len(self.futures) == 1:
+                self.futures[0].set_result(fn(*args, **kwargs))
+            return self.futures[-1]
+
+    late = Late()
+    with pytest.raises(_StopError):
+        sweep(GRID, function=call("square"), executor=late, on_progress=stop_after(1))
+    assert [future.cancelled() for future in late.futures] == [False] + [True] * 199
 
 
 def test_a_figure_named_as_a_parameter_fails_its_run() -> None:

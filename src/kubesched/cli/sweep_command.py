@@ -25,6 +25,12 @@ _MOST_ERRORS: Final = 5
 
 
 def run(options: argparse.Namespace) -> int:
+    given = [name for name, _ in (*options.grid, *options.settings)]
+    twice = sorted({name for name in given if given.count(name) > 1})
+    if twice:
+        raise CliError(
+            f"{twice[0]} is given twice by --grid or --set; give all its values at once: --grid {twice[0]}=a,b", 2
+        )
     description = read_sweep(
         options.file,
         function=options.function,
@@ -33,8 +39,9 @@ def run(options: argparse.Namespace) -> int:
     )
     by = options.by or description.by
     known = {name for run in description.runs for name in run.names}
-    for option, name in (*(("by", name) for name in by or ()), ("x", options.x)):
-        if name is not None and name not in known:
+    asked = [("by", name) for name in by or ()] + ([("x", options.x)] if options.x else [])
+    for option, name in asked:
+        if name not in known:
             raise CliError(f"--{option} {name}: no run has such a parameter")
     if options.plot is not None:
         _check_plot(options.plot)

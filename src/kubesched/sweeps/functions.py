@@ -94,9 +94,9 @@ def perform(function: str | Function, arguments: Mapping[str, Any]) -> Outcome:
 
 
 def _text(error: BaseException) -> str:
-    """What was raised, and the innermost place in it, in short."""
+    """What was raised, and where; errors of kubesched say themselves what is wrong with the input."""
     text = f"{type(error).__name__}: {error}"
-    if not isinstance(error, SweepError):
+    if not type(error).__module__.startswith("kubesched."):
         frames = traceback.extract_tb(error.__traceback__)
         if frames:
             text = f"{text} ({Path(frames[-1].filename).name}:{frames[-1].lineno})"

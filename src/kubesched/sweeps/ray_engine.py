@@ -5,6 +5,7 @@ Caller: :mod:`.running`.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, Final
@@ -15,6 +16,23 @@ __all__ = ["LOCAL", "RayExecutor"]
 
 #: The address that starts Ray on this machine, for as long as the sweep runs.
 LOCAL: Final = "local"
+#: Seconds to connect.
+_PATIENCE: Final = 10.0
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself takes minutes to find out.
+
+    Raises:
+        SweepError: when nothing listens at the address.
+    """
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise SweepError(f"there is no Ray cluster at {address}: {error}") from None
 
 
 class RayExecutor(Executor):
@@ -27,6 +45,7 @@ class RayExecutor(Executor):
         """Raises:
         SweepError: when Ray is not installed, or there is no cluster at the address.
         """
+        _check_reachable(address)
         try:
             import ray  # noqa: PLC0415 - an extra
         except ImportError as error:
@@ -42,6 +61,7 @@ class RayExecutor(Executor):
             except (ConnectionError, RuntimeError, ValueError, OSError) as error:
                 raise SweepError(f"there is no Ray cluster at {address}: {error}") from error
         self._calls: dict[Any, Any] = {}
+        self._running: set[Any] = set()
 
     @property
     def width(self) -> int:
@@ -53,11 +73,17 @@ class RayExecutor(Executor):
         call = self._calls.get(fn)
         if call is None:
             call = self._calls[fn] = self._ray.remote(max_retries=0)(fn)
-        future: Future[Any] = call.remote(*args, **kwargs).future()
+        reference = call.remote(*args, **kwargs)
+        self._running.add(reference)
+        future: Future[Any] = reference.future()
+        future.add_done_callback(lambda done: self._running.discard(reference))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the connection, and the cluster if it was started for this."""
+        """End the connection, and the cluster if it was started for this; calls that are not awaited are cancelled."""
+        if cancel_futures:
+            for reference in list(self._running):
+                self._ray.cancel(reference)
         if self._ours:
             self._ray.shutdown()
             self._ours = False

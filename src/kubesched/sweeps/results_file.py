@@ -113,7 +113,7 @@ def read_results(path: str | Path, content: bytes | None = None) -> list[Recorde
         return []
     try:
         header = msgspec.json.decode(lines[0], type=_Header)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         raise _foreign(path) from None
     if (header.api_version, header.kind) != (_API_VERSION, _KIND):
         raise _foreign(path)
@@ -122,7 +122,7 @@ def read_results(path: str | Path, content: bytes | None = None) -> list[Recorde
     for number, line in enumerate(lines[1:], 2):
         try:
             found.append(decoder.decode(line))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise SweepError(
                 f"{path}:{number}: is no result of a run: {error}; remove the line, or give another file"
             ) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import os
 import queue
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,6 +22,7 @@ from .plan import Run, SweepError, make_runs
 from .processes import Processes, WorkerStartError
 from .ray_engine import RayExecutor
 from .results_file import ResultsFile
+from .simulated import check_arguments, simulated
 from .table import ERROR, SweepTable
 
 __all__ = ["SIMULATE", "Progress", "Submits", "execute", "sweep"]
@@ -38,7 +40,7 @@ Progress = Callable[[int, int, int], None]
 class Submits(Protocol):
     """What is needed of an executor: those of concurrent.futures and joblib have it, Dask's client, too.
 
-    The future needs ``add_done_callback`` and ``result``.
+    The future needs ``add_done_callback``, ``result`` and ``cancel``.
     """
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any: ...
@@ -131,6 +133,10 @@ def execute(
 
 
 def _check_arguments(function: Any, plan: list[Run]) -> None:
+    if function is simulated:
+        for run in plan:
+            check_arguments(**run.arguments)
+        return
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # not every callable has one
@@ -185,15 +191,21 @@ def _outcomes(engine: Submits | None, function: str | Function, runs: list[Run])
         return
     ended: queue.SimpleQueue[tuple[Run, Any]] = queue.SimpleQueue()
     waiting = iter(runs)
+    submitted: dict[str, Any] = {}
     width = 2 * engine.width if isinstance(engine, RayExecutor) else _WIDTH
-    for _ in range(min(width, len(runs))):
-        _submit(engine, function, next(waiting), ended)
-    for _ in runs:
-        run, future = ended.get()
-        yield run, _outcome_of(future)
-        following = next(waiting, None)
-        if following is not None:
-            _submit(engine, function, following, ended)
+    try:
+        for run in itertools.islice(waiting, width):
+            submitted[run.key] = _submit(engine, function, run, ended)
+        for _ in runs:
+            run, future = ended.get()
+            del submitted[run.key]
+            yield run, _outcome_of(future)
+            for following in itertools.islice(waiting, 1):
+                submitted[following.key] = _submit(engine, function, following, ended)
+    finally:
+        # After an interruption, runs that have not begun are not begun on an executor that goes on.
+        for future in submitted.values():
+            future.cancel()
 
 
 def _without_clash(outcome: Outcome, columns: set[str]) -> Outcome:
@@ -202,7 +214,7 @@ def _without_clash(outcome: Outcome, columns: set[str]) -> Outcome:
     return Outcome(error=f"SweepError: the figure {clash[0]} has the name of a parameter") if clash else outcome
 
 
-def _submit(engine: Submits, function: str | Function, run: Run, ended: queue.SimpleQueue[tuple[Run, Any]]) -> None:
+def _submit(engine: Submits, function: str | Function, run: Run, ended: queue.SimpleQueue[tuple[Run, Any]]) -> Any:
     try:
         future = engine.submit(perform, function, run.arguments)
     except Exception as error:
@@ -211,6 +223,7 @@ def _submit(engine: Submits, function: str | Function, run: Run, ended: queue.Si
             f"({type(error).__name__}: {error}); give a function of an importable module, or processes=0"
         ) from error
     future.add_done_callback(lambda done: ended.put((run, done)))
+    return future
 
 
 def _outcome_of(future: Any) -> Outcome:

@@ -5,6 +5,8 @@ Caller: :mod:`.running`, in every worker.
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +18,7 @@ from .plan import Scalar, SweepError
 if TYPE_CHECKING:
     from kubesched.simulate.result import Distribution, NodeUse, Result
 
-__all__ = ["figures_of", "simulated", "with_paths_from"]
+__all__ = ["check_arguments", "figures_of", "simulated", "with_paths_from"]
 
 #: Arguments that are paths, or lists of paths.
 _PATHS: Final = frozenset({"config", "manifests", "node_template", "nodes", "plugins", "stages"})
@@ -36,16 +38,39 @@ def simulated(*, workload: Any = None, **arguments: Any) -> dict[str, Scalar]:
     """
     from kubesched.simulate.entry import simulate_now  # noqa: PLC0415 - sweeps of other functions do not need it
 
-    more = workload if isinstance(workload, Mapping) else {} if workload is None else {"manifests": workload}
-    twice = sorted(more.keys() & arguments.keys())
-    if twice:
-        raise SweepError(f"argument {twice[0]} is given by itself and by the workload; expected one of the two")
-    result = simulate_now(**{**arguments, **more})
+    result = simulate_now(**_together(workload, arguments))
     if result.errors:
         raise SweepError(result.errors[0].text)
     if result.refused:
         raise SweepError(f"{result.totals.refused} pods were refused; the first: {result.refused[0].message}")
     return figures_of(result)
+
+
+def check_arguments(workload: Any = None, **arguments: Any) -> None:
+    """Whether :func:`simulated` can be called so, without calling it.
+
+    Raises:
+        SweepError: naming the argument.
+    """
+    from kubesched.simulate.entry import simulate_now  # noqa: PLC0415 - sweeps of other functions do not need it
+
+    known = inspect.signature(simulate_now).parameters
+    given = _together(workload, arguments)
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are workload, {', '.join(known)}"
+            raise SweepError(f"kubesched.simulate has no argument {name}; {hint}")
+    if not given.get("manifests"):
+        raise SweepError("a simulation needs manifests: give them by arguments, by the grid, or by a workload")
+
+
+def _together(workload: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    more = workload if isinstance(workload, Mapping) else {} if workload is None else {"manifests": workload}
+    twice = sorted(more.keys() & arguments.keys())
+    if twice:
+        raise SweepError(f"argument {twice[0]} is given by itself and by the workload; expected one of the two")
+    return {**arguments, **more}
 
 
 def figures_of(result: Result) -> dict[str, Scalar]:

@@ -199,7 +199,7 @@ def _json_lines(
         if line.strip():
             try:
                 yield f"{path}:{number}", decoder.decode(line)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, RecursionError) as error:
                 problems.append(f"{path}:{number}: is no JSON object: {error}")
 
 

@@ -73,7 +73,7 @@ def _jobs(path: Path) -> list[Any]:
             jobs = msgspec.json.decode(file.read(), type=list[Any])
     except UNREADABLE as error:
         raise cannot_be_read(path, error) from error
-    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
+    except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError) as error:
         raise TraceError([f"{path}: is no list of jobs in JSON: {error}"]) from error
     if not jobs:
         raise TraceError([f"{path}: holds no job"])
