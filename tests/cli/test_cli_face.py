@@ -19,6 +19,7 @@ from kubesched.api.kinds import PODS
 from kubesched.api.yamltext import read_documents
 from kubesched.cli.main import build_parser
 from kubesched.cluster.files import ManifestError, load_manifests, read
+from kubesched.simulate.report import render_table
 from kubesched.simulate.result import Result
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"
@@ -139,6 +140,25 @@ def test_documents_are_asked_for_in_the_same_way_everywhere(capsys: pytest.Captu
         assert msgspec.json.decode(run(capsys, *given, *option).out)
     with pytest.raises(msgspec.DecodeError):
         msgspec.json.decode(run(capsys, *given).out)
+
+
+def test_tables_are_shortened_to_the_width_of_a_terminal() -> None:
+    long = [f"{'very-' * 10}long-{number}" for number in range(3)]
+    objects = [
+        NODE.replace("name: one", f"name: {long[0]}"),
+        *(POD.replace("name: p", f"name: {name}") for name in long),
+    ]
+    found = kubesched.simulate(objects)
+    assert found.totals.placed == 3
+    whole = [line.text for line in render_table(found)]
+    assert max(map(len, whole)) > 120
+    fitted = [line.text for line in render_table(found, width=80)]
+    assert len(fitted) == len(whole)
+    assert max(map(len, fitted)) <= 80
+    for name in long:
+        assert any(name in text for text in whole)
+        assert any(text.split()[1:2] and "…" in text and f"long-{name[-1]}" in text for text in fitted)
+    assert max(len(line.text) for line in render_table(found, width=10)) < 80  # numbers and some of each text stay
 
 
 # -- completion ------------------------------------------------------------------------------------------------

@@ -36,6 +36,11 @@ def node(name: str, cpu: str = "4") -> JSON:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": amounts}}
 
 
+#: An object that contains itself.
+CYCLE: JSON = pod("p")
+CYCLE["spec"]["self"] = CYCLE
+
+
 class NotOnFirst(Plugin):
     name = "NotOnFirst"
 
@@ -204,6 +209,18 @@ def test_feature_gates_are_settings_or_text() -> None:
         ({"manifests": {"kind": "Pod"}}, ManifestError, "manifests.*apiVersion is missing"),
         ({"manifests": {**pod("p"), "x": object()}}, ManifestError, "manifests: is no plain data"),
         ({"manifests": "kind: Pod\nx: ["}, ManifestError, "manifests: document 1, line 3: not valid YAML"),
+        ({"manifests": ""}, ManifestError, "manifests: is an empty text"),
+        ({"manifests": [[pod("p")]]}, ManifestError, r"manifests\[0\]: expected .* found list"),
+        ({"nodes": 10**9}, ValueError, "nodes=1000000000: must be at most 1000000"),
+        ({"node_template": 5}, ManifestError, "node_template: expected a Node as a dict, or a path, found int"),
+        ({"node_resources": ["cpu"]}, ManifestError, "node_resources: expected a dict of amounts, found list"),
+        ({"config": 5}, ConfigError, "config: expected a path, a document as a dict, .* found int"),
+        ({"zones": "zone-a"}, ValueError, "zones='zone-a': must be a number of zones, or a list of names"),
+        ({"stages": ["x"]}, ValueError, "stages: expected a path, or stages .* found 'x'"),
+        ({"extenders": ["x"]}, ValueError, "extenders: expected objects such as InProcessExtender, found 'x'"),
+        ({"manifests": CYCLE}, ManifestError, "manifests: is no plain data: it contains itself"),
+        ({"gates": 5}, ValueError, "gates=5: expected a text such as"),
+        ({"plugins": 5}, PluginError, "plugins=5: give a list of plugin classes"),
         ({"nodes": -1}, ValueError, "nodes=-1: must be a whole number, 0 or more"),
         ({"nodes": True}, ValueError, "nodes=True: must be a whole number"),
         ({"zones": -2}, ValueError, "zones=-2: must be a whole number"),
@@ -213,7 +230,7 @@ def test_feature_gates_are_settings_or_text() -> None:
         ({"until": float("nan")}, ValueError, "until=nan: must be a number of seconds"),
         ({"node_resources": {"cpu": "many"}}, ManifestError, "node resource cpu=many: "),
         ({"node_template": {"kind": "Pod"}}, ManifestError, "node_template: is a Pod"),
-        ({"plugins": NotOnFirst}, PluginError, "is one plugin; give a list"),
+        ({"plugins": NotOnFirst}, PluginError, "give a list of plugin classes"),
         ({"plugins": [NotOnFirst(None, None)]}, PluginError, "is no plugin: expected a class"),  # type: ignore[arg-type]
         ({"plugins": [int]}, PluginError, "has no name"),
         ({"config": {"kind": "Nothing"}}, ConfigError, "Nothing|apiVersion"),

@@ -6,6 +6,7 @@ Colour only on a terminal (rich decides, ``NO_COLOR`` included); a progress bar 
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from kubesched.simulate.report import Line
 
-__all__ = ["ProgressBar", "print_lines", "progress_bar", "warn", "write"]
+__all__ = ["ProgressBar", "print_lines", "progress_bar", "terminal_width", "warn", "write"]
 
 _STYLES: Final = {"": "", "title": "bold", "dim": "dim", "good": "green", "warn": "yellow", "bad": "red"}
 _REFRESH_SECONDS: Final = 0.1
@@ -29,6 +30,11 @@ def write(text: str) -> None:
 def warn(text: str) -> None:
     """A remark, to stderr."""
     print(f"kubesched: {text}", file=sys.stderr)
+
+
+def terminal_width() -> int | None:
+    """How many characters a line on stdout holds; None when it is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def print_lines(lines: Iterable[Line]) -> None:

@@ -19,7 +19,7 @@ from kubesched.simulate.table_files import TableFileError, check_file, write_tab
 from kubesched.simulate.tables import table
 from kubesched.simulate.workload_table import read_table
 
-from .console import print_lines, progress_bar, warn, write
+from .console import print_lines, progress_bar, terminal_width, warn, write
 from .errors import CliError
 from .loading import load_setup
 
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     for name, file in options.save:
         write_table(table(result, name), file)
     if options.output == "table":
-        print_lines(render_table(result, wide=options.wide))
+        print_lines(render_table(result, wide=options.wide, width=terminal_width()))
     else:
         write(render_json(result) if options.output == "json" else render_yaml(result))
     if result.errors:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypedDict, Unpack
 
 from kubesched.api.times import parse_duration
 from kubesched.cluster.kubelets import Stage, load_stages
@@ -25,7 +25,10 @@ from .own_thread import outside_any_loop
 from .simulation import Progress, run_simulation
 from .views import SimulationResult
 
-__all__ = ["Options", "options_of", "seconds_of", "simulate_now"]
+__all__ = ["MOST_NODES", "Options", "options_of", "seconds_of", "simulate_now"]
+
+#: More hollow nodes than this do not fit into the memory of a machine.
+MOST_NODES: Final = 1_000_000
 
 Path = str | os.PathLike[str]
 
@@ -118,19 +121,28 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
     if not isinstance(nodes, int):
         objects.objects += manifests_of(nodes, "nodes").objects
     plugins = given.get("plugins", ())
-    if isinstance(plugins, str | os.PathLike | type):
-        raise PluginError(f"plugins={plugins!r} is one plugin; give a list of them")
+    if isinstance(plugins, str | os.PathLike | type) or not isinstance(plugins, Iterable):
+        raise PluginError(f"plugins={plugins!r}: give a list of plugin classes, module names or paths")
+    plugins = list(plugins)
     gates = _gates(given.get("gates"))
     registry, own = load_registry(plugins)
     classes: list[str] = [one.name for one in plugins if isinstance(one, type)]  # type: ignore[attr-defined]
     config, remarks = load_configuration(given.get("config"), registry, own, enable=classes, gates=gates)
     zones, stages, until = given.get("zones", 0), given.get("stages", ()), given.get("until")
+    wrong = [one for one in (() if isinstance(stages, str | os.PathLike) else stages) if not isinstance(one, Stage)]
+    if wrong:
+        raise ValueError(f"stages: expected a path, or stages as load_stages has them, found {wrong[0]!r}")
+    for extender in given.get("extenders", ()):
+        if not hasattr(extender, "name"):
+            raise ValueError(f"extenders: expected objects such as InProcessExtender, found {extender!r}")
+    if isinstance(zones, str):
+        raise ValueError(f"zones={zones!r}: must be a number of zones, or a list of names")
     if isinstance(zones, int):
         zones = [f"zone-{number}" for number in range(1, _whole("zones", zones) + 1)]
     return {
         "manifests": objects,
         "registry": registry,
-        "nodes": _whole("nodes", nodes) if isinstance(nodes, int) else 0,
+        "nodes": _whole("nodes", nodes, most=MOST_NODES) if isinstance(nodes, int) else 0,
         "node_template": node_template_of(given.get("node_template"), given.get("node_resources")),
         "zones": list(zones),
         "config": config,
@@ -165,6 +177,8 @@ def seconds_of(name: str, value: str | float) -> float:
 
 
 def _gates(given: str | Mapping[str, bool] | FeatureGates | None) -> FeatureGates:
+    if not isinstance(given, str | Mapping | FeatureGates | None):
+        raise ValueError(f'gates={given!r}: expected a text such as "A=true,B=false", or a dict')
     if given is None:
         return DEFAULT_GATES
     if isinstance(given, FeatureGates):
@@ -172,7 +186,9 @@ def _gates(given: str | Mapping[str, bool] | FeatureGates | None) -> FeatureGate
     return FeatureGates.of(parse_feature_gates([given]) if isinstance(given, str) else given)
 
 
-def _whole(name: str, value: Any, *, least: int | None = 0) -> int:
+def _whole(name: str, value: Any, *, least: int | None = 0, most: int | None = None) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
         raise ValueError(f"{name}={value!r}: must be a whole number{'' if least is None else f', {least} or more'}")
+    if most is not None and value > most:
+        raise ValueError(f"{name}={value!r}: must be at most {most}")
     return value

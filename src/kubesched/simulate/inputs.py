@@ -65,6 +65,9 @@ def manifests_of(given: Objects, name: str) -> Manifests:
 
     for index, item in enumerate([given] if several is None else several):
         where = name if several is None else f"{name}[{index}]"
+        if isinstance(item, str) and not item.strip():
+            problems.append(f"{where}: is an empty text; {_EXPECTED}")
+            continue
         if isinstance(item, os.PathLike) or (isinstance(item, str) and "\n" not in item):
             if is_saved(item):
                 _collect(found, partial(cluster_of, os.fspath(item)), problems)
@@ -126,7 +129,10 @@ def _collect(found: Manifests, read: Callable[[], Manifests], problems: list[str
 def _parsed(item: Any, where: str) -> Manifests:
     if isinstance(item, str):
         return parse_manifests(item, where)
-    data = _plain(item)
+    try:
+        data = _plain(item)
+    except RecursionError:
+        raise ManifestError(f"{where}: is no plain data: it contains itself") from None
     if not isinstance(data, Mapping):
         raise ManifestError(f"{where}: {_EXPECTED}, found {type(item).__name__}")
     return object_manifests(data, where)
@@ -164,8 +170,12 @@ def node_template_of(
         template = dict(given)
         if template.get("kind", "Node") != "Node":
             raise ManifestError(f"node_template: is a {template['kind']}; a template is a manifest of kind Node")
-    else:
+    elif isinstance(given, str | os.PathLike):
         template = load_node_template(os.fspath(given))
+    else:
+        raise ManifestError(f"node_template: expected a Node as a dict, or a path, found {type(given).__name__}")
+    if not isinstance(resources, Mapping | None):
+        raise ManifestError(f"node_resources: expected a dict of amounts, found {type(resources).__name__}")
     status = dict(template.get("status") or {})
     for name, amount in (resources or {}).items():
         try:

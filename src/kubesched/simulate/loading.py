@@ -101,6 +101,9 @@ def load_configuration(
     Raises:
         ConfigError: when it cannot be used.
     """
+    if not isinstance(source, str | os.PathLike | Mapping | KubeSchedulerConfiguration | None):
+        text = f"config: expected a path, a document as a dict, or a configuration, found {type(source).__name__}"
+        raise ConfigError("decode", [text])
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else "the configuration"
     remarks: list[str] = []
     if source is None:

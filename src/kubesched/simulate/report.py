@@ -1,7 +1,7 @@
 """A simulation's result as text: aligned columns for people, JSON and YAML for programs.
 
-Nothing here writes anywhere; the command line prints the lines, in colour on a terminal. Columns are never
-cut, so the table can be piped through grep. The schema of JSON and YAML is in :mod:`.result`.
+Nothing here writes anywhere; the command line prints the lines, in colour on a terminal. Columns are cut for a
+terminal only, so the table can be piped through grep. The schema of JSON and YAML is in :mod:`.result`.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ MOST_PREEMPTIONS: Final = 10
 #: Names shown of a group of pending pods.
 _MOST_NAMES: Final = 3
 _BAR: Final = 40
+#: Texts are shortened to so many characters at least.
+_SHORTEST: Final = 12
 
 
 class Line(NamedTuple):
@@ -69,10 +71,24 @@ def render_yaml(result: Result) -> str:
     return to_yaml(msgspec.to_builtins(result), sort_keys=False)
 
 
-def columns(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
-    """Aligned columns, two blanks apart, nothing cut; ``right`` are the columns that hold numbers."""
+def columns(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = (), width: int | None = None
+) -> list[str]:
+    """Aligned columns, two blanks apart; ``right`` are the columns that hold numbers.
+
+    Nothing is cut unless there is a ``width``: the longest texts, not numbers, are then shortened in the middle until
+    the lines fit, as far as that leaves something of them.
+    """
     table = [list(head), *(list(row) for row in rows)]
     widths = [max(len(row[index]) for row in table) for index in range(len(head))]
+    if width is not None:
+        texts = [index for index in range(len(head)) if index not in right]
+        while texts and sum(widths) + 2 * (len(widths) - 1) > width:
+            longest = max(texts, key=lambda index: widths[index])
+            if widths[longest] <= _SHORTEST:
+                break
+            widths[longest] -= 1
+        table = [[_shortened(cell, limit) for cell, limit in zip(row, widths, strict=True)] for row in table]
     return [
         "  ".join(
             cell.rjust(width) if index in right else cell.ljust(width)
@@ -82,13 +98,20 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequen
     ]
 
 
-def render_table(result: Result, *, wide: bool = False) -> list[Line]:
-    """The result for people. ``wide`` lists every pod and node however many there are."""
+def _shortened(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    tail = (limit - 1) // 2
+    return f"{text[: limit - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def render_table(result: Result, *, wide: bool = False, width: int | None = None) -> list[Line]:
+    """The result for people. ``wide`` lists every pod and node however many there are; tables fit into ``width``."""
     return [
         *_summary(result),
-        *_placements(result.placements, wide),
-        *_nodes(result.nodes, wide),
-        *_cluster(result.resources, result.totals.nodes),
+        *_placements(result.placements, wide, width),
+        *_nodes(result.nodes, wide, width),
+        *_cluster(result.resources, result.totals.nodes, width),
         *_preemptions(result.preemptions, wide),
         *pending_lines(result.pending),
         *_refused(result.refused),
@@ -99,8 +122,10 @@ def _title(text: str) -> list[Line]:
     return [Line(""), Line(text, "title")]
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> list[Line]:
-    lines = columns(head, rows, right=right)
+def _table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = (), width: int | None = None
+) -> list[Line]:
+    lines = columns(head, rows, right=right, width=width)
     return [Line(lines[0], "dim"), *(Line(text) for text in lines[1:])]
 
 
@@ -203,7 +228,7 @@ def _by_reason(item: PreemptionReport) -> dict[str, list[str]]:
 # -- placed ------------------------------------------------------------------------------------------------
 
 
-def _placements(placements: Sequence[Placement], wide: bool) -> list[Line]:
+def _placements(placements: Sequence[Placement], wide: bool, width: int | None) -> list[Line]:
     if not placements:
         return []
     lines = _title("Placed")
@@ -213,7 +238,7 @@ def _placements(placements: Sequence[Placement], wide: bool) -> list[Line]:
             (item.namespace, item.name, item.node, item.phase, "-" if item.bound_at is None else seconds(item.bound_at))
             for item in placements
         ]
-        return lines + _table(head, rows, right=(4,))
+        return lines + _table(head, rows, (4,), width)
     grouped: dict[tuple[str, str], list[Placement]] = {}
     for item in placements:
         grouped.setdefault((item.namespace, item.workload or "(bare pods)"), []).append(item)
@@ -221,7 +246,7 @@ def _placements(placements: Sequence[Placement], wide: bool) -> list[Line]:
         (namespace, workload, f"{len(items):,}", f"{len({item.node for item in items}):,}", _phases(items))
         for (namespace, workload), items in sorted(grouped.items())
     ]
-    lines += _table(("NAMESPACE", "WORKLOAD", "PODS", "NODES", "PHASES"), rows, right=(2, 3))
+    lines += _table(("NAMESPACE", "WORKLOAD", "PODS", "NODES", "PHASES"), rows, (2, 3), width)
     return [*lines, Line(f"({len(placements):,} pods by workload; --wide lists each of them)", "dim")]
 
 
@@ -243,7 +268,7 @@ def _cell(use: ResourceUse | None) -> str:
     return f"{requested}/{allocatable} {_percent(use)}"
 
 
-def _nodes(nodes: Sequence[NodeUse], wide: bool) -> list[Line]:
+def _nodes(nodes: Sequence[NodeUse], wide: bool, width: int | None) -> list[Line]:
     if not nodes:
         return []
     lines = _title("Nodes (requested/allocatable)")
@@ -262,7 +287,7 @@ def _nodes(nodes: Sequence[NodeUse], wide: bool) -> list[Line]:
     for node in nodes:
         by_name = {use.name: use for use in node.resources}
         rows.append((node.name, node.zone or "-", *(_cell(by_name.get(name)) for name in names)))
-    return lines + _table(("NODE", "ZONE", *(name.upper() for name in names)), rows, right=range(2, 2 + len(names)))
+    return lines + _table(("NODE", "ZONE", *(name.upper() for name in names)), rows, range(2, 2 + len(names)), width)
 
 
 def usage_histogram(nodes: Sequence[NodeUse]) -> list[Line]:
@@ -284,7 +309,7 @@ def usage_histogram(nodes: Sequence[NodeUse]) -> list[Line]:
     return lines
 
 
-def _cluster(resources: Sequence[ResourceUse], nodes: int) -> list[Line]:
+def _cluster(resources: Sequence[ResourceUse], nodes: int, width: int | None) -> list[Line]:
     if not nodes:
         return []
     rows = []
@@ -294,7 +319,7 @@ def _cluster(resources: Sequence[ResourceUse], nodes: int) -> list[Line]:
         amounts = [format_amount(use.name, amount) for amount in (use.requested, use.allocatable, use.peak or 0)]
         rows.append((use.name, *amounts[:2], _percent(use), amounts[2]))
     return _title("Cluster") + _table(
-        ("RESOURCE", "REQUESTED", "ALLOCATABLE", "SHARE", "PEAK"), rows, right=range(1, 5)
+        ("RESOURCE", "REQUESTED", "ALLOCATABLE", "SHARE", "PEAK"), rows, range(1, 5), width
     )
 
 
