@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DEMO   := $(VENV)/.installed-commands
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo clients test test-controlplane campaign lint format types layers bench bench-quick conformance sweep docs clean
@@ -17,9 +18,15 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $(STAMP)
 
+# What the commands need, and none of the tools of development: a stranger's first command should not wait for those.
+$(DEMO): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -e $(STAMP) || $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[server]'
+	@touch $(DEMO)
+
 setup: $(STAMP) ## create .venv with everything in it
 
-demo: $(STAMP) ## a cluster, pods being placed, a pending pod explained; under a minute
+demo: $(DEMO) ## a cluster, pods being placed, a pending pod explained; under a minute
 	$(BIN)/kubesched demo
 
 clients: $(STAMP) ## the JavaScript client, for its test; where there is no npm that test is skipped

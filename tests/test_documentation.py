@@ -1,11 +1,20 @@
 """What the documentation refers to exists: files, headings, and the plugins that are and are not there."""
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
+from kubesched.api.requests import Resources
+from kubesched.cache import NodeList, NodeTable, Snapshot
 from kubesched.config import IN_TREE
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interface import Handle, NodeToStatus, Plugin
+from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.status import Status
+from kubesched.framework.waiting import WaitingPod, WaitingPods
 from kubesched.plugins import in_tree_registry
 
 ROOT = Path(__file__).parents[1]
@@ -57,3 +66,19 @@ def test_the_list_of_missing_plugins_is_that_of_the_registry() -> None:
     section = page.split("## Not there yet\n")[1].split("\n## ")[0]
     rows = " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("|"))
     assert {name for name in IN_TREE if name in rows} == IN_TREE.keys() - in_tree_registry().keys()
+
+
+def test_the_table_for_plugin_authors_names_what_there_is() -> None:
+    kinds: tuple[type, ...] = (
+        PodInfo, NodeInfo, Resources, NodeList, NodeTable, CycleState, NodeToStatus, Plugin, Handle, Snapshot,
+        WaitingPods, WaitingPod, Status,
+    )  # fmt: skip
+    known = {kind.__name__: kind for kind in kinds}
+    section = (ROOT / "docs/plugins.md").read_text(encoding="utf-8").split("## What the arguments offer\n")[1]
+    rows = [line.split("|") for line in section.split("\n## ")[0].splitlines() if line.startswith("| ")][1:]
+    assert {row[2].strip(" `") for row in rows} == known.keys()
+    for row in rows:
+        kind = known[row[2].strip(" `")]
+        source = inspect.getsource(kind)
+        for name in re.findall(r"`([a-z_]+)(?:\(.*?\))?`", row[3].replace("`pluginConfig`", "")):
+            assert hasattr(kind, name) or re.search(rf"self\.{name}\b", source), f"{kind.__name__} has no {name}"

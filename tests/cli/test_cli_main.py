@@ -48,7 +48,7 @@ def test_version_is_said_in_both_ways(capsys: pytest.CaptureFixture[str]) -> Non
     [
         ([], "the following arguments are required: COMMAND"),
         (["frobnicate"], "invalid choice: 'frobnicate'"),
-        (["simulate"], "give manifests with -f, or a table of pods with --trace"),
+        (["simulate"], "give manifests with -f, a cluster with --from, or a table of pods with --trace"),
         (["simulate", "-f", "x", "--nodes", "-1"], "argument --nodes: must not be negative: -1"),
         (["simulate", "-f", "x", "--nodes", "many"], "argument --nodes: invalid whole number value: 'many'"),
         (["simulate", "-f", "x", "--until", "nan"], "argument --until: must be a duration"),

@@ -244,6 +244,7 @@ INVALID_PODS: list[tuple[dict[str, Any], str, str]] = [
     ),
     (spread(maxSkew=0), "spec.topologySpreadConstraints[0].maxSkew", "must be greater than zero"),
     (spread(topologyKey=""), "topologyKey", "can not be empty"),
+    (spread(whenUnsatisfiable=None), "whenUnsatisfiable", 'Unsupported value: "": supported values: "DoNotSchedule"'),
     (spread(whenUnsatisfiable="Maybe"), "whenUnsatisfiable", "Unsupported value"),
     (spread(whenUnsatisfiable="ScheduleAnyway", minDomains=2), "minDomains", "whenUnsatisfiable=DoNotSchedule"),
     (spread(nodeTaintsPolicy="Ask"), "nodeTaintsPolicy", '"Honor", "Ignore"'),

@@ -227,6 +227,13 @@ DEFAULTS: list[tuple[Kind, Data, dict[str, Any]]] = [
         "spec.containers.0.livenessProbe": {"httpGet": {"path": "/", "port": 80, "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
         "spec.containers.1.ports.0.protocol": "TCP",
     }),
+    (kind("networkpolicies", "networking.k8s.io"), {"spec": {"podSelector": {}, "egress": [{}]}}, {
+        "spec.policyTypes": ["Ingress", "Egress"],
+    }),
+    (JOBS, {"spec": {"template": template(restartPolicy="Never"), "completionMode": "Indexed", "completions": 2, "backoffLimitPerIndex": 1}}, {
+        "spec.backoffLimit": 2**31 - 1,
+        "spec.parallelism": 1,
+    }),
     (kind("csidrivers", "storage.k8s.io"), {"spec": {}}, {
         "spec.attachRequired": True,
         "spec.volumeLifecycleModes": ["Persistent"],
@@ -309,6 +316,8 @@ def test_a_suspended_job_may_get_another_place_and_a_bound_claim_may_grow() -> N
 def test_overhead_needs_a_runtime_class_that_has_it() -> None:
     store = a_store()
     store.create(kind("runtimeclasses", "node.k8s.io"), "", {"metadata": {"name": "plain"}, "handler": "h"})
+    restored = store.create(PODS, "default", a_pod("saved", overhead={"cpu": "1"}), restore=True)
+    assert restored.data()["spec"]["overhead"] == {"cpu": "1"}
     for more in ({}, {"runtimeClassName": "plain"}):
         with refused(
             403, "Forbidden", "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"

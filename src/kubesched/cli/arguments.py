@@ -8,7 +8,20 @@ from typing import Final
 
 from kubesched.api.times import parse_duration
 
-__all__ = ["SHAPES", "bench", "config", "conformance", "demo", "import_", "plugins", "run", "simulate", "up", "version"]
+__all__ = [
+    "SHAPES",
+    "bench",
+    "completion",
+    "config",
+    "conformance",
+    "demo",
+    "import_",
+    "plugins",
+    "run",
+    "simulate",
+    "up",
+    "version",
+]
 
 #: Workloads that come with kubesched, each a file in ``bench/``.
 SHAPES: Final = (
@@ -154,6 +167,33 @@ def _stages(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _json(parser: argparse.ArgumentParser, text: str) -> None:
+    """``-o json``, and ``--json`` for the same."""
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help=f"{text} (default: table)")
+    parser.add_argument("--json", action="store_const", dest="output", const="json", help="short for -o json")
+
+
+def _node_resources(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--node-resource",
+        metavar="NAME=QUANTITY",
+        dest="node_resources",
+        type=_setting,
+        action="append",
+        default=[],
+        help="an amount of a hollow node, such as nvidia.com/gpu=8 or cpu=64; may be given again",
+    )
+
+
+def _start(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from",
+        metavar="FILE",
+        dest="start",
+        help="start from this saved cluster, or dump of a real one (kubectl get … -o yaml), which is only read",
+    )
+
+
 def _quiet(parser: argparse.ArgumentParser, text: str = "no progress bar and no remarks on stderr") -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help=text)
 
@@ -177,8 +217,9 @@ during the run. What of the input is not honoured is said on stderr, also with -
         action="append",
         nargs="+",
         default=[],
-        help="manifests: YAML or JSON files, or directories of them",
+        help="manifests: YAML or JSON files, or directories of them, also gzipped; - is standard input",
     )
+    _start(parser)
     parser.add_argument(
         "--trace",
         metavar="FILE",
@@ -200,6 +241,7 @@ during the run. What of the input is not honoured is said on stderr, also with -
     parser.add_argument(
         "--node-template", metavar="FILE", help="a Node manifest the hollow nodes are made from instead"
     )
+    _node_resources(parser)
     parser.add_argument("--zones", metavar="N", type=_count, default=0, help="deal the hollow nodes over so many zones")
     _stages(parser)
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
@@ -347,7 +389,7 @@ def conformance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", metavar="PATH", nargs="+", help="golden files (*.jsonl.gz), or directories of them")
     parser.add_argument("--area", default="", help="only this area, such as fit or taints")
     parser.add_argument("--coverage", action="store_true", help="also show which code paths the decisions took")
-    parser.add_argument("--json", action="store_true", help="the result as JSON")
+    _json(parser, "the result as JSON")
     _quiet(parser)
 
 
@@ -426,7 +468,7 @@ examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
         metavar="FILE",
         help="write a cProfile of the last run's measured part, with --run of the scheduler's whole process",
     )
-    parser.add_argument("--json", action="store_true", help="the result as JSON")
+    _json(parser, "the result as JSON")
     _quiet(parser)
 
 
@@ -448,6 +490,7 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
           kubesched up --snapshot cluster.jsonl.gz --speed 60"""
     parser.add_argument("--nodes", metavar="N", type=_nodes, default=0, help="create so many hollow nodes")
     parser.add_argument("--node-template", metavar="FILE", help="a Node manifest the hollow nodes are made from")
+    _node_resources(parser)
     parser.add_argument("--zones", metavar="N", type=_zones, default=0, help="deal the hollow nodes over so many zones")
     parser.add_argument(
         "-f", "--filename", metavar="FILE|DIR", action="append", nargs="+", default=[], help="manifests to create"
@@ -508,10 +551,11 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     parser.add_argument(
         "--speed", metavar="X", type=_speed, default=1.0, help="let time pass X times as fast (default: 1)"
     )
+    _start(parser)
     parser.add_argument(
         "--snapshot",
         metavar="FILE",
-        help="start from this saved cluster, at its time if that is later, if it exists; save to it at the end",
+        help="save to this file at the end; without --from, start from it if it exists, at its time if that is later",
     )
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides ties and names (default: 0)")
     _quiet(parser)
@@ -543,7 +587,7 @@ def config(parser: argparse.ArgumentParser) -> None:
         "in effect per profile.",
     )
     check.add_argument("file", metavar="FILE")
-    check.add_argument("--json", action="store_true", help="the plugins in effect as JSON")
+    _json(check, "the plugins in effect as JSON")
     _plugin_modules(check)
     _enable_plugin(check)
     convert = actions.add_parser(
@@ -558,7 +602,16 @@ def config(parser: argparse.ArgumentParser) -> None:
 
 def plugins(parser: argparse.ArgumentParser) -> None:
     _plugin_modules(parser)
-    parser.add_argument("--json", action="store_true", help="the list as JSON")
+    _json(parser, "the list as JSON")
+
+
+def completion(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Print a script that completes commands and options in a shell."
+    parser.epilog = """\
+examples: source <(kubesched completion bash)
+          source <(kubesched completion zsh)
+          kubesched completion fish >~/.config/fish/completions/kubesched.fish"""
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
 
 
 def run(parser: argparse.ArgumentParser) -> None:
@@ -567,4 +620,4 @@ def run(parser: argparse.ArgumentParser) -> None:
 
 
 def version(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    _json(parser, "as JSON")

@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     if profiler is not None:
         profiler.dump_stats(options.profile_to)
     nodes = sum(getattr(op, "count", 0) for op in operations if op.opcode == "createNodes")
-    if options.json:
+    if options.output == "json":
         write(_as_json(workload, nodes, runs, decisions))
     else:
         print_lines(_as_table(workload, nodes, runs, decisions))

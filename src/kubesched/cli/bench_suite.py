@@ -90,7 +90,7 @@ def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
                 print(f"[{number}/{len(chosen)}] {row.workload}: {figures}", file=sys.stderr, flush=True)
     if options.results:
         _write_results(Path(options.results), items)
-    if options.json:
+    if options.output == "json":
         data = {
             "apiVersion": "kubesched.io/v1alpha1",
             "kind": "BenchmarkTable",

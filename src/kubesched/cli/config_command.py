@@ -55,7 +55,7 @@ def _check(options: argparse.Namespace) -> int:
     for remark in remarks:
         warn(remark)
     expanded = expand(config, registry, options.file)
-    if options.json:
+    if options.output == "json":
         data = {
             name: {point: [{"name": each, "weight": weight} if weight else {"name": each} for each, weight in plugins]
                    for point, plugins in points.items() if plugins}

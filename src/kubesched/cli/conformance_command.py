@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
             except ValueError as error:
                 raise CliError(str(error)) from error
     report = Report(results, coverage)
-    if options.json:
+    if options.output == "json":
         write(report.as_json())
     else:
         print_lines(report.as_lines())

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
             ):
                 startup = time.monotonic() - before
                 runs.append(asyncio.run(_measure(url, process, pods, options.connections, startup, bar)))
-    if options.json:
+    if options.output == "json":
         write(_as_json(nodes, options.connections, machine, runs))
     else:
         print_lines(_as_table(nodes, options.connections, machine, runs))

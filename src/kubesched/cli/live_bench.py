@@ -92,7 +92,7 @@ def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
         with progress_bar(f"run {number} of {options.runs}: pods", quiet=options.quiet) as bar:
             runs.append(_started(options, nodes, pods, bar) if options.run else _running(options, pods, bar))
     title = f"kubesched run: {nodes:,} nodes" if options.run else f"scheduler {options.scheduler_name or _DEFAULT_NAME}"
-    if options.json:
+    if options.output == "json":
         write(_as_json(mode, nodes if options.run else None, machine, runs))
     else:
         print_lines(_as_table(title, machine, runs))

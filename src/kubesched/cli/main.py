@@ -44,6 +44,7 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ("conformance", "replay decisions recorded from Kubernetes and compare", arguments.conformance),
     ("config", "check a KubeSchedulerConfiguration, or convert an older one to v1", arguments.config),
     ("plugins", "list the plugins there are and the extension points they extend", arguments.plugins),
+    ("completion", "print a script that completes commands in a shell", arguments.completion),
     ("version", "show the version and what it runs on", arguments.version),
 )
 

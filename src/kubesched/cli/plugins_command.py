@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
         source = "in-tree" if name in in_tree else "module" if name in own else "entry point"
         points = [point.key for point in POINTS if point.key in extended]
         rows.append((name, source, "yes" if name in default else "no", points))
-    if options.json:
+    if options.output == "json":
         data = [
             {"name": name, "source": source, "default": enabled == "yes", "points": points}
             for name, source, enabled, points in rows

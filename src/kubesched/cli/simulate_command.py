@@ -11,7 +11,7 @@ from pathlib import Path
 from kubesched.cluster.files import load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template
 from kubesched.simulate.html_report import render_html
-from kubesched.simulate.loading import load_node_template
+from kubesched.simulate.inputs import cluster_of, node_template_of
 from kubesched.simulate.report import error_text, render_json, render_table, render_yaml
 from kubesched.simulate.simulation import run_simulation
 from kubesched.simulate.table_files import TableFileError, check_file, write_table
@@ -28,21 +28,27 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     registry, config, remarks = load_setup(options, options.config)
     paths = [path for group in options.filename for path in group]
-    if not paths and not options.trace:
-        raise CliError("there is nothing to simulate: give manifests with -f, or a table of pods with --trace", code=2)
+    if not paths and not options.trace and options.start is None:
+        text = "give manifests with -f, a cluster with --from, or a table of pods with --trace"
+        raise CliError(f"there is nothing to simulate: {text}", code=2)
     for file in (options.report, *(file for _, file in options.save)):
         if file is not None:
             _check_output(file, is_page=file == options.report)
     manifests = load_manifests(paths)
+    if options.start is not None:
+        cluster = cluster_of(options.start)
+        manifests.objects[:0] = cluster.objects
+        manifests.warnings += cluster.warnings
+        paths.append(options.start)
     for path in options.trace:
         manifests.objects += read_table(path)
     if not manifests.objects:
         nothing = f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)"
         raise CliError("\n".join((nothing, *manifests.warnings)))
-    if options.node_template:
-        template = load_node_template(options.node_template)
-    else:
-        template = node_template(cpu=options.node_cpu, memory=options.node_memory)
+    template = node_template_of(
+        options.node_template or node_template(cpu=options.node_cpu, memory=options.node_memory),
+        dict(options.node_resources),
+    )
     # What plugins print must not be part of a document.
     aside = nullcontext() if options.output == "table" else redirect_stdout(sys.stderr)
     with progress_bar("pods bound", quiet=options.quiet) as bar, aside:

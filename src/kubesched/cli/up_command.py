@@ -26,7 +26,16 @@ from kubesched.api.loop_watch import HoldReporter, watch_loop
 from kubesched.api.times import Clock, RealClock, SteadyClock, timestamp
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
-from kubesched.cluster.files import Manifest, Snapshot, SnapshotError, load_manifests, read
+from kubesched.cluster.files import (
+    Import,
+    Manifest,
+    Snapshot,
+    SnapshotError,
+    import_dump,
+    is_saved_cluster,
+    load_manifests,
+    read,
+)
 from kubesched.cluster.http import (
     KUBECONFIG_NAME,
     CertificateFiles,
@@ -41,8 +50,8 @@ from kubesched.cluster.store import Store
 from kubesched.extenders.http import http_extenders
 from kubesched.framework.slow_calls import plugins_of, watching_plugins
 from kubesched.simulate.embedded import Embedded
-from kubesched.simulate.intake import check_devices, in_order, unknown_fields, with_default_class
-from kubesched.simulate.loading import load_node_template
+from kubesched.simulate.inputs import node_template_of
+from kubesched.simulate.intake import check_devices, ensure_namespace, in_order, unknown_fields, with_default_class
 from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
 
 from .console import progress_bar, warn, write
@@ -181,10 +190,14 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
     registry, config, remarks = load_setup(options, options.config)
     for remark in remarks:
         warn(remark)
-    snapshot = None
-    if options.snapshot and Path(options.snapshot).exists():
+    start = options.start or (options.snapshot if options.snapshot and Path(options.snapshot).exists() else None)
+    snapshot, dump = None, None
+    if start is not None:
         try:
-            snapshot = read(options.snapshot)
+            if start == options.snapshot or is_saved_cluster(start):
+                snapshot = read(start)
+            else:
+                dump = import_dump([start])
         except SnapshotError as error:
             raise CliError(str(error)) from None
     clock = _clock(options, loop, snapshot)
@@ -201,7 +214,7 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         taint_new_nodes=not options.no_controllers,
     )
     embedded.store.most_events = _MOST_EVENTS
-    _fill(embedded.store, options, snapshot)
+    _fill(embedded.store, options, start or "", snapshot, dump)
     return embedded
 
 
@@ -234,24 +247,34 @@ def _clock(options: argparse.Namespace, loop: asyncio.AbstractEventLoop, snapsho
     return ScaledClock(loop, snapshot.time)
 
 
-def _fill(store: Store, options: argparse.Namespace, snapshot: Snapshot | None) -> None:
-    """A saved cluster if there is one, hollow nodes, manifests."""
-    if snapshot is not None:
-        snapshot.load_into(store)
+def _fill(
+    store: Store, options: argparse.Namespace, start: str, snapshot: Snapshot | None, dump: Import | None
+) -> None:
+    """A saved or imported cluster if there is one, hollow nodes, manifests."""
+    started = snapshot is not None or dump is not None
+    if started:
+        if snapshot is not None:
+            snapshot.load_into(store)
+            count = len(snapshot.items)
+        elif dump is not None:
+            for text in (*dump.warnings, *dump.store_in(store)):
+                warn(text)
+            count = len(dump.objects)
         if options.nodes:
-            warn(f"--nodes {options.nodes}: left out, the nodes come from {options.snapshot}")
+            warn(f"--nodes {options.nodes}: left out, the nodes come from {start}")
         if not options.quiet:
-            write(f"restored {len(snapshot.items)} objects from {options.snapshot}\n")
+            write(f"{'restored' if snapshot is not None else 'read'} {count} objects from {start}\n")
     elif options.nodes:
-        template = load_node_template(options.node_template) if options.node_template else None
+        template = node_template_of(options.node_template, dict(options.node_resources))
         zones = [f"zone-{chr(ord('a') + index)}" for index in range(options.zones)]
         with progress_bar("creating nodes", quiet=options.quiet) as bar:
             for done, node in enumerate(make_nodes(options.nodes, template, zones=zones, now=store.now()), 1):
                 _create(store, Manifest(NODES, node, options.node_template or "hollow nodes"))
                 if done % 500 == 0:
                     bar.update(done, options.nodes)
-    elif options.node_template:
-        warn(f"--node-template {options.node_template}: left out, --nodes says how many to make of it")
+    elif options.node_template or options.node_resources:
+        given = f"--node-template {options.node_template}" if options.node_template else "--node-resource"
+        warn(f"{given}: left out, --nodes says how many to make of it")
     objects: list[Manifest] = []
     if options.filename:
         loaded = load_manifests([path for group in options.filename for path in group])
@@ -259,8 +282,10 @@ def _fill(store: Store, options: argparse.Namespace, snapshot: Snapshot | None) 
             warn(warning)
         objects = loaded.objects
     check_devices(objects)
-    for item in in_order(objects if snapshot is not None else with_default_class(objects)):
-        _create(store, item, exists_is_fine=snapshot is not None)
+    for item in in_order(objects if started else with_default_class(objects)):
+        if item.kind.namespaced:
+            ensure_namespace(store, item)
+        _create(store, item, exists_is_fine=started)
 
 
 def _create(store: Store, item: Manifest, *, exists_is_fine: bool = False) -> None:

@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
         "numpy": version("numpy"),
         "msgspec": version("msgspec"),
     }
-    if options.json:
+    if options.output == "json":
         write(msgspec.json.encode(facts).decode() + "\n")
     else:
         write("".join(f"{name:<11} {value}\n" for name, value in facts.items()))

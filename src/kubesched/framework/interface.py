@@ -39,7 +39,6 @@ from .status import Code, Status
 if TYPE_CHECKING:
     from kubesched.cache import NodeList, NodeTable, Snapshot
 
-    from .concerned import Concerned
     from .metrics import SchedulerMetrics
     from .waiting import PodsInPreBind, WaitingPods
 
@@ -163,7 +162,6 @@ class Profile(Protocol):
     #: The Filter plugins, as ``framework.entries.FilterEntry``.
     filters: tuple[Any, ...]
 
-    def concerned(self, pod: PodInfo) -> Concerned: ...
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> object: ...
     def has_active_extensions(self, state: CycleState) -> bool: ...
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None: ...
@@ -294,6 +292,9 @@ class Contract:
     #: Whether ``sign`` reads nothing of a pod but its spec (and of objects, only those it refers to): pods of one template
     #: are then signed once. Only of use when all plugins of a profile that sign say so.
     signs_spec: ClassVar[bool] = False
+    #: Column plugins with Filter: whether it may fail for a node because of objects that users wrote. It is then called in the
+    #: profile's order, also for nodes that a later filter rejects.
+    may_fail: ClassVar[bool] = False
     #: Score plugins: ready-made normalisation; None means scores are final, or one of ``normalize_within`` and
     #: ``normalize_score`` is defined.
     normalize: ClassVar[Normalize | None] = None

@@ -64,11 +64,20 @@ class NodeResourcesBalancedAllocation(Plugin):
         super().__init__(args, handle)
         args = args if args is not None else NodeResourcesBalancedAllocationArgs()
         self._names = tuple(item.name for item in args.resources)
-        self._counts = DeviceCounts(handle, self._names)
+        self._counts = DeviceCounts(handle, self.name, self._names)
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         if self._counts.of(pod.requests) is not None:
             return None  # the score changes with devices, whatever happens to the node
+        return self._signature(pod)
+
+    def interaction_key(self, pod: PodInfo) -> Hashable | None:
+        return self._signature(pod), self._counts.key(pod.requests)
+
+    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
+        return self._counts.changed(state, pod.requests, nodes)
+
+    def _signature(self, pod: PodInfo) -> Hashable:
         return tuple(self._amounts(pod)) if pod.requests.scalars else pod.requests.as_tuple()
 
     def _amounts(self, pod: PodInfo) -> list[tuple[str, int]]:
@@ -82,6 +91,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         amounts = self._amounts(pod)
         if not amounts:
             return Status.skip()
+        self._counts.begin(state, pod.requests)
         state.write(self.name, amounts)
         return None
 

@@ -51,9 +51,6 @@ class NodeDeclaredFeatures(Plugin):
     reads: ClassVar[Reads] = Reads.NODE
     REASON: Final = "node(s) didn't match Pod's required features"
 
-    def concerns(self, pod: PodInfo) -> bool:
-        return required_features(pod.pod) != 0
-
     def sign(self, pod: PodInfo) -> Hashable | None:
         return required_features(pod.pod)
 

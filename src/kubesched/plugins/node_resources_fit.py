@@ -36,6 +36,7 @@ _TOO_MANY_PODS: Final = 1
 _PODS_ROW: Final = 3
 #: Two bits a resource behind the first: insufficient, and more than the node has in all.
 _MAX_COLUMN_RESOURCES: Final = 31
+_NO_ROWS: Final = np.zeros(0, np.intp)
 
 
 class _Wanted:
@@ -68,7 +69,7 @@ class NodeResourcesFit(Plugin):
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._scorer = ResourceScorer(args.scoring_strategy)
         self._scored = frozenset(self._scorer.names)
-        self._counts = DeviceCounts(handle, self._scorer.names)
+        self._counts = DeviceCounts(handle, self.name, self._scorer.names)
         #: None without the gate: no resource is left to DynamicResources.
         self._classes = class_mapping(handle) if handle.gate("DRAExtendedResource") else None
 
@@ -88,9 +89,21 @@ class NodeResourcesFit(Plugin):
         return frozenset([name for name, index in columns if index is None or not table.allocatable[index].any()])
 
     def sign(self, pod: PodInfo) -> Hashable | None:
-        wanted, scored = pod.fit_requests, pod.score_requests
-        if self._counts.of(scored) is not None:
+        if self._counts.of(pod.score_requests) is not None:
             return None  # the score changes with devices, whatever happens to the node
+        return self._signature(pod)
+
+    def interaction_key(self, pod: PodInfo) -> Hashable | None:
+        return self._signature(pod), self._counts.key(pod.score_requests)
+
+    def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
+        return _NO_ROWS  # Filter depends on nothing but the node
+
+    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
+        return self._counts.changed(state, pod.score_requests, nodes)
+
+    def _signature(self, pod: PodInfo) -> Hashable:
+        wanted, scored = pod.fit_requests, pod.score_requests
         delegated = self._delegated(wanted)
         # Pods that ask for different devices are alike here, so that they share what is remembered of nodes.
         unlimited = self._unlimited(delegated)
@@ -217,6 +230,7 @@ class NodeResourcesFit(Plugin):
     # -- score -----------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
+        self._counts.begin(state, pod.score_requests)
         return None
 
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:

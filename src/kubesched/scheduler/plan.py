@@ -11,7 +11,7 @@ from typing import Any, Final
 from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.changed_rows import ChangedRows
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import PluginFailedError, called, failed
+from kubesched.framework.entries import FilterEntry, PluginFailedError, called, failed
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 
@@ -85,6 +85,18 @@ class Plan:
                 for entry in unsigned.scores
             )
         )
+
+        failing = [entry.index for entry in unsigned.filters if getattr(entry.plugin, "may_fail", False)]
+        #: The place of the first unsigned filter that may fail for a node, None without any.
+        self._first_failing = min(failing, default=None)
+
+    def follows(self, filters: Iterable[FilterEntry]) -> bool:
+        """Whether no filter comes after an unsigned one that may fail.
+
+        An interaction layer calls no filter for nodes that its base rejects, whatever their order.
+        """
+        first = self._first_failing
+        return first is None or all(entry.index < first for entry in filters)
 
     def interaction_key(self, pod: PodInfo) -> tuple[Hashable, ...] | None:
         """What the unsigned plugins' answers depend on of a pod; None when one of them gives no signature.

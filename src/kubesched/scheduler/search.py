@@ -227,7 +227,7 @@ class Search:
             return (Path.NOMINATIONS if skips else Path.FULL_SCAN), (key[0], pod.priority)
         if skips:
             return Path.SIGNATURE, key
-        if plan.can_interact and layer.feasible > 1:
+        if plan.can_interact and layer.feasible > 1 and plan.follows(layer.filters):
             interaction_key = plan.interaction_key(pod)
             if interaction_key is not None:
                 key = (key[0], interaction_key)

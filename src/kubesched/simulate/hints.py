@@ -1,11 +1,13 @@
 """What would help a pod that fits nowhere. Each hint was tried: the changed pod is put through the same search.
 
-Caller: :mod:`.pending`. Tried are: one more toleration, no node selector or affinity, smaller requests, and
-removing other pods.
+Caller: :mod:`.pending`. Tried are: one more toleration, no node selector or affinity, weaker rules between pods
+(:mod:`.hints_between`), smaller requests, and removing other pods.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -20,6 +22,8 @@ from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
 from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.search import Search
+
+from .hints_between import between_pods
 
 __all__ = ["format_amount", "hints_for"]
 
@@ -36,8 +40,17 @@ def format_amount(resource: str, amount: int) -> str:
     return str(amount)
 
 
-def hints_for(search: Search, nodes: NodeList, pod: PodInfo) -> list[str]:
-    """``nodes`` are all nodes. Changes that would let the pod fit right now, best first; when there is none, the nearest ones."""
+def hints_for(
+    search: Search,
+    nodes: NodeList,
+    pod: PodInfo,
+    rejected_by: Collection[str] = (),
+    namespaces: Mapping[str, dict[str, str]] = MappingProxyType({}),
+) -> list[str]:
+    """Changes that would let the pod fit right now, best first; when there is none, the nearest ones.
+
+    ``nodes`` are all nodes, ``rejected_by`` the plugins that rejected some, ``namespaces`` the labels of namespaces by name.
+    """
     spec = pod.spec
     found = []
     for taint in _untolerated(nodes, pod)[:_MOST_TAINTS]:
@@ -53,6 +66,7 @@ def hints_for(search: Search, nodes: NodeList, pod: PodInfo) -> list[str]:
         fits = _feasible(search, pod, msgspec.structs.replace(spec, node_selector=None, affinity=affinity))
         if fits:
             found.append((fits, f"drop the node selector and node affinity: {_nodes(fits)} would fit"))
+    found += between_pods(list(nodes), pod, namespaces, rejected_by, lambda changed: _feasible(search, pod, changed))
     found += _smaller(search, nodes, pod)
     return [text for _, text in sorted(found, key=lambda item: -item[0])]
 

@@ -8,27 +8,35 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from kubesched.api.kinds import CORE_EVENTS, EVENTS, LEASES
 from kubesched.api.quantity import QuantityError, parse_quantity
 from kubesched.cluster.files import (
     Manifest,
     ManifestError,
     Manifests,
+    SnapshotError,
+    import_dump,
+    is_saved_cluster,
     load_manifests,
     object_manifests,
     parse_manifests,
+    read,
 )
 from kubesched.cluster.kubelets import node_template
 
 from .loading import load_node_template
 
-__all__ = ["Objects", "manifests_of", "node_template_of"]
+__all__ = ["Objects", "cluster_of", "manifests_of", "node_template_of"]
 
 #: Objects, or where they are: a path, YAML or JSON as a text of several lines, plain data, an object of a Kubernetes
 #: client library, or several of these.
 Objects: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Manifests | Manifest | Iterable[Any]
 
+#: Records of a cluster's own doings, which a simulation makes itself.
+_OWN: Final = frozenset({LEASES, EVENTS, CORE_EVENTS})
 _EXPECTED: Final = "expected a path, a text of YAML or JSON, an object as a dict, or a list of these"
 
 
@@ -52,10 +60,16 @@ def manifests_of(given: Objects, name: str) -> Manifests:
             _collect(found, lambda: load_manifests(paths), problems)
             paths.clear()
 
+    def is_saved(item: Any) -> bool:
+        return Path(item).is_file() and is_saved_cluster(item)
+
     for index, item in enumerate([given] if several is None else several):
         where = name if several is None else f"{name}[{index}]"
         if isinstance(item, os.PathLike) or (isinstance(item, str) and "\n" not in item):
-            paths.append(os.fspath(item))  # read together: an object that is in two files is found
+            if is_saved(item):
+                _collect(found, partial(cluster_of, os.fspath(item)), problems)
+            else:
+                paths.append(os.fspath(item))  # read together: an object that is in two files is found
             continue
         read_paths()
         if isinstance(item, Manifest):
@@ -69,6 +83,23 @@ def manifests_of(given: Objects, name: str) -> Manifests:
     if problems:
         raise ManifestError.of(problems)
     return found
+
+
+def cluster_of(path: str) -> Manifests:
+    """The objects of a saved cluster, or of a dump of a real one (``kubectl get -o yaml``). The file is only read.
+
+    Raises:
+        ManifestError: when it is neither.
+    """
+    try:
+        if not is_saved_cluster(path):
+            dump = import_dump([path])
+            return Manifests(dump.objects, dump.warnings)
+        items = read(path).items
+    except (OSError, SnapshotError) as error:
+        text = f"{path}: cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+        raise ManifestError(text) from None
+    return Manifests([Manifest(item.kind, item.data(), path) for item in items if item.kind not in _OWN])
 
 
 def _several(given: Any) -> list[Any] | None:

@@ -55,6 +55,7 @@ __all__ = [
     "Intake",
     "Source",
     "check_devices",
+    "ensure_namespace",
     "gather",
     "in_order",
     "is_unplaced",
@@ -373,7 +374,7 @@ def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[s
     refused: dict[tuple[str, str, str], list[str]] = {}
     for item in objects:
         if item.kind.namespaced:
-            _ensure_namespace(store, item)
+            ensure_namespace(store, item)
         is_pod = item.kind == PODS
         restore = not is_pod or bool(item.data.get("status")) or bool(item.data["metadata"].get("uid"))
         try:
@@ -400,7 +401,12 @@ def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[s
     ]
 
 
-def _ensure_namespace(store: Store, item: Manifest) -> None:
+def ensure_namespace(store: Store, item: Manifest) -> None:
+    """Create the namespace of an object if it is not there.
+
+    Raises:
+        ManifestError: when it is refused.
+    """
     if ("", item.namespace) not in store.table(NAMESPACES).objects:
         try:
             store.create(NAMESPACES, "", {"metadata": {"name": item.namespace}})

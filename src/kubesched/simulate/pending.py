@@ -149,7 +149,9 @@ def _look(embedded: Embedded, pod: Pod) -> _Finding:
         text = evaluation.message()
         if not evaluation.all_nodes:
             return _Finding("NoNodes", text, hints=["add nodes: Node manifests, or hollow ones with --nodes"])
-        hints = hints_for(search, _all_nodes(embedded), info)
+        rejected_by = {status.plugin for status, _ in evaluation.diagnosis.statuses.groups()}
+        namespaces = scheduler.cache.table.terms.namespaces
+        hints = hints_for(search, _all_nodes(embedded), info, rejected_by, namespaces)
         finding = _Finding("Unschedulable", text, reasons_of(evaluation), hints=hints)
         finding.explanations = _explanations(embedded, framework, info, evaluation)
         return finding

@@ -23,6 +23,7 @@ from kubesched.config import FeatureGates
 from kubesched.config.args import DynamicResourcesArgs
 from kubesched.config.durations import Duration
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.interface import Plugin
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.nominating import NoNominations
 from kubesched.framework.podinfo import PodInfo
@@ -144,7 +145,10 @@ class House:
         args: DynamicResourcesArgs | None = None,
         resource: str | None = None,
         gates: Mapping[str, bool] | None = None,
+        scored: Mapping[str, tuple[type[Plugin], Any]] | None = None,
+        later: type[Plugin] | None = None,
     ) -> None:
+        """``scored``: further plugins with their args, by name; ``later``: one that comes after them."""
         self.objects = LocalObjects()
         self.server = Server(self.objects)
         self.cache = Cache()
@@ -165,14 +169,22 @@ class House:
         self.objects.put("deviceclasses", "gpu", device_class("gpu", resource))
         registry = Registry()
         registry.register(DynamicResources)
-        able = registry.capabilities()["DynamicResources"]
+        for plugin, _ in (scored or {}).values():
+            registry.register(plugin)
+        weights = {**dict.fromkeys(scored or {}, 1), "DynamicResources": 2}
+        if later is not None:
+            registry.register(later)
+            weights[later.name] = 1
+        able = registry.capabilities()
         points: dict[str, Sequence[tuple[str, int]]] = {
-            point.key: [("DynamicResources", 2)] if point.key in able else [] for point in POINTS
+            point.key: [(name, weight) for name, weight in weights.items() if point.key in able[name]]
+            for point in POINTS
         }
         self.handle = handle = ProfileHandle("default-scheduler", backends)
         if args is None:
             args = DynamicResourcesArgs(binding_timeout=Duration.of_seconds(600))
-        framework = Framework("default-scheduler", points, registry, lambda name: args, handle, self.metrics)
+        given = {"DynamicResources": args, **{name: own for name, (_, own) in (scored or {}).items()}}
+        framework = Framework("default-scheduler", points, registry, given.get, handle, self.metrics)
         handle.framework = self.framework = framework
         self.plugin: DynamicResources = framework.plugins["DynamicResources"]
         self.manager = DeviceManager.of(handle)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from dra_kit import DRIVER, claim, device_class, pod, resource_slice
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from plugin_kit import House, scenario
 
@@ -20,10 +20,19 @@ from builders import a_node
 from kubesched.api.decode import from_builtins, to_builtins
 from kubesched.api.resource import DeviceClass
 from kubesched.api.types import Pod
+from kubesched.config.args import (
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    ResourceSpec,
+    ScoringStrategy,
+)
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.nominating import NoNominations
 from kubesched.framework.podinfo import PodInfo
+from kubesched.plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from kubesched.plugins.node_resources_fit import NodeResourcesFit
+from kubesched.plugins.node_unschedulable import NodeUnschedulable
 from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.full_scan import Rotation
 from kubesched.scheduler.layers import PASSES, Layer
@@ -100,11 +109,24 @@ def agree(house: House, wanted: Pod) -> Decision | None:
     return decision
 
 
+def scorers() -> dict[str, Any]:
+    """The plugins that score by devices, set up to do so."""
+    resources = tuple(ResourceSpec(name=name, weight=weight) for name, weight in ((GPU, 3), (OTHER, 1), ("cpu", 1)))
+    fit = NodeResourcesFitArgs(scoring_strategy=ScoringStrategy(type="MostAllocated", resources=resources))
+    return {
+        "NodeResourcesFit": (NodeResourcesFit, fit),
+        "NodeResourcesBalancedAllocation": (
+            NodeResourcesBalancedAllocation,
+            NodeResourcesBalancedAllocationArgs(resources=resources),
+        ),
+    }
+
+
 class World:
     """A cluster of up to six nodes, changed by one operation after the other."""
 
-    def __init__(self) -> None:
-        self.house = House(nodes=4, devices=2, resource=GPU)
+    def __init__(self, scored: dict[str, Any] | None = None) -> None:
+        self.house = House(nodes=4, devices=2, resource=GPU, scored=scored)
         self.house.objects.put("deviceclasses", "nic", device_class("nic"))
         self.house.objects.put("deviceclasses", "other", device_class("other", OTHER))
         self.placed: list[str] = []
@@ -222,10 +244,11 @@ _operations = st.one_of(
 )
 
 
-@given(st.lists(_operations, min_size=5, max_size=30))
-def test_layers_hold_what_a_search_without_them_finds(operations: list[tuple[Any, ...]]) -> None:
+@settings(max_examples=max(20, settings().max_examples // 3))
+@given(st.lists(_operations, min_size=5, max_size=30), st.booleans())
+def test_layers_hold_what_a_search_without_them_finds(operations: list[tuple[Any, ...]], scoring: bool) -> None:
     async def main() -> None:
-        world = World()
+        world = World(scorers() if scoring else None)
         for kind in (*KINDS, *KINDS):
             await world.look(kind)
         for operation in operations:
@@ -260,6 +283,23 @@ def test_the_second_pod_of_a_kind_makes_a_layer_and_later_ones_evaluate_what_cha
         entry.evaluations.value = 0
         house.find(wanted[3])
         assert entry.evaluations.value == 0  # written or in flight, the same devices are in use
+
+    scenario(main)
+
+
+def test_a_pod_whose_score_counts_devices_shares_a_layer() -> None:
+    async def main() -> None:
+        house = House(nodes=40, devices=2, resource=GPU, scored=scorers())
+        wanted = [asking(house, "resource", f"p{number}") for number in range(4)]
+        assert paths(house, *wanted[:2]) == [Path.FULL_SCAN, Path.INTERACTION]
+        assert len(house.in_use()) == 0
+        _, _, node = house.decide(wanted[2])
+        counts = [entry.evaluations for entry in house.framework.scores]
+        for each in counts:
+            each.value = 0
+        assert paths(house, wanted[3]) == [Path.INTERACTION]
+        assert [each.value for each in counts] == [1, 1, 1]  # the node whose devices were reserved
+        assert house.decide(wanted[3])[2] == node  # MostAllocated
 
     scenario(main)
 
@@ -302,6 +342,26 @@ def test_the_error_of_a_shared_search_names_the_class_of_the_claim() -> None:
         for kind, name in (("one", "gpu"), ("other", "other")):
             with pytest.raises(PluginFailedError, match=rf"class {name}: selector #0: CEL runtime error: no such key"):
                 house.find(asking(house, kind, f"p-{kind}"))
+
+    scenario(main)
+
+
+def test_a_search_that_fails_counts_also_on_a_node_that_a_later_filter_rejects() -> None:
+    async def main() -> None:
+        house = House(nodes=4, later=NodeUnschedulable)
+        selectors = [{"cel": {"expression": f'device.attributes["{DRIVER}"].model == "a"'}}]
+        body = {"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}}
+        house.objects.put("deviceclasses", "gpu", from_builtins(body, DeviceClass))
+        for number in (2, 3, 4):
+            each = resource_slice(f"n{number}", [{"name": "gpu-0", "attributes": model("a")}])
+            house.objects.put("resourceslices", each.metadata.name, each)
+        house.cache.set_node(a_node("n1", unschedulable=True))
+        for number in range(4):
+            with pytest.raises(PluginFailedError, match="no such key: model"):
+                house.find(asking(house, "one", f"p{number}"))
+        each = resource_slice("n1", [{"name": "gpu-0", "attributes": model("a")}])
+        house.objects.put("resourceslices", each.metadata.name, each)
+        assert paths(house, *[asking(house, "one", f"q{number}") for number in range(3)]) == [Path.FULL_SCAN] * 3
 
     scenario(main)
 

@@ -103,7 +103,7 @@ class Admission:
         spec = msgspec.json.decode(raw)
         check_type("PodSpec", raw, PODS, "spec")
         default_pod_spec(spec)
-        self._runtime_class(spec, name)
+        self._runtime_class(spec, name, restored=restored)
         if spec.get("priority") is None or (self._priority_admission and not restored):
             self._priority(spec, name)
         self.default_tolerations(spec)
@@ -169,11 +169,11 @@ class Admission:
         spec["priority"] = value
         spec["preemptionPolicy"] = policy
 
-    def _runtime_class(self, spec: dict[str, Any], name: str) -> None:
+    def _runtime_class(self, spec: dict[str, Any], name: str, *, restored: bool) -> None:
         """Overhead, node selector and tolerations that a RuntimeClass brings to its pods."""
         class_name = spec.get("runtimeClassName")
         if not class_name:
-            if spec.get("overhead"):
+            if spec.get("overhead") and not restored:
                 raise forbidden(PODS, name, _OVERHEAD_TEXT)
             return
         item = self._runtime_classes.objects.get(("", class_name))
@@ -186,7 +186,7 @@ class Admission:
                 why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
                 raise forbidden(PODS, name, why)
             spec["overhead"] = overhead
-        elif spec.get("overhead"):
+        elif spec.get("overhead") and not restored:
             raise forbidden(PODS, name, _OVERHEAD_TEXT)
         scheduling = data.get("scheduling") or {}
         selector = dict(spec.get("nodeSelector") or {})

@@ -18,6 +18,7 @@ __all__ = ["default_kind", "fill_kind_defaults", "template_of"]
 
 Data = dict[str, Any]
 
+_UNLIMITED: Final = 2**31 - 1
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _NODE_INFO: Final = (
     "machineID",
@@ -67,6 +68,11 @@ def _service(data: Data, admission: Admission) -> None:
             port["targetPort"] = port["port"]
 
 
+def _network_policy(data: Data, admission: Admission) -> None:
+    if not data["spec"].get("policyTypes"):
+        data["spec"]["policyTypes"] = ["Ingress", "Egress"] if data["spec"].get("egress") else ["Ingress"]
+
+
 def _replication_controller(data: Data, admission: Admission) -> None:
     """Selector and labels are those of the template when there are none."""
     labels = ((data["spec"].get("template") or {}).get("metadata") or {}).get("labels")
@@ -90,10 +96,14 @@ def _job(data: Data, admission: Admission) -> None:
     spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": data["metadata"]["uid"]}}
 
 
-def _completions(spec: Data) -> None:
-    """One completion is wanted when neither number is given: more pods at a time mean a work queue."""
+def _job_spec(spec: Data) -> None:
+    """Defaults that depend on other fields: without numbers one pod completes a Job, more at a time are a work queue."""
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
+    if spec.get("backoffLimitPerIndex") is not None:
+        spec.setdefault("backoffLimit", _UNLIMITED)
+    if spec.get("podFailurePolicy") is not None:
+        spec.setdefault("podReplacementPolicy", "Failed")
 
 
 def _dated(taint: Data | None, admission: Admission) -> None:
@@ -113,6 +123,7 @@ _DEFAULTS: Final[dict[str, Callable[[Data, Admission], None]]] = {
     "persistentvolumeclaims": _claim,
     "secrets": _secret,
     "services": _service,
+    "networkpolicies.networking.k8s.io": _network_policy,
     "replicationcontrollers": _replication_controller,
     "jobs.batch": _job,
     "resourceslices.resource.k8s.io": _slice,
@@ -169,7 +180,7 @@ def fill_kind_defaults(kind: Kind, data: Data, admission: Admission) -> None:
                 if kind.plural == "jobs"
                 else data["spec"].setdefault("jobTemplate", {}).setdefault("spec", {})
             )
-            _completions(spec)
+            _job_spec(spec)
         fill_defaults(type_.name, data)
         template = template_of(kind, data)
         if template is not None and template[1].get("spec"):

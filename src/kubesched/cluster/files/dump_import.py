@@ -9,9 +9,8 @@ Caller: :mod:`.snapshot_file`.
 
 from __future__ import annotations
 
-import gzip
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +20,7 @@ from ...api.resource import CLAIM_FINALIZER
 from ...api.wire import ApiError
 from ..kubelets import FAILED
 from ..store import Store
-from .manifests import Manifest, ManifestError, Manifests, parse_manifests
+from .manifests import Manifest, Manifests, manifest_files, parse_manifests, read_text
 
 __all__ = ["IMPORTED_KINDS", "Import", "import_dump", "import_manifests"]
 
@@ -59,7 +58,6 @@ KEPT: Final = (
     "pods",
 )
 _ORDER: Final = {name: number for number, name in enumerate(KEPT)}
-_SUFFIXES: Final = (".yaml", ".yml", ".json")
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Ends of the domains whose annotations come along; what others write in theirs is theirs.
 _DOMAINS: Final = (".kubernetes.io", ".k8s.io", ".kubesched.io")
@@ -116,7 +114,9 @@ def import_dump(paths: Iterable[str | Path]) -> Import:
     Raises:
         ManifestError: for a path that does not exist, text that does not parse, or fields of the wrong type.
     """
-    return import_manifests(parse_manifests(_text(path), str(path).removesuffix(".gz")) for path in _files(paths))
+    return import_manifests(
+        parse_manifests(read_text(path), str(path).removesuffix(".gz")) for path, _ in manifest_files(paths)
+    )
 
 
 def import_manifests(sources: Iterable[Manifests]) -> Import:
@@ -150,26 +150,6 @@ def import_manifests(sources: Iterable[Manifests]) -> Import:
     ]
     result.objects.sort(key=lambda manifest: _ORDER[manifest.kind.group_resource])
     return result
-
-
-def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
-    for given in paths:
-        path = Path(given)
-        if path.is_dir():
-            found = (item for item in path.rglob("*") if item.is_file())
-            yield from sorted(item for item in found if Path(item.name.removesuffix(".gz")).suffix in _SUFFIXES)
-        elif path.exists():
-            yield path
-        else:
-            raise ManifestError(f"{path}: there is no such file or directory")
-
-
-def _text(path: Path) -> str:
-    try:
-        raw = path.read_bytes()
-        return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise ManifestError(f"{path}: cannot be read: {error}") from None
 
 
 def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,12 @@ command line and simulations; workloads are turned into pods by :mod:`.workloads
 
 from __future__ import annotations
 
+import codecs
 import difflib
+import gzip
 import re
 import sys
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +24,21 @@ from ...api.kinds import KINDS, Kind, kind_of
 from ...api.yamltext import Document, TextError, read_documents
 from ..schema import stored_form
 
-__all__ = ["Manifest", "ManifestError", "Manifests", "load_manifests", "object_manifests", "parse_manifests"]
+__all__ = [
+    "Manifest",
+    "ManifestError",
+    "Manifests",
+    "load_manifests",
+    "manifest_files",
+    "object_manifests",
+    "parse_manifests",
+    "read_text",
+]
 
 #: So many bad objects are listed.
 _MOST_PROBLEMS: Final = 50
 _SUFFIXES = (".yaml", ".yml", ".json")
+_GZIP: Final = b"\x1f\x8b"
 
 
 class ManifestError(ValueError):
@@ -88,7 +101,8 @@ _STANDARD_INPUT: Final = Path("-")
 def load_manifests(paths: Iterable[str | Path]) -> Manifests:
     """Read files, and the ``.yaml``, ``.yml`` and ``.json`` files below directories, in name order; ``-`` is standard input.
 
-    Objects of unknown kinds are left out with a warning.
+    Files may be gzipped, or in UTF-16. Objects of unknown kinds are left out with a warning, and so are files below
+    directories that hold no objects.
 
     Raises:
         ManifestError: for a path that does not exist, text that does not parse, an object without kind or name, a
@@ -98,29 +112,69 @@ def load_manifests(paths: Iterable[str | Path]) -> Manifests:
     result = Manifests()
     places: dict[tuple[str, str, str], str] = {}
     problems: list[str] = []
-    for path in _files(paths):
+    for path, named in manifest_files(paths):
         try:
-            text = sys.stdin.read() if path == _STANDARD_INPUT else path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            problems.append(f"{path}: cannot be read: {error}")
+            text = sys.stdin.read() if path == _STANDARD_INPUT else read_text(path)
+        except ManifestError as error:
+            problems.append(str(error))
             continue
-        _add(result, places, _parse(text, str(path), problems), problems)
+        wrong: list[str] = []
+        found = _parse(text, str(path), wrong)
+        if wrong and not named and _is_other_file(text):
+            result.warnings.append(f"{path}: left out: it holds no Kubernetes objects")
+            continue
+        problems += wrong
+        _add(result, places, found, problems)
     if problems:
         raise ManifestError.of(problems)
     return result.close()
 
 
-def _files(paths: Iterable[str | Path]) -> list[Path]:
-    files: list[Path] = []
+def manifest_files(paths: Iterable[str | Path]) -> list[tuple[Path, bool]]:
+    """The files of some paths, and whether each was named itself: others were found below a directory, in name order.
+
+    Raises:
+        ManifestError: for a path that does not exist.
+    """
+    files: list[tuple[Path, bool]] = []
     for given in paths:
         path = Path(given)
         if path.is_dir():
-            files += sorted(item for item in path.rglob("*") if item.suffix in _SUFFIXES and item.is_file())
+            found = (item for item in path.rglob("*") if item.is_file())
+            files += [(one, False) for one in sorted(found) if Path(one.name.removesuffix(".gz")).suffix in _SUFFIXES]
         elif path.exists() or path == _STANDARD_INPUT:
-            files.append(path)
+            files.append((path, True))
         else:
             raise ManifestError(f"{path}: there is no such file or directory")
     return files
+
+
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8, or in UTF-16 with a byte order mark as PowerShell writes it; also gzipped.
+
+    Raises:
+        ManifestError: when it cannot be read.
+    """
+    try:
+        raw = path.read_bytes()
+        if raw.startswith(_GZIP):
+            raw = gzip.decompress(raw)
+        wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        return raw.decode("utf-16" if wide else "utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise ManifestError(f"{path}: cannot be read: {error}") from None
+
+
+def _is_other_file(text: str) -> bool:
+    """Whether a file found in a directory is about something else, such as a chart's values: no document is an object.
+
+    One that does not parse is no other file: what is wrong with it is to be said.
+    """
+    try:
+        data = [document.data for document in read_documents(text, "") if document.data is not None]
+    except TextError:
+        return False
+    return bool(data) and not any(isinstance(one, dict) and ("kind" in one or "spec" in one) for one in data)
 
 
 def _add(result: Manifests, places: dict[tuple[str, str, str], str], found: Manifests, problems: list[str]) -> None:

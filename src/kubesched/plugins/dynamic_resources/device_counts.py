@@ -6,13 +6,14 @@ node itself has not. Source: spec "Node-level scheduler plugins" section 8.4.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kubesched.api.requests import Resources
 from kubesched.api.resource import DeviceClass
+from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interface import Handle, IntArray, RowArray
 
 from .class_mapping import ClassMapping, class_mapping
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from kubesched.cache import NodeTable
 
 __all__ = ["Counts", "DeviceCounts"]
+
+_NO_ROWS: Final = np.zeros(0, np.intp)
 
 
 class _ClassCounts:
@@ -58,6 +61,10 @@ class Counts:
         self._allocator = allocator
         self._by_class: dict[str, _ClassCounts] = {}
 
+    def changes(self, nodes: NodeTable, since: tuple[int, int] | None) -> tuple[Sequence[int] | None, tuple[int, int]]:
+        """See :meth:`.manager.NodeAllocator.changes`."""
+        return self._allocator.changes(nodes, since)
+
     def fill_in(
         self, name: str, nodes: NodeTable, rows: RowArray, capacity: IntArray, used: IntArray
     ) -> tuple[IntArray, IntArray]:
@@ -75,10 +82,15 @@ class Counts:
 
 
 class DeviceCounts:
-    """For one plugin that scores these resources."""
+    """For one plugin that scores these resources.
 
-    def __init__(self, handle: Handle, names: Sequence[str]) -> None:
+    Pods whose score depends on devices are not signed; they may share an interaction layer, which :meth:`key`, :meth:`begin`
+    and :meth:`changed` are for.
+    """
+
+    def __init__(self, handle: Handle, plugin: str, names: Sequence[str]) -> None:
         self._handle = handle
+        self._state_key = ("devices", plugin)
         self._names = names
         self._classes = class_mapping(handle) if handle.gate("DRAExtendedResource") else None
         self._counts: Counts | None = None
@@ -93,3 +105,30 @@ class DeviceCounts:
         if self._counts is None:
             self._counts = Counts(classes, DeviceManager.of(self._handle).allocator(0.0))
         return self._counts
+
+    def key(self, requests: Resources) -> Hashable:
+        """Equal for pods with equal amounts if the same devices count for them."""
+        classes = self._classes
+        if classes is None:
+            return ()
+        served = ((name, classes.class_of(name)) for name in self._names if requests.scalars.get(name))
+        found = ((name, classes.find(class_name)) for name, class_name in served if class_name is not None)
+        return tuple([(name, each.spec.selectors) for name, each in found if each is not None])
+
+    def begin(self, state: CycleState, requests: Resources) -> None:
+        """Note where changes of devices are, before nodes are scored for the first time."""
+        counts = self.of(requests)
+        if counts is not None:
+            state.write(self._state_key, counts.changes(self._handle.snapshot.table, None)[1])
+
+    def changed(self, state: CycleState, requests: Resources, nodes: NodeTable) -> RowArray | None:
+        """The rows whose devices may have changed since; None: all of them."""
+        counts = self.of(requests)
+        if counts is None:
+            return _NO_ROWS
+        rows, since = counts.changes(nodes, state.get(self._state_key))
+        state.write(self._state_key, since)
+        if rows is None:
+            return None
+        found: RowArray = np.array(rows, np.intp)
+        return found[nodes.alive[found]]

@@ -12,7 +12,6 @@ Source: spec "DynamicResources plugin and structured device allocator" sections 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Hashable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
@@ -91,6 +90,7 @@ class DynamicResources(Plugin):
     name = names.DYNAMIC_RESOURCES
     #: Devices are no matter of a node's pods: pods that have any are not signed, and so not cached by node.
     reads: ClassVar[Reads] = Reads.NODE
+    may_fail: ClassVar[bool] = True
     normalize = Normalize.FORWARD
 
     def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:
@@ -107,6 +107,8 @@ class DynamicResources(Plugin):
         self._binding = Binding(handle, self._manager, self._binding_timeout)
         #: What :meth:`interaction_key` found out, for a layer and for Reserve in the same attempt.
         self._for_layer: Attempt | None = None
+        #: The same for PreFilter, which follows at once where there is no layer.
+        self._begun: tuple[PodInfo, Attempt, Status | None] | None = None
 
     # -- queue -----------------------------------------------------------------------------------------
 
@@ -129,7 +131,8 @@ class DynamicResources(Plugin):
     # -- PreFilter -------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        attempt, problem = self._preparation.begin(pod)
+        begun, self._begun = self._begun, None
+        attempt, problem = begun[1:] if begun is not None and begun[0] is pod else self._preparation.begin(pod)
         state.write(self.name, attempt)
         if problem is None and not attempt.claims:
             return Status.skip()
@@ -139,17 +142,16 @@ class DynamicResources(Plugin):
 
     def interaction_key(self, pod: PodInfo) -> Hashable | None:
         """Pods whose claims ask for the same, none of them allocated, get equal verdicts from equal states of devices."""
-        self._for_layer = None
-        if not self._later_filters <= self.handle.framework.concerned(pod).absent:
-            return None  # a node that a later filter rejects counts when the search fails on it; layers leave it out
+        self._for_layer = self._begun = None
         attempt, problem = self._preparation.begin(pod)
+        self._begun = pod, attempt, problem
         if problem is not None or attempt.is_leftover or any(each.is_allocated for each in attempt.claims):
             return None
         served = attempt.served()
         chosen = attempt.plan_for(served, self._allocator)
         if chosen.plan is None or self._allocator.uses_common_pools(chosen.plan):
             return None  # with common pools every allocation may change the verdict on every node
-        self._for_layer = attempt
+        self._for_layer, self._begun = attempt, None
         number = chosen.plan.remembered.number
         if chosen.special is None or self._have_no_plugin(attempt):
             return number
@@ -306,12 +308,6 @@ class DynamicResources(Plugin):
         if special is not None and not is_in_memory(special.claim):
             return self._binding.delete_leftover(special.claim, pod.pod)
         return None, Status.unschedulable("still not schedulable")
-
-    @cached_property
-    def _later_filters(self) -> frozenset[str]:
-        """The filters of the profile that come after this one."""
-        order = [name for name, _ in self.handle.framework.points["filter"]]
-        return frozenset(order[order.index(self.name) + 1 :] if self.name in order else order)
 
     def _was_not_reached(self, state: CycleState) -> bool:
         """Whether a plugin before this one ended PreFilter: upstream's PostFilter then has no state, and fails."""

@@ -1,0 +1,33 @@
+"""The notebooks in the examples run from top to bottom, and their plots are shown."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "examples/notebooks").glob("*.ipynb"))
+
+
+def test_there_are_two() -> None:
+    assert [path.stem for path in NOTEBOOKS] == ["batch_queue", "capacity"]
+
+
+# The client's own event loop and sockets are left to the garbage collector.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_shows_its_results(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    notebook: Any = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # the library has types for some
+    assert all(not cell.get("outputs") for cell in notebook.cells), "a notebook is kept without its outputs"
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}}).execute()
+    data = [output.data for cell in notebook.cells for output in cell.get("outputs", ()) if "data" in output]
+    assert any("text/html" in one for one in data) or path.stem == "batch_queue"
+    assert any("image/png" in one for one in data)
