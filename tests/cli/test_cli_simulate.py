@@ -456,7 +456,7 @@ def test_a_table_of_arrivals_is_simulated_and_results_are_saved(
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (("--nodes", "1"), 2, "or a table of pods with --trace"),
+        (("--nodes", "1"), 2, "give manifests with -f, a cluster with --from, or a table of pods with --trace"),
         (("--trace", "gone.csv"), 1, "gone.csv"),
         (("--trace", "pods.csv", "--until", "soon"), 2, "'soon' is not a duration"),
         (("--trace", "pods.csv", "--until=-1h"), 2, "must be a duration that is not negative"),
