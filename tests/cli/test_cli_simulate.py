@@ -482,3 +482,21 @@ def test_mistakes_of_times_and_files_are_named(
     assert ran.code == code
     assert text in ran.err
     assert "Traceback" not in ran.err
+
+
+def test_feature_gates_and_settings_without_effect_are_said_also_when_quiet(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "p.yaml").write_text(_POD)
+    config = tmp_path / "config.yaml"
+    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: 3\n")
+    common = ("-f", tmp_path / "p.yaml", "--nodes", "1", "-q", "-o", "json")
+    ran = run(capsys, "simulate", *common, "--config", config, "--feature-gates", "ComponentFlagz=false")
+    assert ran.code == 0
+    assert ran.err.splitlines() == [
+        "kubesched: the configuration's parallelism has no effect in a simulation: decisions are made in one thread",
+        "kubesched: the feature gate ComponentFlagz=false has no effect in a simulation",
+    ]
+    assert len(json.loads(ran.out)["warnings"]) == 2
+    bad = run(capsys, "simulate", *common, "--feature-gates", "Nonsense=true")
+    assert (bad.code, "unrecognized feature gate: Nonsense" in bad.err, "Traceback" in bad.err) == (1, True, False)

@@ -70,3 +70,16 @@ def test_what_a_write_through_the_new_group_returns_is_the_event_as_that_group_s
     assert (core.data()["message"], core.uid, core.resource_version) == ("hello", item.uid, item.resource_version)
     with pytest.raises(AttributeError):
         item.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_the_oldest_events_go_when_there_are_too_many() -> None:
+    clock = _Clock()
+    store = Store(clock, random=Random(0))
+    store.most_events = 3
+    for number in range(5):
+        clock.seconds += 1
+        store.create(CORE_EVENTS, "default", _event(f"e{number}"))
+        if number == 2:
+            clock.seconds += 1
+            store.patch(CORE_EVENTS, "default", "e0", {"count": 2})  # written again: it is no longer the oldest
+    assert [item.name for item in store.list(CORE_EVENTS).items] == ["e0", "e3", "e4"]

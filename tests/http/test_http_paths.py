@@ -297,3 +297,29 @@ def test_tokens_of_service_accounts_are_those_of_the_one_user(token: str | None)
             assert (await api.get(f"{path}/robot/token", headers=headers)).status == 405
 
     run(main())
+
+
+def test_metrics_count_requests_watches_and_objects() -> None:
+    async def main() -> None:
+        async with served(token="secret") as api:
+            headers = {"Authorization": "Bearer secret"}
+            assert (await api.get("/metrics")).status == 401
+            for name in ("a", "b"):
+                assert (await api.post("/api/v1/nodes", a_node(name), headers=headers)).status == 201
+            for path in ("/api/v1/frogs/x", "/api/v1/nodes/a/frogs", "/frogs"):
+                await api.get(path, headers=headers)
+                await api.get(path)
+            answer = await api.get("/metrics", headers=headers)
+            assert answer.headers["Content-Type"].startswith("text/plain")
+            lines = answer.raw.decode().splitlines()
+            labels = 'group="",resource="nodes",subresource="",verb="POST",version="v1"'
+            assert any(
+                line.startswith("apiserver_request_total{") and line.endswith(" 2.0")
+                for line in lines
+                if all(label in line for label in labels.split(","))
+            )
+            assert 'apiserver_storage_objects{resource="nodes"} 2.0' in lines
+            assert "apiserver_longrunning_requests 0.0" in lines
+            assert not any("frogs" in line for line in lines)
+
+    run(main())

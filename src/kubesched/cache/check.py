@@ -22,6 +22,7 @@ from .cache import Cache
 from .check_terms import check_terms
 from .columns import ABSENT
 from .node_table import CPU_ROW, EPHEMERAL_ROW, MEMORY_ROW, PODS_ROW, NodeTable, _int64
+from .placed_pods import Kind
 
 __all__ = ["check_cache", "check_table", "compare_with_server"]
 
@@ -86,6 +87,7 @@ def _check_placed(table: NodeTable) -> list[str]:
     """The columns of pods against the rows; a node's pods are in the order in which they were added."""
     problems: list[str] = []
     entries = table.placed.entries()
+    kinds: Counter[Kind] = Counter()
     for info in table.all_infos():
         numbers: list[int] = []
         for uid, pod in info.pods.items():
@@ -94,8 +96,10 @@ def _check_placed(table: NodeTable) -> list[str]:
             started = cached_time(pod.status.start_time) if pod.status.start_time else None
             fields = [info.row, pod.priority]
             fields += [_int64(each) for each in (amounts.milli_cpu, amounts.memory, amounts.ephemeral_storage)]
-            kind = table.placed.kinds.get((pod.namespace, frozenset(pod.labels.items())))
-            fields.append(-1 if kind is None else kind)
+            kind = pod.namespace, frozenset(pod.labels.items())
+            kinds[kind] += 1
+            number = table.placed.kinds.get(kind)
+            fields.append(-1 if number is None else number)
             if entry[:2] + entry[3:] != fields or start != (math.inf if started is None else started):
                 problems.append(
                     f"pod {pod.key}: its columns say {entry} and start {start}, the pod {fields} and {started}"
@@ -103,6 +107,8 @@ def _check_placed(table: NodeTable) -> list[str]:
             numbers += entry[2:3]
         if numbers != sorted(numbers):
             problems.append(f"node {info.name}: its pods are not in the order of their columns")
+    if kinds != table.placed.kinds.counts():
+        problems.append("the kinds of pods differ from the rows")
     return problems + [f"pod {uid} has columns, but no node" for uid in entries]
 
 

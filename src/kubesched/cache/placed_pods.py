@@ -77,6 +77,10 @@ class KindNumbers:
         """The number of a kind; None when there is no such pod."""
         return self._numbers.get(kind)
 
+    def counts(self) -> dict[Kind, int]:
+        """How many pods there are of each kind; for the checker."""
+        return {kind: self._counts[number] for kind, number in self._numbers.items()}
+
     def add(self, kind: Kind) -> int:
         """One more pod of a kind; its number."""
         number = self._numbers.get(kind)

@@ -247,6 +247,13 @@ during the run. What of the input is not honoured is said on stderr, also with -
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
     _enable_plugin(parser)
+    parser.add_argument(
+        "--feature-gates",
+        metavar="NAME=BOOL,...",
+        action="append",
+        default=[],
+        help="feature gates of kube-scheduler, such as DRADeviceTaintRules=true; may be given again",
+    )
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="decides ties (default: 0)")
     parser.add_argument(
         "--until",

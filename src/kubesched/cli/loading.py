@@ -11,7 +11,7 @@ import difflib
 import sys
 from collections.abc import Sequence
 
-from kubesched.config import KubeSchedulerConfiguration
+from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.framework.registry import Registry
 from kubesched.simulate import loading
 
@@ -35,7 +35,11 @@ def load_registry(modules: Sequence[str] = ()) -> tuple[Registry, list[str]]:
 
 
 def load_setup(
-    options: argparse.Namespace, path: str | None, *, remark_unused: bool = True
+    options: argparse.Namespace,
+    path: str | None,
+    *,
+    remark_unused: bool = True,
+    gates: FeatureGates = DEFAULT_GATES,
 ) -> tuple[Registry, KubeSchedulerConfiguration, list[str]]:
     """Registry and configuration by the options ``--plugin-module``, ``--enable-plugin`` and a file; and remarks.
 
@@ -51,5 +55,5 @@ def load_setup(
             )
             raise CliError("\n".join((f"--enable-plugin {name}: no plugin has this name; {hint}", *registry.problems)))
     named = own if remark_unused or path is None else []
-    config, remarks = loading.load_configuration(path, registry, named, enable=options.enable_plugin)
+    config, remarks = loading.load_configuration(path, registry, named, enable=options.enable_plugin, gates=gates)
     return registry, config, remarks

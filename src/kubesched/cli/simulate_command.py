@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kubesched.cluster.files import load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template
+from kubesched.config import FeatureGateError, FeatureGates
 from kubesched.simulate.html_report import render_html
 from kubesched.simulate.inputs import cluster_of, node_template_of
 from kubesched.simulate.report import error_text, render_json, render_table, render_yaml
@@ -26,7 +27,11 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    registry, config, remarks = load_setup(options, options.config)
+    try:
+        gates = FeatureGates.parse(*options.feature_gates)
+    except FeatureGateError as error:
+        raise CliError(f"--feature-gates: {error}") from None
+    registry, config, remarks = load_setup(options, options.config, gates=gates)
     paths = [path for group in options.filename for path in group]
     if not paths and not options.trace and options.start is None:
         text = "give manifests with -f, a cluster with --from, or a table of pods with --trace"
@@ -59,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
             node_template=template,
             zones=[f"zone-{number}" for number in range(1, options.zones + 1)],
             config=config,
+            gates=gates,
             seed=options.seed,
             stages=load_stages(options.stages),
             controllers=options.controllers,

@@ -212,6 +212,7 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         extenders=http_extenders(config.extenders),
         on_preemption=None if options.quiet else PreemptionLog(clock),
         taint_new_nodes=not options.no_controllers,
+        event_cache_size=_MOST_EVENTS,
     )
     embedded.store.most_events = _MOST_EVENTS
     _fill(embedded.store, options, start or "", snapshot, dump)

@@ -19,6 +19,7 @@ from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, PatchOpti
 
 from ..api.times import Clock
 from .backoff import TokenBucket, is_other_uid, retry_write
+from .event_writer import CACHE_SIZE
 from .events import QUEUE_SIZE, EventBroadcaster, EventRecorder
 from .informer import Informer
 from .metered import MeteredTransport
@@ -54,6 +55,7 @@ class ApiPort:
         limiter: TokenBucket | None = None,
         event_limiter: TokenBucket | None = None,
         event_queue_size: int = QUEUE_SIZE,
+        event_cache_size: int = CACHE_SIZE,
         watch_list: bool = False,
         on_request: Callable[[str, str, float], None] | None = None,
     ) -> None:
@@ -67,7 +69,11 @@ class ApiPort:
             event_transport or transport, limiter=event_limiter, requests=self.requests, on_request=on_request
         )
         self.events = EventBroadcaster(
-            self.event_transport, clock, rng=Random(rng.getrandbits(64)), queue_size=event_queue_size
+            self.event_transport,
+            clock,
+            rng=Random(rng.getrandbits(64)),
+            queue_size=event_queue_size,
+            cache_size=event_cache_size,
         )
         self._recorders: dict[str, EventRecorder] = {}
 

@@ -16,6 +16,7 @@ from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
 from kubesched.api.types import Node, Pod
 from kubesched.cache.check import check_cache, compare_with_server
+from kubesched.client.event_writer import CACHE_SIZE
 from kubesched.client.port import ApiPort
 from kubesched.cluster.controllers import ALL, Controller, ControllerManager, ControllerSettings
 from kubesched.cluster.kubelets import HollowKubelets, Stage
@@ -52,6 +53,7 @@ class Embedded:
         gates: FeatureGates = DEFAULT_GATES,
         kubelets: bool = True,
         event_queue_size: int = 1000,
+        event_cache_size: int = CACHE_SIZE,
         on_bind: Callable[[str, str, str], None] | None = None,
         believe_priority: bool = False,
         controllers: bool | Iterable[type[Controller] | str] = False,
@@ -98,6 +100,7 @@ class Embedded:
             clock=clock,
             rng=random.Random(rng.getrandbits(64)),
             event_queue_size=event_queue_size,
+            event_cache_size=event_cache_size,
         )
         self.scheduler = Scheduler(
             config,

@@ -41,6 +41,7 @@ from .pod_times import PodBook, amounts
 from .preemptions import preemption_report
 from .problems import ProblemLog
 from .result import PreemptionReport, Refusal, Result, Stopped
+from .settings_remarks import settings_without_effect
 from .virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
 
 __all__ = ["DEFAULT_UNTIL", "Drive", "Progress", "Session", "run_simulation", "simulate"]
@@ -118,6 +119,7 @@ async def simulate(
         intake.objects = in_order(with_default_class(intake.objects))
     config = config if config is not None else default_config(gates=gates)
     _check_extenders(config, extenders)
+    settings = list(settings_without_effect(config, gates))
     arrivals = Arrivals(intake.later, loop.time())
     if until is None:
         until = DEFAULT_UNTIL + max((at for at, _ in intake.later), default=0.0)
@@ -150,7 +152,7 @@ async def simulate(
                 return outcome(embedded, run.book, run.course, run.now, seed=seed, stopped=stopped, refused=everything)
 
             def complete(found: Result) -> Result:
-                warnings = [*remarks, *intake.warnings, *run.remarks(), *found.warnings, *problems.remarks()]
+                warnings = [*remarks, *settings, *intake.warnings, *run.remarks(), *found.warnings, *problems.remarks()]
                 errors, preemptions = problems.errors(), list(run.preemptions)
                 return msgspec.structs.replace(found, warnings=warnings, errors=errors, preemptions=preemptions)
 

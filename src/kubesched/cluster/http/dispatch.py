@@ -115,7 +115,7 @@ class Dispatcher:
         raise not_served()
 
     def _paths(self) -> list[str]:
-        found = ["/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+        found = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
         for group, versions in self.catalog.groups().items():
             found += [f"/apis/{group}/{version}" if group else f"/api/{version}" for version in versions]
         return sorted(found)

@@ -140,7 +140,7 @@ def _schemas(resources: Iterable[Resource], ref: str) -> dict[str, Any]:
 def _schema(type_: Type, ref: str) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object"}
     words = descriptions()
-    text = words.get(type_.name) or f"{type_.name} of the Kubernetes API."
+    text = words.get(type_.name) or f"{type_.definition.rpartition('.')[2]} of the Kubernetes API."
     schema["description"] = text
     required = [name for name, field in type_.fields.items() if field.required]
     if required:

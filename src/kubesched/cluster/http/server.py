@@ -26,11 +26,12 @@ from aiohttp.web_protocol import RequestHandler
 
 from ...api.wire import ApiError
 from ..store import Store
-from .answers import refusal, wants_pretty
+from .answers import refusal, text_answer, wants_pretty
 from .calls import shutting_down
 from .connection import Connections
 from .dispatch import Dispatcher
 from .intake import Intake
+from .metrics import Requests
 from .negotiation import Accepted
 from .origins import Origins, is_loopback
 
@@ -102,6 +103,7 @@ class HttpServer:
         )
         self._intake = Intake(allowance=max_body_bytes_in_flight, seconds=body_seconds)
         self._head_seconds = head_seconds
+        self._requests = Requests(self._dispatcher.catalog)
         self._runner: web.ServerRunner | None = None
 
     @property
@@ -186,8 +188,15 @@ class HttpServer:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request; whatever happens the client gets an answer it can read."""
         path, _, query = _raw_path(request)
+        response = await self._answer(request, path, query)
+        self._requests.count(request.method, path, response.status)
+        return response
+
+    async def _answer(self, request: web.BaseRequest, path: str, query: str) -> web.StreamResponse:
         try:
             self._authenticate(request, path)
+            if path == "/metrics" and request.method == "GET":
+                return text_answer(self._requests.text(self.store, self.open_watches).decode())
             return await self._dispatcher.answer(request, path, query, lambda: self._read(request))
         except ApiError as error:
             return refusal(error, form=_form_of(request), pretty=_pretty(request, query))

@@ -5,6 +5,7 @@ Callers: :mod:`.fieldcheck` (unknown fields), :mod:`.openapi` (kubectl explain),
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -58,6 +59,12 @@ class _Tables:
     roots: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
+#: What sets apart types of one name in several groups; the group is in their definitions anyway.
+_OF_GROUP: Final = re.compile(
+    r"^(?:Admissionregistration|Apiextensions|Core|Discovery|Events|Rbac|Resource|Storage)V1(?=[A-Z])"
+)
+
+
 @cache
 def _tables() -> _Tables:
     text = files(__package__).joinpath("schemas.txt").read_text(encoding="utf-8")
@@ -80,7 +87,7 @@ def _tables() -> _Tables:
 def _definition(name: str, place: str, kind: str) -> str:
     if name in _META:
         return f"io.k8s.apimachinery.pkg.apis.meta.v1.{name}"
-    return f"io.k8s.api.{place}.{kind or name}"
+    return f"io.k8s.api.{place}.{kind or _OF_GROUP.sub('', name)}"
 
 
 def _field(text: str) -> tuple[str, Field]:

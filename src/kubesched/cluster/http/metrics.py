@@ -1,0 +1,67 @@
+"""``/metrics`` of the API server, with upstream's names: requests, watches and stored objects.
+
+Counting is a dictionary; the text is made by ``prometheus_client`` when it is asked for. Caller: :mod:`.server`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from ...api.wire import ApiError
+from ..store import Store
+from .calls import parse_path
+from .catalog import Catalog
+
+__all__ = ["Requests"]
+
+
+class Requests:
+    """The requests of a server, by method, resource and status code."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._counts: Counter[tuple[str, str, str, str, str, int]] = Counter()
+
+    def count(self, method: str, path: str, code: int) -> None:
+        """Note an answer. Paths that are not served count together: any path can be asked for."""
+        target = parse_path(path)
+        found = self._catalog.find(target.group, target.version, target.plural) if target is not None else None
+        if target is None or found is None or (target.subresource and found.subresource(target.subresource) is None):
+            self._counts[method, "", "", "", "", code] += 1
+        else:
+            self._counts[method, target.group, target.version, target.plural, target.subresource, code] += 1
+
+    def text(self, store: Store, watches: int) -> bytes:
+        """Everything in the text format of Prometheus.
+
+        Raises:
+            ApiError: 501, when ``prometheus_client`` is not installed.
+        """
+        try:
+            from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest  # noqa: PLC0415
+            from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
+        except ImportError:
+            text = "metrics need the package prometheus-client, which is not installed here"
+            raise ApiError(501, "NotImplemented", text) from None
+        counts = self._counts
+
+        class Families:
+            def collect(self) -> Iterator[Any]:
+                labels = ("verb", "group", "version", "resource", "subresource", "code")
+                requests = CounterMetricFamily("apiserver_request", "Requests that were answered.", labels=labels)
+                for (*names, code), number in sorted(counts.items()):
+                    requests.add_metric([*map(str, names), str(code)], number)
+                yield requests
+                objects = GaugeMetricFamily("apiserver_storage_objects", "Stored objects.", labels=("resource",))
+                for kind, table in store.tables.items():
+                    if kind == table.kind:
+                        objects.add_metric([kind.group_resource], len(table.objects))
+                yield objects
+                yield GaugeMetricFamily("apiserver_longrunning_requests", "Open watches.", value=watches)
+
+        registry = CollectorRegistry()
+        registry.register(Families())
+        ProcessCollector(registry=registry)
+        return generate_latest(registry)
