@@ -22,6 +22,7 @@ BUDGETS = kind("poddisruptionbudgets", "policy")
 CAPACITIES = kind("csistoragecapacities", "storage.k8s.io")
 RESOURCE_CLAIMS = kind("resourceclaims", "resource.k8s.io")
 TEMPLATES = kind("resourceclaimtemplates", "resource.k8s.io")
+QUOTAS, LIMITS, POLICIES = kind("resourcequotas"), kind("limitranges"), kind("networkpolicies", "networking.k8s.io")
 AUTOSCALERS = kind("horizontalpodautoscalers", "autoscaling")
 
 LABELS = {"app": "a"}
@@ -127,6 +128,10 @@ REFUSED: list[tuple[str, Kind, Data, str]] = [
     ("admin", RESOURCE_CLAIMS, {"spec": devices(adminAccess=True)}, "Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace"),
     ("admin template", TEMPLATES, {"spec": {"spec": devices(adminAccess=True)}}, "Forbidden: admin access to devices requires the"),
     ("capacity of a request", RESOURCE_CLAIMS, {"spec": devices(capacity={"requests": {"m": "much"}})}, "spec.devices.requests[0].exactly.capacity.requests[m]: Invalid value"),
+    ("negative quota", QUOTAS, {"spec": {"hard": {"pods": "-1"}}}, 'spec.hard.pods: Invalid value: "-1": must be greater than or equal to 0'),
+    ("limits in disorder", LIMITS, {"spec": {"limits": [{"type": "Container", "min": {"cpu": "2"}, "max": {"cpu": "1"}}]}}, 'spec.limits[0].min[cpu]: Invalid value: "2": min value 2 is greater than max value 1'),
+    ("default over the limit", LIMITS, {"spec": {"limits": [{"type": "Container", "default": {"cpu": "2"}, "max": {"cpu": "1"}}]}}, 'spec.limits[0].default[cpu]: Invalid value: "2": default value 2 is greater than max value 1'),
+    ("policy type", POLICIES, {"spec": {"podSelector": {}, "policyTypes": ["Sideways"]}}, 'spec.policyTypes: Unsupported value: "Sideways": supported values: "Egress", "Ingress"'),
 ]  # fmt: skip
 
 
@@ -148,6 +153,18 @@ ACCEPTED: list[tuple[str, Kind, Data]] = [
     ("topology", CAPACITIES, {"storageClassName": "a", "capacity": "1Gi", "nodeTopology": SELECTOR}),
     ("a long secret", SECRETS, {"data": {"a": "YWJj\nZGVm", "b": ""}}),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("of", "rest", "where"),
+    [
+        (QUOTAS, {"spec": {"hard": {"pods": "many"}}}, "spec.hard.pods"),
+        (LIMITS, {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "much"}}]}}, "spec.limits[0].max.cpu"),
+    ],
+)
+def test_amounts_that_cannot_be_read(of: Kind, rest: Data, where: str) -> None:
+    with refused(400, "BadRequest", f"{where}: quantities must match"):
+        make(a_store(), of, rest)
 
 
 @pytest.mark.parametrize(("what", "of", "rest"), ACCEPTED, ids=[f"{row[1].kind} {row[0]}" for row in ACCEPTED])

@@ -189,6 +189,10 @@ def test_binding_sets_the_node_once() -> None:
             for name in ("q", ""):
                 other = await api.post(f"{PODS}/p/binding", {**body, "metadata": {"name": name}})
                 assert (other.status, other.message) == (400, "name in URL does not match name in Binding object")
+            elsewhere = {**body, "metadata": {"name": "p", "namespace": "other"}}
+            for path in (f"{PODS}/p/binding", "/api/v1/namespaces/default/bindings"):
+                other = await api.post(path, elsewhere)
+                assert (other.status, "does not match the namespace sent" in other.message) == (400, True)
             answer = await api.post(f"{PODS}/p/binding", body)
             assert (answer.status, answer.data["status"]) == (201, "Success")
             again = await api.post("/api/v1/namespaces/default/bindings", body)
@@ -218,6 +222,8 @@ def test_eviction_asks_the_budget() -> None:
             body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
             answer = await api.post(f"{PODS}/p/eviction", body)
             assert (answer.status, answer.data["details"]["causes"][0]["reason"]) == (429, "DisruptionBudget")
+            for metadata in ({"name": "q"}, {"name": "p", "namespace": "other"}):
+                assert (await api.post(f"{PODS}/p/eviction", {**body, "metadata": metadata})).status == 400
             await api.delete(f"{budgets}/b")
             assert (await api.post(f"{PODS}/p/eviction", body)).status == 201
             assert "deletionTimestamp" in (await api.get(f"{PODS}/p")).data["metadata"]

@@ -7,11 +7,12 @@ update, with data whose form has been checked. An invalid value is a cause.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from typing import Any, Final
 
 from ...api.decode import from_builtins
 from ...api.equality import same_json
-from ...api.kinds import CLAIMS, NODES, PRIORITY_CLASSES, Kind
+from ...api.kinds import CLAIMS, LIMIT_RANGES, NODES, PRIORITY_CLASSES, RESOURCE_QUOTAS, Kind
 from ...api.selectors import SelectorError, compile_label_selector, is_label_value, is_qualified_name
 from ...api.types import LabelSelector
 from ..schema import root_type
@@ -42,6 +43,9 @@ _SELECTED: Final = {
     "DaemonSet": "daemonset",
 }
 _LONGEST_CRON_JOB: Final = 52
+#: Amounts of a limit range, the smallest first, and how messages call them.
+_IN_ORDER: Final = {"min": "min", "defaultRequest": "default request", "default": "default", "max": "max"}
+_LIMITS: Final = (*_IN_ORDER, "maxLimitRequestRatio")
 
 
 def _check_node(data: Data, causes: Causes) -> None:
@@ -198,6 +202,23 @@ def _check_claim(data: Data, causes: Causes) -> None:
     _selector(spec.get("selector"), "spec.selector", causes)
 
 
+def _check_quota(data: Data, causes: Causes) -> None:
+    check_quantities(RESOURCE_QUOTAS, (data.get("spec") or {}).get("hard"), "spec.hard", causes)
+
+
+def _check_limit_range(data: Data, causes: Causes) -> None:
+    """As upstream: the smallest amount, the defaults and the largest amount of a resource are in this order."""
+    for index, item in enumerate((data.get("spec") or {}).get("limits") or ()):
+        path = f"spec.limits[{index}]"
+        amounts = {name: check_quantities(LIMIT_RANGES, item.get(name), f"{path}.{name}", causes) for name in _LIMITS}
+        for (low, low_text), (high, high_text) in combinations(_IN_ORDER.items(), 2):
+            for name, least in amounts[low].items():
+                most = amounts[high].get(name)
+                if most is not None and least.nanos > most.nanos:
+                    why = f"{low_text} value {item[low][name]} is greater than {high_text} value {item[high][name]}"
+                    causes.invalid(f"{path}.{low}[{name}]", str(item[low][name]), why)
+
+
 def _check_capacity(data: Data, causes: Causes) -> None:
     _selector(data.get("nodeTopology"), "nodeTopology", causes)
 
@@ -233,6 +254,8 @@ _CHECKS: Final[Mapping[str, Callable[[Data, Causes], None]]] = {
     "persistentvolumeclaims": _check_claim,
     "persistentvolumes": check_volume,
     "csistoragecapacities.storage.k8s.io": _check_capacity,
+    "resourcequotas": _check_quota,
+    "limitranges": _check_limit_range,
     "volumeattachments.storage.k8s.io": _check_attachment,
     "ingresses.networking.k8s.io": _check_ingress,
     "customresourcedefinitions.apiextensions.k8s.io": check_definition,

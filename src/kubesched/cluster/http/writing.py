@@ -80,6 +80,7 @@ def bind(store: Store, call: Call, raw: bytes, name: str = "") -> web.Response:
     named = _text(metadata, "name")
     if name and named != name:
         raise ApiError.bad_request("name in URL does not match name in Binding object")
+    _expect_namespace(metadata, call.target.namespace)
     if target.get("kind") not in (None, "", "Node"):
         shown = str(target.get("kind"))
         message = f'Unsupported value: "{shown}": supported values: "Node", "<empty>"'
@@ -105,6 +106,10 @@ def evict(store: Store, call: Call, raw: bytes) -> web.Response:
     dry_run = call.query.dry_run("CreateOptions")
     data = decode_body(raw, call.request.headers.get("Content-Type", "")).data if raw.strip() else {}
     _expect(data, "Eviction", ("policy/v1", "policy/v1beta1"))
+    metadata = _member(data, "metadata")
+    if _text(metadata, "name") not in ("", call.target.name):
+        raise ApiError.bad_request("name in URL does not match name in Eviction object")
+    _expect_namespace(metadata, call.target.namespace)
     options = _member(data, "deleteOptions")
     grace = options.get("gracePeriodSeconds")
     if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
@@ -124,6 +129,13 @@ def _expect(data: Any, kind: str, versions: tuple[str, ...]) -> None:
         raise ApiError.bad_request(f"a {kind} is an object, got {type(data).__name__}")
     if data.get("kind") not in (None, "", kind) or data.get("apiVersion") not in (None, "", *versions):
         raise ApiError.bad_request(f"{data.get('apiVersion')} {data.get('kind')} cannot be handled as a {kind}")
+
+
+def _expect_namespace(metadata: dict[str, Any], namespace: str) -> None:
+    if _text(metadata, "namespace") not in ("", namespace):
+        raise ApiError.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
 
 
 def _member(data: Any, name: str) -> dict[str, Any]:
