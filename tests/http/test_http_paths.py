@@ -43,9 +43,27 @@ def test_what_does_not_exist_is_refused_with_a_status(method: str, path: str, co
             answer = await api(method, path)
             assert (answer.status, answer.data["kind"], answer.data["code"]) == (code, "Status", code)
             assert answer.reason == reason
-            if code == 405 or answer.message == "the server could not find the requested resource":
+            if code == 405 or answer.message.startswith("the server could not find the requested resource"):
                 # kubectl looks into the details of such answers without asking whether there are any.
                 assert answer.data["details"] == {}
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("path", "elsewhere"),
+    [
+        ("/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers", ": it is in autoscaling/v2 here"),
+        ("/api/v2/pods", ": it is in v1 here"),
+        ("/apis/autoscaling/v1/namespaces/default/frogs", ""),
+    ],
+)
+def test_a_version_without_the_kind_names_those_that_have_it(path: str, elsewhere: str) -> None:
+    async def main() -> None:
+        async with served() as api:
+            answer = await api.post(path, {})
+            assert (answer.status, answer.data["details"]) == (404, {})
+            assert answer.message == "the server could not find the requested resource" + elsewhere
 
     run(main())
 

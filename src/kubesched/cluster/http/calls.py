@@ -67,9 +67,12 @@ class Call:
         return json_answer(raw, status, form=self.form, pretty=self.pretty, warnings=self.warnings)
 
 
-def not_served() -> ApiError:
-    """404 for a path that leads nowhere. Clients look into the details of a 404, so there are some, if empty."""
-    return ApiError(404, "NotFound", NOT_SERVED, {})
+def not_served(elsewhere: str = "") -> ApiError:
+    """404 for a path that leads nowhere. Clients look into the details of a 404, so there are some, if empty.
+
+    ``elsewhere``: the versions that have the resource.
+    """
+    return ApiError(404, "NotFound", f"{NOT_SERVED}: it is in {elsewhere} here" if elsewhere else NOT_SERVED, {})
 
 
 def wrong_method() -> ApiError:

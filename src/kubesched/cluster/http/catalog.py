@@ -238,6 +238,11 @@ class Catalog:
         versions = self._tree.groups.get(group)
         return versions.get(version, {}).get(plural) if versions else None
 
+    def other_versions(self, group: str, plural: str) -> str:
+        """The group versions that have a resource, such as ``autoscaling/v2``; empty when there is none."""
+        versions = self._tree.groups.get(group, {})
+        return ", ".join(f"{group}/{version}".lstrip("/") for version, found in versions.items() if plural in found)
+
     def groups(self) -> dict[str, dict[str, dict[str, Resource]]]:
         """Resources by group, version and plural."""
         return self._tree.groups

@@ -242,7 +242,10 @@ class Dispatcher:
         found = next(
             (item for item in REVIEWS.get((target.group, target.version), ()) if item.plural == target.plural), None
         )
-        if found is None or target.name or target.subresource or target.namespaced is not found.namespaced:
+        if found is None:
+            # Clients that were written for another version (`kubectl autoscale`) show the message only.
+            raise not_served(self.catalog.other_versions(target.group, target.plural))
+        if target.name or target.subresource or target.namespaced is not found.namespaced:
             raise not_served()
         if request.method != "POST" or target.watch:
             raise wrong_method()
