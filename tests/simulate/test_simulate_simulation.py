@@ -414,3 +414,15 @@ def test_a_plugin_that_answers_what_it_must_not_is_in_the_result_with_its_place(
     (error,) = result.errors
     assert (error.type, error.file, error.line) == ("WrongAnswerError", __file__, wrong.__code__.co_firstlineno)
     assert said in error.text
+
+
+def test_what_on_progress_raises_is_raised_by_the_run_and_disturbs_no_binding() -> None:
+    calls = []
+
+    def report(done: int, total: int) -> None:
+        calls.append(done)
+        raise LookupError("of the caller")
+
+    with pytest.raises(LookupError, match="of the caller"):
+        run(pod("a"), pod("b"), nodes=1, on_progress=report)
+    assert calls == [1]
