@@ -6,7 +6,10 @@ import asyncio
 
 from controllers_world import DEPLOYMENTS, Data, World, kind, play, pod_template, workload
 
+from kubesched.api.kinds import NAMESPACES
+
 SERVICES, SLICES = kind("services"), kind("endpointslices", "discovery.k8s.io")
+ACCOUNTS = kind("serviceaccounts")
 
 
 def service(name: str = "web", **spec: object) -> Data:
@@ -126,3 +129,18 @@ def test_services_without_a_selector_have_no_slices_and_load_balancers_an_addres
         assert world.get(SERVICES, "front")["status"]["loadBalancer"] == {}
 
     play(scenario)
+
+
+def test_every_namespace_has_its_default_account() -> None:
+    async def scenario(world: World) -> None:
+        world.create(NAMESPACES, {"metadata": {"name": "team"}})
+        await world.settle()
+        assert world.names(ACCOUNTS, "team") == world.names(ACCOUNTS, "default") == ["default"]
+        world.store.delete(ACCOUNTS, "team", "default")
+        await world.settle()
+        assert world.names(ACCOUNTS, "team") == ["default"]
+        world.store.delete(NAMESPACES, "", "team")
+        await world.settle()
+        assert not world.exists(NAMESPACES, "team")
+
+    play(scenario, nodes=0)

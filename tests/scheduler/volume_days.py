@@ -173,6 +173,7 @@ class Day:
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": "local",
             "persistentVolumeReclaimPolicy": "Retain",
+            "local": {"path": f"/mnt/{name}"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
         }
         self.create(VOLUMES, {"metadata": {"name": name}, "spec": spec})
