@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -153,3 +154,11 @@ def test_on_a_terminal_there_is_colour_and_a_progress_bar_that_goes_away() -> No
     assert process.wait(timeout=30) == 0
     assert b"\x1b[" in seen
     assert b"pods bound" in seen
+
+
+def test_the_package_runs_as_a_module(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["kubesched", "version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("kubesched", run_name="__main__")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("kubesched ")

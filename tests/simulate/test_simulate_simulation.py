@@ -389,3 +389,40 @@ def test_a_plugin_that_raises_is_in_the_result_with_its_place() -> None:
         result.totals.attempts,
     )
     assert 'running "Odd" filter plugin: odd' in error.text
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "said"),
+    [
+        ("score", "high", "score returned 'high'; expected an int"),
+        ("score", 500, "returns an invalid score 500"),
+        ("reserve", 7, "returned 7 from reserve; expected None or a Status"),
+    ],
+)
+def test_a_plugin_that_answers_what_it_must_not_is_in_the_result_with_its_place(
+    method: str, answer: Any, said: str
+) -> None:
+    def wrong(self: Plugin, *given: Any) -> Any:
+        return answer
+
+    odd = type("Odd", (Plugin,), {"name": "Odd", method: wrong})
+    registry = in_tree_registry()
+    registry.register(odd)
+    enabled = {"plugins": {"multiPoint": {"enabled": [{"name": "Odd"}]}}}
+    config = load_config_data({"apiVersion": API_VERSION, "kind": KIND, "profiles": [enabled]})
+    result = run(pod("a"), nodes=2, registry=registry, config=config)
+    (error,) = result.errors
+    assert (error.type, error.file, error.line) == ("WrongAnswerError", __file__, wrong.__code__.co_firstlineno)
+    assert said in error.text
+
+
+def test_what_on_progress_raises_is_raised_by_the_run_and_disturbs_no_binding() -> None:
+    calls = []
+
+    def report(done: int, total: int) -> None:
+        calls.append(done)
+        raise LookupError("of the caller")
+
+    with pytest.raises(LookupError, match="of the caller"):
+        run(pod("a"), pod("b"), nodes=1, on_progress=report)
+    assert calls == [1]

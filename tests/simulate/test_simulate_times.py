@@ -195,3 +195,42 @@ def test_distributions_interpolate_and_are_absent_without_pods() -> None:
 def test_the_same_run_has_the_same_times() -> None:
     objects = [node("n", "2"), *(pod(f"p{number}", arrival=f"{7 * number}s", duration="30s") for number in range(12))]
     assert run(*objects, seed=4) == run(*objects, seed=4)
+
+
+# -- what is not honoured is said ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("object_", "said"),
+    [
+        (
+            {**pod("p"), "metadata": {"name": "p", "annotations": {"kubesched.io/arival": "3h"}}},
+            "Pod p: annotation kubesched.io/arival is none of kubesched's; did you mean kubesched.io/arrival?",
+        ),
+        (
+            pod("p", schedulingGroup={"podGroupName": "x"}),
+            "Pod p: schedulingGroup has no effect in a simulation: pods are scheduled one by one",
+        ),
+        (
+            {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "x"}},
+            "PodGroup x has no effect in a simulation: pods are scheduled one by one",
+        ),
+        (pod("p", duration="-2h"), "annotation kubesched.io/duration: '-2h' is negative; write how long it lasts"),
+    ],
+    ids=["misspelled annotation", "scheduling group", "pod group", "negative duration"],
+)
+def test_what_is_not_honoured_is_a_warning(object_: JSON, said: str) -> None:
+    result = run(object_, nodes=1)
+    assert [text for text in result.warnings if said in text] == result.warnings != []
+    assert result.totals.succeeded == 0
+
+
+def test_misspelled_annotations_in_the_templates_of_a_cron_job_are_found() -> None:
+    metadata = {"annotations": {"kubesched.io/Duration": "1m", DURATION: "1m"}}
+    template = {"metadata": metadata, "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    spec = {"schedule": "0 * * * *", "jobTemplate": {"spec": {"template": template}}}
+    result = run({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "w"}, "spec": spec}, until=60.0)
+    (text,) = [text for text in result.warnings if "none of kubesched's" in text]
+    assert text.endswith(
+        "CronJob w: annotation kubesched.io/Duration is none of kubesched's; did you mean kubesched.io/duration?"
+    )

@@ -230,6 +230,12 @@ BAD: list[tuple[Callable[..., Trace], str, list[str]]] = [
     ),
     (read_google_2019, "", ["{}:1: the header lacks time, type, collection_id, instance_index; it has nothing"]),
     (read_philly, "{}", ["{}: is no list of jobs in JSON: Expected `array`, got `object`"]),
+    (read_philly, '[{"jobid": "a"},\n {"jobid"', ["{}:2:10: is no list of jobs in JSON: Input data was truncated"]),
+    (
+        read_philly,
+        "[1,\n\n 2}",
+        ["{}:3:3: is no list of jobs in JSON: JSON is malformed: expected ',' or ']' (byte 7)"],
+    ),
     (read_philly, "[]", ["{}: holds no job"]),
     (
         read_philly,

@@ -22,6 +22,7 @@ from .entries import PluginFailedError, failed
 from .metrics import SchedulerMetrics
 from .points import Point
 from .status import Code, Status
+from .wrong_answer import WrongAnswerError
 
 __all__ = ["Driver", "Take"]
 
@@ -114,7 +115,8 @@ class Driver:
         try:
             return point.read(point.methods[0], answer)
         except TypeError as problem:
-            return None, Status.from_error(problem if point.error else TypeError(f'plugin "{plugin.name}" {problem}'))
+            text = str(problem) if point.error else f'plugin "{plugin.name}" {problem}'
+            return None, Status.from_error(WrongAnswerError(plugin, point.methods[0], text))
 
     @staticmethod
     def judge(point: Point, plugin: Any, status: Status) -> Status:

@@ -18,6 +18,7 @@ from .nodeinfo import NodeInfo
 from .normalize import bounds, scaled
 from .podinfo import PodInfo
 from .status import Code, Status, is_success
+from .wrong_answer import WrongAnswerError
 
 if TYPE_CHECKING:
     from kubesched.cache import NodeList, NodeTable
@@ -147,7 +148,7 @@ class _Entry:
                 raise self._failed(error) from error
             if type(answer) is not int:
                 if not isinstance(answer, bool | np.bool_ | np.integer):
-                    raise self._failed(TypeError(f"{self._row_method} returned {answer!r}; expected an int"))
+                    raise self._wrong(self._row_method, f"{self._row_method} returned {answer!r}; expected an int")
                 answer = int(answer)
         elif self.is_plain:
             self.evaluations.value += 1
@@ -175,7 +176,7 @@ class _Entry:
         answer = called(self._prefix, self.name, getattr(self.plugin, self._rows_method), state, pod, nodes, rows)
         if not isinstance(answer, np.ndarray) or answer.shape != (len(rows),) or answer.dtype.kind not in "uib":
             problem = f"{self._rows_method} returned {shape_of(answer)}; expected {self._dtype}[{len(rows)}]"
-            raise self._failed(TypeError(problem))
+            raise self._wrong(self._rows_method, problem)
         if len(rows):
             self._check(answer)
         return answer.astype(self._dtype, copy=False)
@@ -189,10 +190,13 @@ class _Entry:
             self._refuse(most, self._rows_method)
 
     def _refuse(self, answer: int, method: str) -> NoReturn:
-        raise self._failed(ValueError(f"{method} returned {answer}, which is beyond {self._dtype}"))
+        raise self._wrong(method, f"{method} returned {answer}, which is beyond {self._dtype}")
 
     def _failed(self, error: BaseException) -> PluginFailedError:
         return PluginFailedError(self.name, failed(self._prefix, self.name, error))
+
+    def _wrong(self, method: str, problem: str) -> PluginFailedError:
+        return self._failed(WrongAnswerError(self.plugin, method, problem))
 
     def _plain(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         raise AssertionError("each kind of entry has its own")
@@ -219,7 +223,7 @@ class FilterEntry(_Entry):
             return interned[verdict - 1]
         status = called(_FILTER, self.name, self.plugin.verdict_status, state, pod, verdict)
         if not isinstance(status, Status):
-            raise self._failed(TypeError(f"verdict_status returned {status!r}; expected a Status"))
+            raise self._wrong("verdict_status", f"verdict_status returned {status!r}; expected a Status")
         if not status.is_rejected:
             raise self._failed(_as_error(status))
         return status.with_plugin(self.name)
@@ -233,7 +237,7 @@ class FilterEntry(_Entry):
         if status is None:
             return 0
         if not isinstance(status, Status):
-            raise self._failed(TypeError(f"filter returned {status!r}; expected None or a Status"))
+            raise self._wrong("filter", f"filter returned {status!r}; expected None or a Status")
         if status.code is Code.SUCCESS:
             return 0
         if not status.is_rejected:
@@ -321,8 +325,8 @@ class ScoreEntry(_Entry):
 
     def _checked(self, method: str, answer: Any, size: int) -> IntArray:
         if not isinstance(answer, np.ndarray) or answer.shape != (size,) or answer.dtype.kind not in "ui":
-            problem = TypeError(f"{method} returned {shape_of(answer)}; expected int64[{size}]")
-            raise self._normalizing_failed(problem)
+            problem = f"{method} returned {shape_of(answer)}; expected int64[{size}]"
+            raise self._normalizing_failed(WrongAnswerError(self.plugin, method, problem))
         return answer
 
     def _weighted(self, scores: IntArray) -> IntArray:
@@ -343,7 +347,11 @@ class ScoreEntry(_Entry):
             f'applying score defaultWeights on Score plugins: plugin "{self.name}" returns an invalid score {score}, '
             "it should in the range of [0, 100] after normalizing"
         )
-        return PluginFailedError(self.name, RuntimeError(text))
+        error = RuntimeError(text)
+        methods = ("normalize_within", "normalize_score", self._rows_method, "score")
+        method = next(name for name in methods if hasattr(self.plugin, name))
+        error.__cause__ = WrongAnswerError(self.plugin, method, text)
+        return PluginFailedError(self.name, error)
 
     def _normalizing_failed(self, error: BaseException) -> PluginFailedError:
         return PluginFailedError(self.name, failed(_NORMALIZE, self.name, error))
@@ -356,9 +364,9 @@ class ScoreEntry(_Entry):
         if isinstance(score, Status):
             raise self._failed(_as_error(score))
         if isinstance(score, bool) or not isinstance(score, int | np.integer):
-            raise self._failed(TypeError(f"score returned {score!r}; expected an int"))
+            raise self._wrong("score", f"score returned {score!r}; expected an int")
         if not _INT64_MIN <= score <= _INT64_MAX:
-            raise self._failed(ValueError(f"score returned {score}, which is beyond 64 bits"))
+            raise self._wrong("score", f"score returned {score}, which is beyond 64 bits")
         return int(score)
 
 

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Final
 
 import kubesched
+from kubesched.framework.wrong_answer import WrongAnswerError
 
 from .result import ErrorReport
 
@@ -65,7 +66,7 @@ class ProblemLog(logging.Handler):
         reported = record.exc_info[1] if record.exc_info else getattr(record, "cause", None)
         error = _first_cause(reported) if isinstance(reported, BaseException) else None
         # Errors of our own types are verdicts on objects, such as a selector that fails: no fault of the run.
-        is_verdict = type(error).__module__.startswith("kubesched.")
+        is_verdict = type(error).__module__.startswith("kubesched.") and not isinstance(error, WrongAnswerError)
         place = _place(error) if error is not None and not is_verdict else None
         if place is None:
             self._note(self._remarks, str(record.msg), record.getMessage())
@@ -105,7 +106,12 @@ def _first_cause(error: BaseException) -> BaseException:
 
 
 def _place(error: BaseException) -> tuple[str, str, int] | None:
-    """Type, file and line of where an error was raised; None for one that was not raised."""
+    """Type, file and line of where an error was raised; None for one that was not raised.
+
+    For a wrong answer of a plugin it is the method that gave it.
+    """
+    if isinstance(error, WrongAnswerError):
+        return type(error).__name__, error.file, error.line
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return None

@@ -5,13 +5,15 @@ Caller: :mod:`.intake`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
 
 from kubesched.api.kinds import CRON_JOBS, JOBS
+from kubesched.cluster.controllers import DEVICES_ANNOTATION
 from kubesched.cluster.files import Manifest
 from kubesched.cluster.http import unknown_in_manifest
-from kubesched.cluster.kubelets import DURATION
+from kubesched.cluster.kubelets import DURATION, FAILED
 
 from .arrivals import ARRIVAL, template_arrival
 
@@ -22,7 +24,16 @@ _INERT: Final = {
     "horizontalpodautoscalers.autoscaling": "nothing is scaled by load",
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": "webhooks are not called",
     "validatingwebhookconfigurations.admissionregistration.k8s.io": "webhooks are not called",
+    "podgroups.scheduling.k8s.io": "pods are scheduled one by one",
+    "workloads.scheduling.k8s.io": "pods are scheduled one by one",
 }
+
+#: The annotations with this prefix that something here reads or writes; any other is most likely misspelled.
+_PREFIX: Final = "kubesched.io/"
+_ANNOTATIONS: Final = frozenset(
+    {ARRIVAL, DURATION, FAILED, DEVICES_ANNOTATION}
+    | {_PREFIX + name for name in ("exit", "capacity", "capacity-of", "topology", "volumes-per-node", "hollow", "load")}
+)
 
 
 def unknown_fields(objects: Iterable[Manifest]) -> list[str]:
@@ -54,7 +65,44 @@ def not_honoured(objects: Sequence[Manifest]) -> list[str]:
             f"{first.source}: {first.kind.kind} {first.name}: {ARRIVAL} has no effect in a pod template; write it into the "
             f"metadata of the {first.kind.kind} itself{_also(misplaced)}"
         )
+    grouped = [item for item in objects if any("schedulingGroup" in spec for _, spec in _pod_parts(item))]
+    if grouped:
+        first = grouped[0]
+        texts.append(
+            f"{first.source}: {first.kind.kind} {first.name}: schedulingGroup has no effect in a simulation: pods are "
+            f"scheduled one by one{_also(grouped)}"
+        )
+    return texts + _unknown_annotations(objects)
+
+
+def _unknown_annotations(objects: Sequence[Manifest]) -> list[str]:
+    """A warning for each annotation of this project's prefix that nothing reads."""
+    found: dict[str, list[Manifest]] = {}
+    for item in objects:
+        names = {name for annotations, _ in _pod_parts(item) for name in annotations if name.startswith(_PREFIX)}
+        for name in sorted(names - _ANNOTATIONS):
+            found.setdefault(name, []).append(item)
+    texts = []
+    for name, items in found.items():
+        near = get_close_matches(name.lower(), sorted(_ANNOTATIONS), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        first = items[0]
+        texts.append(
+            f"{first.source}: {first.kind.kind} {first.name}: annotation {name} is none of kubesched's{hint}"
+            f"{_also(items)}"
+        )
     return texts
+
+
+def _pod_parts(item: Manifest) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Annotations and spec of an object, and of the templates in it."""
+    data: Any = item.data
+    while isinstance(data, Mapping):
+        metadata, spec = data.get("metadata"), data.get("spec")
+        annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+        spec = spec if isinstance(spec, Mapping) else {}
+        yield annotations if isinstance(annotations, Mapping) else {}, spec
+        data = spec.get("template") or spec.get("jobTemplate")
 
 
 def _also(items: Sequence[Manifest]) -> str:

@@ -144,7 +144,7 @@ def seconds(value: float) -> str:
 
 _ENDINGS: Final = {
     "settled": "nothing moves any more",
-    "until": "the time given is over",
+    "until": "the time limit is reached, which --until sets",
     "noProgress": "pods are tried again and again without success",
 }
 

@@ -158,6 +158,8 @@ async def simulate(
 
             session = Session(embedded, run, until, lambda stopped: complete(look(stopped)))
             found = look(await (drive(session) if drive is not None else session.until_settled(until)))
+    if run.progress_error is not None:
+        raise run.progress_error
     return complete(found)
 
 
@@ -310,6 +312,8 @@ class _Run:
         #: Which controllers of workloads run.
         self.controllers = controllers
         self._on_progress = on_progress
+        #: What ``on_progress`` raised; it is not called again.
+        self.progress_error: Exception | None = None
         self._last_bound = self._last_quiet = self._start
         self._bound = 0
         self.total = 0
@@ -337,7 +341,11 @@ class _Run:
     def bound(self, namespace: str, name: str, node: str) -> None:
         self._last_bound = self._loop.time()
         self._bound += 1
-        self._on_progress(self._bound, max(self._bound, self.total))
+        if self.progress_error is None:
+            try:
+                self._on_progress(self._bound, max(self._bound, self.total))
+            except Exception as error:  # the caller's: raised at the end, as this is called inside a binding
+                self.progress_error = error
 
     def create(self, embedded: Embedded, intake: Intake) -> list[Refusal]:
         """See :meth:`Session.create`."""

@@ -354,6 +354,8 @@ class HollowKubelets:
             if text:
                 try:
                     seconds = parse_duration(text)
+                    if seconds < 0:
+                        raise ValueError(f"{text!r} is negative; write how long it lasts, such as 30s")
                 except ValueError as error:
                     self._complain(known, f"annotation {delay.seconds_from}: {error}; until then it does not finish")
                     return None

@@ -5,6 +5,7 @@ Format: the README of ``msr-fiddle/philly-traces``. A job has attempts; each nam
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
@@ -68,16 +69,29 @@ def read_philly(path: str | Path, *, cpu_milli_per_gpu: int = 0, memory_mib_per_
 
 
 def _jobs(path: Path) -> list[Any]:
+    text = ""
     try:
         with open_text(path) as file:
-            jobs = msgspec.json.decode(file.read(), type=list[Any])
+            text = file.read()
+        jobs = msgspec.json.decode(text, type=list[Any])
     except UNREADABLE as error:
         raise cannot_be_read(path, error) from error
     except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError) as error:
-        raise TraceError([f"{path}: is no list of jobs in JSON: {error}"]) from error
+        raise TraceError([f"{path}{_place(text)}: is no list of jobs in JSON: {error}"]) from error
     if not jobs:
         raise TraceError([f"{path}: holds no job"])
     return jobs
+
+
+def _place(text: str) -> str:
+    """Line and column at which a text stops being JSON; empty where it is JSON, was not read, or is nested too deep to say."""
+    try:
+        json.loads(text or "[]")
+    except json.JSONDecodeError as error:
+        return f":{error.lineno}:{error.colno}"
+    except RecursionError:
+        return ""
+    return ""
 
 
 class _Job:

@@ -1,0 +1,8 @@
+"""``python -m kubesched``: the same as the command ``kubesched``."""
+
+import sys
+
+from kubesched.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

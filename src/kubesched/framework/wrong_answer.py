@@ -1,0 +1,26 @@
+"""An answer of a plugin that the interface does not allow, with the place of the method that gave it.
+
+Nothing was raised inside the plugin, so no traceback leads to it: reports name the method's definition instead.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+__all__ = ["WrongAnswerError"]
+
+
+class WrongAnswerError(TypeError):
+    """A method of a plugin returned what it must not.
+
+    Attributes:
+        file, line: where the method is defined; empty and 0 for one without Python source.
+    """
+
+    def __init__(self, plugin: Any, method: str, problem: str) -> None:
+        super().__init__(problem)
+        function = inspect.unwrap(getattr(plugin, method, None) or plugin)
+        code = getattr(function, "__code__", None)
+        self.file: str = "" if code is None else code.co_filename
+        self.line: int = 0 if code is None else code.co_firstlineno
