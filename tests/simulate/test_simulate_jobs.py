@@ -130,3 +130,14 @@ def test_with_all_controllers_deployments_follow_their_replicas_and_nodes_that_f
     result = run(deployment, nodes=2, controllers=True, until=600.0)
     assert result.totals.placed == 3
     assert {one.workload for one in result.pods} == {"Deployment/w"}
+
+
+def test_a_queue_that_the_default_limit_cuts_is_remarked() -> None:
+    pods = job(parallelism=3, completions=3, cpu="7", duration="20h")
+    result = run(pods, nodes=1)
+    assert (result.stopped, result.totals.pending) == ("until", 1)
+    assert [text for text in result.warnings if "--until gives it more time" in text] == [
+        "the run ended a day after the last arrival, which is the default, while pods were pending (1); "
+        "--until gives it more time"
+    ]
+    assert not [text for text in run(pods, nodes=1, until=90000.0).warnings if "--until" in text]

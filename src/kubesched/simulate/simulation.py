@@ -121,6 +121,7 @@ async def simulate(
     _check_extenders(config, extenders)
     settings = list(settings_without_effect(config, gates))
     arrivals = Arrivals(intake.later, loop.time())
+    by_default = until is None
     if until is None:
         until = DEFAULT_UNTIL + max((at for at, _ in intake.later), default=0.0)
     run = _Run(loop, arrivals, on_progress, kind_of_controllers)
@@ -153,6 +154,9 @@ async def simulate(
 
             def complete(found: Result) -> Result:
                 warnings = [*remarks, *settings, *intake.warnings, *run.remarks(), *found.warnings, *problems.remarks()]
+                if by_default and found.stopped == "until" and found.totals.pending:
+                    text = "the run ended a day after the last arrival, which is the default, while pods were pending"
+                    warnings.append(f"{text} ({found.totals.pending}); --until gives it more time")
                 errors, preemptions = problems.errors(), list(run.preemptions)
                 return msgspec.structs.replace(found, warnings=warnings, errors=errors, preemptions=preemptions)
 
