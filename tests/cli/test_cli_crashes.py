@@ -163,3 +163,22 @@ def test_a_task_that_wants_to_end_the_process_does_not_choose_the_exit_code(
     assert ran.code == CRASHED, ran
     assert "in leaving\n" in ran.err
     assert "kubesched: internal error: SystemExit: 0\n" in ran.err
+
+
+def test_a_task_of_a_plugin_that_dies_is_not_taken_for_a_defect_of_kubesched(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    plugin = tmp_path / "spawning.py"
+    plugin.write_text(
+        "from kubesched.framework import Plugin\n\n\n"
+        "async def work():\n    raise ZeroDivisionError('mine')\n\n\n"
+        "class Spawning(Plugin):\n    name = 'Spawning'\n\n"
+        "    def __init__(self, args, handle):\n        self.handle = handle\n\n"
+        "    def filter(self, state, pod, node):\n        self.handle.spawn(work(), 'work')\n        return None\n"
+    )
+    options = ("--plugin-module", plugin, "--enable-plugin", "Spawning", "--nodes", 2)
+    ran = run(capsys, "simulate", "-f", EXAMPLES / "web-shop", *options)
+    assert ran.code == CRASHED, ran
+    assert "ZeroDivisionError: mine" in ran.err
+    assert f"It was raised at {plugin}:5, which is not part of kubesched: probably a defect of a plugin.\n" in ran.err
+    assert "This is a defect of kubesched" not in ran.err

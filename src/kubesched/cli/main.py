@@ -11,9 +11,11 @@ import argparse
 import contextlib
 import os
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Final
 
 from kubesched import __version__
@@ -99,7 +101,25 @@ def _crash(error: BaseException) -> int:
     summary = str(error) if isinstance(error, TaskCrashedError) else f"{type(error).__name__}: {error}"
     with contextlib.suppress(BrokenPipeError):
         print("".join(traceback.format_exception(error)).rstrip(), file=sys.stderr)
-    return _fail(f"internal error: {summary}\nThis is a defect of kubesched; please report it with the above.", CRASHED)
+    place = _outside(error)
+    whose = (
+        f"It was raised at {place}, which is not part of kubesched: probably a defect of a plugin."
+        if place
+        else "This is a defect of kubesched; please report it with the above."
+    )
+    return _fail(f"internal error: {summary}\n{whose}", CRASHED)
+
+
+def _outside(error: BaseException) -> str:
+    """Where the first cause was raised, as file and line, when neither kubesched nor an installed library did; else ""."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [str(Path(__file__).parent.parent), *sysconfig.get_paths().values()]
+    others = [frame for frame in frames if not any(frame.filename.startswith(f"{path}{os.sep}") for path in own)]
+    if not others or frames[-1].filename.startswith(f"{own[0]}{os.sep}") or frames[-1].filename.startswith("<"):
+        return ""
+    return f"{others[-1].filename}:{others[-1].lineno}"
 
 
 def _fail(message: str, code: int) -> int:
