@@ -193,7 +193,6 @@ class _Execution:
         self._last_bound = time.perf_counter()
         self._done = 0
         self._timer: SectionTimer | None = None
-        self._sampler: asyncio.Task[None] | None = None
         self._holds = HoldLog()
         self._watching = ExitStack()
         self._collected: frozenset[str] = frozenset()
@@ -204,7 +203,7 @@ class _Execution:
     def stop_background(self) -> None:
         """End what still runs in the background."""
         self._watching.close()
-        for task in (*self._background, *((self._sampler,) if self._sampler is not None else ())):
+        for task in self._background:
             task.cancel()
 
     async def do(self, index: int, op: Operation) -> None:
@@ -499,11 +498,10 @@ class _Execution:
             self.first_measured = time.perf_counter()
         self._collected, self._collected_labels = frozenset(namespaces), labels
         self._holds = HoldLog()
-        self._watching = ExitStack()
         self._watching.enter_context(watch_loop(self._holds.add))
         self._timer = SectionTimer(name, self._title, self._decisions, self.embedded.scheduler.metrics)
         sampling = self._sample_memory(self._timer.memory)
-        self._sampler = self.embedded.tasks.spawn(sampling, "memory samples", lasting=False)
+        self._watching.callback(self.embedded.tasks.spawn(sampling, "memory samples", lasting=False).cancel)
         if self._profiler is not None:
             self._profiler.enable()
 
@@ -519,8 +517,6 @@ class _Execution:
         await self.embedded.port.events.drain()
         if self._profiler is not None:
             self._profiler.disable()
-        if self._sampler is not None:
-            self._sampler.cancel()
         self._watching.close()
         self.sections.append(self._timer.finish(self._holds))
         self._timer, self._collected = None, frozenset()

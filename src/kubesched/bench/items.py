@@ -7,7 +7,6 @@ the workload from its beginning (quirk Q4); memory is what the process holds, as
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -16,7 +15,15 @@ import msgspec
 
 from kubesched.framework.metrics import Histogram, HistogramValue, SchedulerMetrics
 
-__all__ = ["DataItem", "HistogramStart", "histogram_quantile", "items_file", "memory_items", "throughput_item"]
+__all__ = [
+    "DataItem",
+    "HistogramStart",
+    "histogram_quantile",
+    "items_file",
+    "memory_items",
+    "percentile",
+    "throughput_item",
+]
 
 #: The histograms of a section, with the labels that distinguish series; all others are merged.
 _HISTOGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -36,6 +43,13 @@ class DataItem(msgspec.Struct, frozen=True, kw_only=True):
     data: dict[str, float] | None
     unit: str
     labels: dict[str, str]
+
+
+def percentile(ordered: Sequence[float], share: int) -> float:
+    """The nearest-rank percentile of ascending samples; 0 of none."""
+    if not ordered:
+        return 0.0
+    return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
 
 
 def throughput_item(name: str, start: float, bound: Iterable[float]) -> DataItem:
@@ -60,7 +74,7 @@ def throughput_item(name: str, start: float, bound: Iterable[float]) -> DataItem
     if not rates:
         return DataItem(data=None, unit="", labels={"Name": name})
     ordered = sorted(rates)
-    data = {f"Perc{share}": ordered[math.ceil(len(ordered) * share / 100) - 1] for share in _PERCENTILES}
+    data = {f"Perc{share}": percentile(ordered, share) for share in _PERCENTILES}
     data["Average"] = sum(rates) / len(rates)
     return DataItem(data=data, unit="pods/s", labels={"Metric": "SchedulingThroughput", "Name": name})
 
@@ -120,7 +134,7 @@ class HistogramStart:
 def memory_items(name: str, seconds: float, samples: Sequence[float]) -> list[DataItem]:
     """Memory of the process and its growth, from samples in MiB over ``seconds``; and how long the section was."""
     ordered = sorted(samples)
-    usage = {f"Perc{share}": ordered[math.ceil(len(ordered) * share / 100) - 1] for share in _PERCENTILES}
+    usage = {f"Perc{share}": percentile(ordered, share) for share in _PERCENTILES}
     usage |= {"Average": sum(samples) / len(samples), "Max": ordered[-1]}
     growth = sum(after - before for before, after in pairwise(samples)) / (seconds / 60)
     return [

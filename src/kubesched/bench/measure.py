@@ -20,7 +20,7 @@ from kubesched.api.loop_watch import HoldLog
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.scheduler.search import Search
 
-from .items import DataItem, HistogramStart, memory_items, throughput_item
+from .items import DataItem, HistogramStart, memory_items, percentile, throughput_item
 
 __all__ = [
     "Decisions",
@@ -30,7 +30,6 @@ __all__ = [
     "SectionTimer",
     "StopwatchSearch",
     "peak_rss_mib",
-    "percentile",
     "resident_mib",
 ]
 
@@ -55,13 +54,6 @@ class Percentiles(_Struct, frozen=True, kw_only=True):
         ordered = sorted(samples)
         p50, p90, p99 = (round(percentile(ordered, share) * factor, 3) for share in (50, 90, 99))
         return cls(p50=p50, p90=p90, p99=p99)
-
-
-def percentile(ordered: Sequence[float], share: int) -> float:
-    """The nearest-rank percentile of ascending samples; 0 of none."""
-    if not ordered:
-        return 0.0
-    return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
 
 
 class LoopHold(_Struct, frozen=True, kw_only=True):

@@ -133,6 +133,13 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _settings(parser: argparse.ArgumentParser, text: str) -> None:
+    """``--set NAME=VALUE``, collected in ``settings``; ``text`` is its help."""
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", dest="settings", type=_setting, action="append", default=[], help=text
+    )
+
+
 _zones.__name__ = _port.__name__ = "whole number"
 _speed.__name__ = "number"
 _count.__name__ = _nodes.__name__ = _positive.__name__ = "whole number"
@@ -296,15 +303,7 @@ Exit code: 0 when every run was made, 1 when the sweep cannot be run as given, o
         default=[],
         help="a parameter and its values: a,b,c, a YAML list, or {label: value}; ranges for seed=0-9; may be repeated",
     )
-    parser.add_argument(
-        "--set",
-        metavar="NAME=VALUE",
-        dest="settings",
-        type=_setting,
-        action="append",
-        default=[],
-        help="a parameter that is the same for all runs, in YAML; may be repeated",
-    )
+    _settings(parser, "a parameter that is the same for all runs, in YAML; may be repeated")
     parser.add_argument(
         "--function", metavar="MODULE:NAME", help="what to call for each run, also FILE.py:NAME (default: a simulation)"
     )
@@ -367,15 +366,7 @@ examples: kubesched trace alibaba-2020 pai_task_table.csv --limit 10000 >pods.cs
     parser.add_argument("format", metavar="FORMAT", choices=TRACE_FORMATS, help=", ".join(TRACE_FORMATS))
     parser.add_argument("files", metavar="FILE", nargs="+", help="the trace, also gzipped; several for google-2019")
     parser.add_argument("--limit", metavar="N", type=_positive, help="read the first lines only")
-    parser.add_argument(
-        "--set",
-        metavar="NAME=VALUE",
-        dest="settings",
-        type=_setting,
-        action="append",
-        default=[],
-        help="what the trace does not say, such as memory_mib of the largest machine; may be repeated",
-    )
+    _settings(parser, "what the trace does not say, such as memory_mib of the largest machine; may be repeated")
     parser.add_argument(
         "--inflate", metavar="FACTOR", type=_factor, help="so many times as many tasks, drawn at random from them"
     )
@@ -430,15 +421,7 @@ examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
     parser.add_argument("--workload", metavar="NAME", help="the workload of the case, when it has several")
     parser.add_argument("--nodes", metavar="N", type=_positive, help="nodes (parameter initNodes; shapes: 5000)")
     parser.add_argument("--pods", metavar="P", type=_positive, help="pods measured (measurePods; shapes: 10000)")
-    parser.add_argument(
-        "--set",
-        metavar="NAME=VALUE",
-        dest="settings",
-        type=_setting,
-        action="append",
-        default=[],
-        help="set one parameter of the workload, such as initPods=50000; may be repeated",
-    )
+    _settings(parser, "set one parameter of the workload, such as initPods=50000; may be repeated")
     parser.add_argument("--decisions", action="store_true", help="also measure decisions alone: pop, decide, assume")
     parser.add_argument(
         "--http",

@@ -24,7 +24,7 @@ from kubesched.bench.workloads import ThresholdSelector, labels_match, topic_of
 from kubesched.simulate.data import data_folder
 from kubesched.simulate.report import Line, columns
 
-from .console import print_lines, write
+from .console import print_lines, write_json
 from .errors import CliError
 
 __all__ = ["run"]
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
             "machine": dict(machine),
             "rows": rows,
         }
-        write(msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n")
+        write_json(data)
     else:
         print_lines(_table(rows, options, machine))
     return 0 if all(row.passed for row in rows) else 1

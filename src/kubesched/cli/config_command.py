@@ -6,14 +6,12 @@ import argparse
 import os
 from pathlib import Path
 
-import msgspec
-
 from kubesched.config import dump_yaml
 from kubesched.config.legacy import Loaded, load_any_file
 from kubesched.simulate.loading import expand
 from kubesched.simulate.report import Line
 
-from .console import print_lines, warn, write
+from .console import print_lines, warn, write, write_json
 from .loading import load_setup
 
 __all__ = ["run"]
@@ -61,7 +59,7 @@ def _check(options: argparse.Namespace) -> int:
                    for point, plugins in points.items() if plugins}
             for name, points in expanded.items()
         }  # fmt: skip
-        write(msgspec.json.format(msgspec.json.encode({"profiles": data}), indent=2).decode() + "\n")
+        write_json({"profiles": data})
         return 0
     lines = [Line(f"{options.file} is valid", "good")]
     for name, points in expanded.items():

@@ -11,12 +11,12 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from kubesched.simulate.report import Line
 
-__all__ = ["ProgressBar", "print_lines", "progress_bar", "terminal_width", "warn", "write"]
+__all__ = ["ProgressBar", "print_lines", "progress_bar", "terminal_width", "warn", "write", "write_json"]
 
 _STYLES: Final = {"": "", "title": "bold", "dim": "dim", "good": "green", "warn": "yellow", "bad": "red"}
 _REFRESH_SECONDS: Final = 0.1
@@ -25,6 +25,13 @@ _REFRESH_SECONDS: Final = 0.1
 def write(text: str) -> None:
     """Text as it is, to stdout."""
     sys.stdout.write(text)
+
+
+def write_json(data: Any) -> None:
+    """A document as indented JSON, to stdout."""
+    import msgspec  # noqa: PLC0415 - only for a document
+
+    write(msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n")
 
 
 def warn(text: str) -> None:

@@ -28,7 +28,7 @@ from kubesched.client.http import HttpTransport
 from kubesched.simulate.report import Line, columns
 
 from .bench_processes import cluster, cpu_seconds, refuse_others
-from .console import ProgressBar, print_lines, progress_bar, write
+from .console import ProgressBar, print_lines, progress_bar, write_json
 from .errors import CliError
 
 __all__ = ["PLAIN_POD", "HttpRun", "create_pods", "run"]
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
                 startup = time.monotonic() - before
                 runs.append(asyncio.run(_measure(url, process, pods, options.connections, startup, bar)))
     if options.output == "json":
-        write(_as_json(nodes, options.connections, machine, runs))
+        write_json(_document(nodes, options.connections, machine, runs))
     else:
         print_lines(_as_table(nodes, options.connections, machine, runs))
     return 0
@@ -195,8 +195,8 @@ def _summary(runs: Sequence[HttpRun]) -> dict[str, dict[str, float]]:
     return summary
 
 
-def _as_json(nodes: int, connections: int, machine: Mapping[str, Any], runs: Sequence[HttpRun]) -> str:
-    data = {
+def _document(nodes: int, connections: int, machine: Mapping[str, Any], runs: Sequence[HttpRun]) -> dict[str, Any]:
+    return {
         "apiVersion": "kubesched.io/v1alpha1",
         "kind": "HttpBenchmarkResult",
         "nodes": nodes,
@@ -205,7 +205,6 @@ def _as_json(nodes: int, connections: int, machine: Mapping[str, Any], runs: Seq
         "summary": _summary(runs),
         "runs": runs,
     }
-    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
 
 
 def _as_table(nodes: int, connections: int, machine: Mapping[str, Any], runs: Sequence[HttpRun]) -> list[Line]:

@@ -32,7 +32,7 @@ from kubesched.client.http import HttpTransport
 from kubesched.simulate.report import Line, columns
 
 from .bench_processes import child, cluster, cpu_seconds, memory_mib, refuse_others
-from .console import ProgressBar, print_lines, progress_bar, write
+from .console import ProgressBar, print_lines, progress_bar, write_json
 from .errors import CliError
 from .http_bench import PLAIN_POD, create_pods
 
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
             runs.append(_started(options, nodes, pods, bar) if options.run else _running(options, pods, bar))
     title = f"kubesched run: {nodes:,} nodes" if options.run else f"scheduler {options.scheduler_name or _DEFAULT_NAME}"
     if options.output == "json":
-        write(_as_json(mode, nodes if options.run else None, machine, runs))
+        write_json(_document(mode, nodes if options.run else None, machine, runs))
     else:
         print_lines(_as_table(title, machine, runs))
     return 0
@@ -279,8 +279,8 @@ def _summary(runs: Sequence[LiveRun]) -> dict[str, dict[str, float]]:
     return summary
 
 
-def _as_json(mode: str, nodes: int | None, machine: Mapping[str, Any], runs: Sequence[LiveRun]) -> str:
-    data = {
+def _document(mode: str, nodes: int | None, machine: Mapping[str, Any], runs: Sequence[LiveRun]) -> dict[str, Any]:
+    return {
         "apiVersion": "kubesched.io/v1alpha1",
         "kind": "LiveBenchmarkResult",
         "mode": mode.lstrip("-"),
@@ -289,7 +289,6 @@ def _as_json(mode: str, nodes: int | None, machine: Mapping[str, Any], runs: Seq
         "summary": _summary(runs),
         "runs": runs,
     }
-    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
 
 
 def _as_table(title: str, machine: Mapping[str, Any], runs: Sequence[LiveRun]) -> list[Line]:

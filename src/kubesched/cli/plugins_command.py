@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-import msgspec
-
 from kubesched.config import default_config
 from kubesched.framework.points import POINTS
 from kubesched.plugins import IN_TREE
 from kubesched.simulate.report import Line, columns
 
-from .console import print_lines, write
+from .console import print_lines, write_json
 from .loading import load_registry
 
 __all__ = ["run"]
@@ -31,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
             {"name": name, "source": source, "default": enabled == "yes", "points": points}
             for name, source, enabled, points in rows
         ]
-        write(msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n")
+        write_json(data)
         return 0
     table = columns(
         ("PLUGIN", "SOURCE", "DEFAULT", "EXTENSION POINTS"), [(*row[:3], ", ".join(row[3])) for row in rows]

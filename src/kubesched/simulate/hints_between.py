@@ -189,16 +189,19 @@ def _without(pod: PodInfo, field: str, place: int, fits: Fits) -> int:
     return fits(msgspec.structs.replace(pod.spec, affinity=changed))
 
 
+def _terms(pod: PodInfo, field: str, terms: Sequence[AffinityTerm]) -> Iterator[tuple[int, str, AffinityTerm]]:
+    """The required terms of ``pod_affinity`` or ``pod_anti_affinity``: place, whom it is about in words, compiled term."""
+    given = getattr(pod.spec.affinity, field, None)
+    for place, (raw, term) in enumerate(zip(given.required if given is not None else (), terms, strict=False)):
+        yield place, f"pods with {_selector(raw.label_selector)}", term
+
+
 def _affinity(
     nodes: Sequence[NodeInfo], pod: PodInfo, namespaces: Mapping[str, dict[str, str]], fits: Fits
 ) -> Iterator[Hint]:
-    affinity = pod.spec.affinity
-    given = affinity.pod_affinity if affinity is not None else None
-    for place, (raw, term) in enumerate(
-        zip(given.required if given is not None else (), pod.affinity_terms.required, strict=False)
-    ):
+    for place, what, term in _terms(pod, "pod_affinity", pod.affinity_terms.required):
         there = _matching(nodes, term, namespaces)
-        what, key = f"pods with {_selector(raw.label_selector)}", term.topology_key
+        key = term.topology_key
         if there:
             shown = [f"{domain} {len(keys)}" for domain, keys in there.items()][:_MOST_DOMAINS]
             text = f"affinity to {what}, which are in these domains of {key}: {_more(shown, len(there))}"
@@ -211,11 +214,7 @@ def _affinity(
 def _anti_affinity(
     nodes: Sequence[NodeInfo], pod: PodInfo, namespaces: Mapping[str, dict[str, str]], fits: Fits
 ) -> Iterator[Hint]:
-    affinity = pod.spec.affinity
-    given = affinity.pod_anti_affinity if affinity is not None else None
-    for place, (raw, term) in enumerate(
-        zip(given.required if given is not None else (), pod.affinity_terms.required_anti, strict=False)
-    ):
+    for place, what, term in _terms(pod, "pod_anti_affinity", pod.affinity_terms.required_anti):
         there = _matching(nodes, term, namespaces)
         if not there:
             continue
@@ -224,9 +223,7 @@ def _anti_affinity(
         shown = [
             f"{domain} ({_more(keys[:_MOST_PODS], len(keys))})" for domain, keys in list(there.items())[:_MOST_DOMAINS]
         ]
-        text = (
-            f"anti-affinity to pods with {_selector(raw.label_selector)}, which are in {key} {_more(shown, len(there))}"
-        )
+        text = f"anti-affinity to {what}, which are in {key} {_more(shown, len(there))}"
         free = len(domains) - len(there)
         if free == 0:
             text += "; every domain has one: 1 more domain is missing for each such pod"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -40,21 +42,8 @@ def read_alibaba_2018(path: str | Path, *, memory_mib: int = 98_304, limit: int 
     left_out: Counter[str] = Counter()
 
     def row(cell: Cells) -> TraceTask | None:
-        start, duration = _times(cell)
-        cpu, memory = cell.amount("plan_cpu", blank=0.0), cell.amount("plan_mem", blank=0.0)
-        instances = _instances(cell, "instance_num")
-        if start is None or not instances:
-            left_out[_NOT_STARTED if instances else "no instances"] += 1
-            return None
-        return TraceTask(
-            name=f"{cell.text('job_name')}-{cell.text('task_name')}",
-            arrival=start,
-            duration=duration,
-            instances=instances,
-            cpu_milli=round(10 * cpu),
-            memory_mib=math.ceil(memory / 100 * memory_mib),
-            failed=cell.text("status") == _FAILED,
-        )
+        task, (_, memory) = _task(cell, ("plan_cpu", "plan_mem"), "instance_num", left_out)
+        return task and replace(task, memory_mib=math.ceil(memory / 100 * memory_mib))
 
     return Trace.of(read_table(path, _TASKS_2018, row, header=False, limit=limit), left_out)
 
@@ -70,23 +59,13 @@ def read_alibaba_2020(path: str | Path, *, limit: int | None = None) -> Trace:
     left_out: Counter[str] = Counter()
 
     def row(cell: Cells) -> TraceTask | None:
-        start, duration = _times(cell)
-        cpu, memory, gpu = (cell.amount(name, blank=0.0) for name in ("plan_cpu", "plan_mem", "plan_gpu"))
-        instances = _instances(cell, "inst_num")
-        if start is None or not instances:
-            left_out[_NOT_STARTED if instances else "no instances"] += 1
-            return None
-        return TraceTask(
-            name=f"{cell.text('job_name')}-{cell.text('task_name')}",
-            arrival=start,
-            duration=duration,
-            instances=instances,
-            cpu_milli=round(10 * cpu),
+        task, (_, memory, gpu) = _task(cell, ("plan_cpu", "plan_mem", "plan_gpu"), "inst_num", left_out)
+        return task and replace(
+            task,
             memory_mib=math.ceil(memory * 1024),
             gpus=math.ceil(gpu / 100),
             gpu_milli=max(1, round(10 * gpu)) if 0 < gpu < 100 else 1000,
             gpu_model=cell.text("gpu_type"),
-            failed=cell.text("status") == _FAILED,
         )
 
     return Trace.of(read_table(path, _TASKS_2020, row, header=False, limit=limit), left_out)
@@ -117,6 +96,30 @@ def read_alibaba_2023(path: str | Path) -> Trace:
             )
         )
     return Trace.of(tasks, left_out)
+
+
+def _task(
+    cell: Cells, amounts: Sequence[str], instances: str, left_out: Counter[str]
+) -> tuple[TraceTask | None, list[float]]:
+    """What the batch tables have in common, and the amounts of a line, of which the first is CPU in percent of a core.
+
+    None for a task that did not start or has no instances, which is counted.
+    """
+    start, duration = _times(cell)
+    values = [cell.amount(name, blank=0.0) for name in amounts]
+    count = _instances(cell, instances)
+    if start is None or not count:
+        left_out[_NOT_STARTED if count else "no instances"] += 1
+        return None, values
+    task = TraceTask(
+        name=f"{cell.text('job_name')}-{cell.text('task_name')}",
+        arrival=start,
+        duration=duration,
+        instances=count,
+        cpu_milli=round(10 * values[0]),
+        failed=cell.text("status") == _FAILED,
+    )
+    return task, values
 
 
 def _times(cell: Cells) -> tuple[float | None, float | None]:
