@@ -68,7 +68,10 @@ def test_a_missed_threshold_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     [
         (["--labels", "nope"], 1, "no workload has the labels 'nope' (labels there: broken, integration-test"),
         (["--labels", "", "--set", "a=1"], 2, "--set does not go with --labels"),
+        (["--labels", "", "--http"], 2, "--http does not go with --labels"),
+        (["--labels", "", "--run"], 2, "--run does not go with --labels"),
         (["--results", "x"], 2, "--results needs --labels"),
+        (["--http", "--results", "x"], 2, "--results needs --labels"),
     ],
 )
 def test_what_cannot_be_run(

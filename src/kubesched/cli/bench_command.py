@@ -13,15 +13,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import msgspec
-
 from kubesched import __version__
 from kubesched.bench import Decisions, Param, Run, Workload, load_workloads, measure_decisions, run_workload
 from kubesched.config import DEFAULT_GATES
 from kubesched.simulate.data import data_folder
 from kubesched.simulate.report import Line, columns
 
-from .console import print_lines, progress_bar, warn, write
+from .console import print_lines, progress_bar, warn, write_json
 from .errors import CliError
 from .loading import load_registry
 
@@ -29,6 +27,12 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.results and options.labels is None:
+        raise CliError("--results needs --labels", code=2)
+    if options.labels is not None:
+        from .bench_suite import run as run_suite  # noqa: PLC0415 - the other modes do without
+
+        return run_suite(options, _machine())
     if options.http:
         from .http_bench import run as run_http  # noqa: PLC0415 - needs aiohttp, which the others do without
 
@@ -37,17 +41,9 @@ def run(options: argparse.Namespace) -> int:
         from .live_bench import run as run_live  # noqa: PLC0415 - as above
 
         return run_live(options, _machine())
-    for name, needed, given in (
-        ("--pid", "--kubeconfig", options.pid),
-        ("--scheduler-name", "--kubeconfig", options.scheduler_name),
-        ("--results", "--labels", options.results and options.labels is None),
-    ):
+    for name, given in (("--pid", options.pid), ("--scheduler-name", options.scheduler_name)):
         if given:
-            raise CliError(f"{name} needs {needed}", code=2)
-    if options.labels is not None:
-        from .bench_suite import run as run_suite  # noqa: PLC0415 - the other modes do without
-
-        return run_suite(options, _machine())
+            raise CliError(f"{name} needs --kubeconfig", code=2)
     workload = _chosen(options)
     operations = workload.operations()  # refuses what is wrong before anything runs
     registry, _ = load_registry()
@@ -76,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
         profiler.dump_stats(options.profile_to)
     nodes = sum(getattr(op, "count", 0) for op in operations if op.opcode == "createNodes")
     if options.output == "json":
-        write(_as_json(workload, nodes, runs, decisions))
+        write_json(_document(workload, nodes, runs, decisions))
     else:
         print_lines(_as_table(workload, nodes, runs, decisions))
     if profiler is not None and not options.quiet:
@@ -194,8 +190,8 @@ def _summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
     return result
 
 
-def _as_json(workload: Workload, nodes: int, runs: Sequence[Run], decisions: Sequence[Decisions]) -> str:
-    data = {
+def _document(workload: Workload, nodes: int, runs: Sequence[Run], decisions: Sequence[Decisions]) -> dict[str, Any]:
+    return {
         "apiVersion": "kubesched.io/v1alpha1",
         "kind": "BenchmarkResult",
         "case": workload.case,
@@ -207,7 +203,6 @@ def _as_json(workload: Workload, nodes: int, runs: Sequence[Run], decisions: Seq
         "runs": runs,
         "decisions": decisions,
     }
-    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
 
 
 def _as_table(workload: Workload, nodes: int, runs: Sequence[Run], decisions: Sequence[Decisions]) -> list[Line]:
