@@ -48,8 +48,8 @@ def selector_text(value: Any) -> str:
     data = as_dict(value)
     parts = []
     is_selector = "matchLabels" in data or "matchExpressions" in data
-    for key, text in sorted(as_dict(data.get("matchLabels") if is_selector else data).items()):
-        parts.append(f"{key}={text}")
+    for name, label in sorted(as_dict(data.get("matchLabels") if is_selector else data).items()):
+        parts.append(f"{name}={label}")
     for item in as_items(data.get("matchExpressions")):
         key, operator, values = item.get("key"), item.get("operator"), ",".join(map(str, item.get("values") or ()))
         forms = {
