@@ -9,8 +9,10 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from ...api.wire import STRATEGIC_PATCH
-from ..schema import Field, Type, descriptions, encode, patch_markers, root_type, types
+from ..schema import Field, FieldRules, Type, descriptions, encode, field_rules, patch_markers, root_type, types
 from .catalog import Catalog, Resource
 from .openapi_protobuf import encode_document
 
@@ -35,7 +37,6 @@ _QUERY: Final[dict[str, tuple[str, ...]]] = {
     "patch": ("pretty", "dryRun", "fieldManager", "fieldValidation", "force"),
     "delete": ("pretty", "dryRun", "gracePeriodSeconds", "propagationPolicy"),
 }
-_ACTIONS: Final = {"get": "get", "post": "post", "put": "put", "patch": "patch", "delete": "delete"}
 _PATCHES: Final = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
 
 
@@ -158,12 +159,19 @@ def _property(type_: Type, name: str, field: Field, ref: str, description: str) 
         value: dict[str, Any] = {"$ref": ref + inner.definition}
     else:
         value = dict(_SCALARS[field.type])
+    rules = field_rules(type_.name).get(name, FieldRules()) if ref == _V3 else FieldRules()
+    limits = {"enum": [one for one in rules.enum if one], "minimum": rules.minimum, "maximum": rules.maximum}
+    value |= {word: limit for word, limit in limits.items() if limit not in (None, [])}
     if field.is_list:
         value = {"type": "array", "items": value}
+        if rules.most is not None:
+            value["maxItems"] = rules.most
     elif field.is_map:
         value = {"type": "object", "additionalProperties": value}
     elif "$ref" in value and ref == _V3:
         value = {"allOf": [value]}
+    if rules.default:
+        value["default"] = msgspec.Raw(rules.default)
     if description:
         value["description"] = description
     value |= patch_markers(type_, name)
@@ -212,7 +220,7 @@ def _paths(resources: Iterable[Resource], *, v3: bool) -> dict[str, Any]:
 
 
 def _operation(resource: Resource, verb: str, gvk: Mapping[str, str], *, v3: bool, many: bool) -> dict[str, Any]:
-    action = "list" if many and verb == "get" else _ACTIONS[verb]
+    action = "list" if many and verb == "get" else verb
     kind = resource.kind
     parameters: list[dict[str, Any]] = []
     for name in _QUERY[verb]:

@@ -33,6 +33,8 @@ class FieldRules:
     maximum: int | None = None
     most: int | None = None
     format: str = ""
+    #: What an absent field is in any case, as JSON; empty when that depends on others.
+    default: bytes = b""
     #: Whether 0 is how a client writes "absent".
     zero: bool = False
 
@@ -96,6 +98,7 @@ def _read(fields: FieldRules, defaults: list[_Default], member: str, rules: list
             raise ValueError(f"rules.txt: {member} has an unknown rule {rule!r}")
     if default:
         defaults.append(_Default(member, default.encode(), "zero" in rules, condition))
+        fields.default = b"" if condition[0] else default.encode()
 
 
 def field_rules(type_: str) -> dict[str, FieldRules]:
