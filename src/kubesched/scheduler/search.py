@@ -42,9 +42,11 @@ class Signature(tuple[Hashable | None, ...]):
 
     Attributes:
         plan: what follows from which plugins signed.
+        is_restricted: PreFilter allowed the last such pod only some nodes, so no layer is tried.
     """
 
     plan: Plan
+    is_restricted = False
 
 
 #: Signature; and interaction key, None for a signature layer, or the priority that says which nominations count.
@@ -177,7 +179,7 @@ class Search:
         self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool
     ) -> tuple[Path, Decision | Rejection]:
         plan = signature.plan
-        layer = self._layer((signature, None), plan, None, pod)
+        layer = self._layer((signature, None), plan, None, pod) if not signature.is_restricted else None
         state = prepared(layer.state.clone() if layer is not None else CycleState(), record_plugin_metrics)
         nominated = self._nominated.of(pod.priority)
         skips = layer is not None and plan.all_skip(pod)
@@ -199,6 +201,7 @@ class Search:
         if not skips and (layer is None or plan.unsigned.pre_filters):
             only = plan.unsigned.pre_filters if layer is not None else None
             outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), only)
+            signature.is_restricted = layer is None and outcome.nodes is not None
 
         def remembered() -> NominationFilter | None:
             if layer is None or outcome.status is not None or self._percentage:
