@@ -42,10 +42,12 @@ class Signature(tuple[Hashable | None, ...]):
 
     Attributes:
         plan: what follows from which plugins signed.
+        images: version of the names in the image table then: a plugin may sign what nodes have of a pod's images.
         is_restricted: PreFilter allowed the last such pod only some nodes, so no layer is tried.
     """
 
     plan: Plan
+    images: int
     is_restricted = False
 
 
@@ -121,21 +123,26 @@ class Search:
             PluginFailedError: when a plugin fails.
         """
         known: Signature | None = pod.signature
-        if known is not None and known.plan.framework is self._framework:
+        if known is not None and self._is_current(known):
             return known
         absent = self._framework.concerned(pod).absent
         model = pod.model if self._signing_more <= absent else None
         signature: Signature | None = model.signature if model is not None else None
-        if signature is None or signature.plan.framework is not self._framework:
+        if signature is None or not self._is_current(signature):
             signature = Signature(
                 [NOT_CONCERNED if entry.name in absent else entry.sign(pod) for entry in self._signers]
             )
             signature.plan = self._plan(signature)
+            signature.images = self.table.images.names_version
         if not pod.refers:
             pod.signature = signature
             if model is not None:
                 model.signature = signature
         return signature
+
+    def _is_current(self, signature: Signature) -> bool:
+        """Whether it was made for this profile, and for the images that nodes have."""
+        return signature.images == self.table.images.names_version and signature.plan.framework is self._framework
 
     def _plan(self, signature: Signature) -> Plan:
         shape = tuple([None if value is None else value is NOT_CONCERNED for value in signature])
