@@ -55,7 +55,7 @@ def selector_text(value: Any) -> str:
         forms = {
             "In": f"{key} in ({values})",
             "NotIn": f"{key} notin ({values})",
-            "Exists": key,
+            "Exists": f"{key}",
             "DoesNotExist": f"!{key}",
         }
         parts.append(forms.get(str(operator), f"{key} {operator} {values}"))
