@@ -242,24 +242,23 @@ class Dispatcher:
 
     async def _review(self, request: web.BaseRequest, target: Target, query: Query, read: ReadBody) -> web.Response:
         found = next(
-            (item for item in REVIEWS.get((target.group, target.version), ()) if item.plural == target.plural), None
+            (one for one in REVIEWS.get((target.group, target.version), ()) if one.kind.plural == target.plural), None
         )
         if found is None:
             # Clients that were written for another version (`kubectl autoscale`) show the message only.
             raise not_served(self.catalog.other_versions(target.group, target.plural))
-        if target.name or target.subresource or target.namespaced is not found.namespaced:
+        if target.name or target.subresource or target.namespaced is not found.kind.namespaced:
             raise not_served()
         if request.method != "POST" or target.watch:
             raise wrong_method()
         form = accepted(request.headers.get("Accept", ""))
         raw = await read()
-        if found.kind == "Binding":
+        if found.kind.kind == "Binding":
             pods = self.catalog.find("", "v1", "pods")
             assert pods is not None
             return bind(self.store, Call(request, query, form, target, pods), raw)
         body = decode_body(raw, request.headers.get("Content-Type", "")).data
-        api_version = f"{target.group}/{target.version}"
-        answer = answer_review(found.kind, api_version, body, self._token)
+        answer = answer_review(found.kind.kind, found.api_version, body, self._token)
         return json_answer(encode(answer), 201, form=form)
 
 
