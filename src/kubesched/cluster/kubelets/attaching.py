@@ -41,7 +41,8 @@ class Attaching:
             self._attached.add((volume, node))
         return list(self._waiting.pop(place, ()))
 
-    def gone(self, kind: Kind, key: str) -> None:
+    def gone(self, kind: Kind, key: str, last: Item | None) -> None:
+        """Forget an object."""
         item = self.known[kind].pop(key, None)
         if item is not None and kind == VOLUME_ATTACHMENTS:
             spec = item.typed.spec

@@ -17,6 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -210,9 +211,7 @@ class HollowKubelets:
                 self._plan_pods(attaching.changed(item))
 
             for kind, known in attaching.known.items():
-                yield Sink(
-                    kind, known, changed, lambda key, item, kind=kind: attaching.gone(kind, key), self._unreadable
-                )
+                yield Sink(kind, known, changed, partial(attaching.gone, kind), self._unreadable)
 
     def _unreadable(self, item: Item, error: Exception) -> None:
         """An object that cannot be read, from whatever server, costs no other its kubelet."""
