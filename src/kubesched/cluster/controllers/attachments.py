@@ -4,7 +4,7 @@
     last pod gone or finished ──▶ being deleted ──delay by stage rules──▶ gone
 
 As upstream's attach/detach controller and external-attacher do for CSI volumes whose driver needs attaching. A failure by
-stage rules is written into the object and tried again. Hollow pods do not wait for it.
+stage rules is written into the object and tried again. Pods wait for it: :mod:`..kubelets.attaching`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from ...api.kinds import CLAIMS, CSI_DRIVERS, NODES, PODS, VOLUME_ATTACHMENTS, VOLUMES
-from ...api.storage import PersistentVolumeSpec
+from ...api.storage import PersistentVolumeSpec, claims_of
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .attempts import Attempts
 from .base import Controller
 from .context import BY_CLAIM, Context, Data
-from .pods import claims_of, is_finished
+from .pods import is_finished
 
 __all__ = ["Attachments"]
 
@@ -88,7 +88,7 @@ class Attachments(Controller):
         spec: PersistentVolumeSpec = volume.typed.spec
         driver = self._drivers.get(spec.csi.driver) if spec.csi is not None else None
         reference = spec.claim_ref
-        if spec.csi is None or reference is None or (driver is not None and not _needs_attaching(driver)):
+        if spec.csi is None or reference is None or (driver is not None and not driver.typed.attaches):
             return {}
         key = f"{reference.namespace}/{reference.name}"
         claim = self._claims.get(key)
@@ -158,10 +158,6 @@ class Attachments(Controller):
 def _volume_of(item: Item) -> Iterable[str]:
     source = item.typed.spec.source
     return (source.persistent_volume_name,) if source.persistent_volume_name else ()
-
-
-def _needs_attaching(driver: Item) -> bool:
-    return driver.data()["spec"].get("attachRequired") is not False
 
 
 def _state(item: Item | None) -> tuple[str, bool] | None:

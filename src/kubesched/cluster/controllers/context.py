@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from ...api.equality import same_json
 from ...api.kinds import PODS, Kind
+from ...api.storage import claims_of
 from ...api.times import Clock, timestamp
 from ...api.types import ObjectMeta, OwnerReference
 from ...api.wire import MERGE_PATCH, Item, Transport
 from ...client.event_writer import Counts, EventWriter
 from ..kubelets import Stage
-from .pods import claims_of
 from .watch_cache import WatchCache
 
 __all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]

@@ -6,11 +6,12 @@ Next: the scheduler finds the claim and places the pod; :mod:`.volumes` binds.
 from __future__ import annotations
 
 from ...api.kinds import CLAIMS, PODS
+from ...api.storage import claims_of
 from ...api.types import Pod
 from ...api.wire import ApiError, Item
 from .base import Controller
 from .context import Context, Data
-from .pods import claims_of, is_finished, owner_reference
+from .pods import is_finished, owner_reference
 
 __all__ = ["EphemeralVolumes"]
 

@@ -21,13 +21,14 @@ from ...api.storage import (
     SELECTED_NODE,
     WAIT_FOR_FIRST_CONSUMER,
     StorageClass,
+    claims_of,
     class_of,
 )
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import Controller
 from .context import BY_CLAIM, Context, Data
-from .pods import claims_of, is_finished
+from .pods import is_finished
 from .volume_match import PV_PROTECTION, best_volume, claim_reference, may_bind, mismatch
 
 __all__ = ["PROVISIONER", "Volumes"]
