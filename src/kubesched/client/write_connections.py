@@ -11,6 +11,7 @@ import asyncio
 import errno
 import ssl
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -41,6 +42,8 @@ class WriteConnections:
         self._host = parts.hostname or ""
         self._is_https = parts.scheme == "https"
         self._port = parts.port or (443 if self._is_https else 80)
+        #: Seconds after which the next address of a name is tried, too: those of one family may lead nowhere.
+        self._next_address_after = None if _is_address(self._host) else 0.25
         self._path = parts.path
         self._head = f" HTTP/1.1\r\nHost: {parts.netloc}\r\n"
         self._context = context
@@ -129,7 +132,7 @@ class WriteConnections:
                     self._port,
                     ssl=context,
                     server_hostname=(self._server_name or self._host) if context else None,
-                    happy_eyeballs_delay=0.25,
+                    happy_eyeballs_delay=self._next_address_after,
                 )
         except TimeoutError:
             raise TimeoutError(f"no connection to {self._host}:{self._port} within {self._timeout:g} s") from None
@@ -157,6 +160,14 @@ class WriteConnections:
         while idle and idle[0][1] <= before:
             idle.pop(0)[0].close()
         self._pruning = loop.call_at(idle[0][1] + self._keep, self._prune, loop) if idle else None
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 class _Connection(asyncio.Protocol):
