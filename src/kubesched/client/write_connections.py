@@ -200,7 +200,7 @@ class _Connection(asyncio.Protocol):
         self._fail(TimeoutError("the server did not answer in time"))
 
     def _take(self) -> asyncio.Future[Answer] | None:
-        """The future to settle, if somebody waits."""
+        """The future to settle, if there is one that is awaited."""
         waiting, self._waiting = self._waiting, None
         return waiting if waiting is not None and not waiting.done() else None
 
