@@ -217,7 +217,7 @@ class FullScan:
         few = [(at, table.info(row)) for at, row in enumerate(rows.tolist())] if len(rows) <= FEW else []
         for entry in active:
             place = entry.index + 1
-            if few:  # such as the one node of a DaemonSet's pod
+            if few and entry.has_row_form:  # such as the one node of a DaemonSet's pod
                 for at, node in few:
                     owner = owners.item(at)
                     if (owner == PASSES or owner > place) and (answer := entry.one(state, pod, table, node)):
