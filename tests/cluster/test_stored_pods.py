@@ -58,7 +58,7 @@ def running(name: str, ip: str, node: str = "10.1.0.1", **more: Any) -> dict[str
 
 def test_pods_of_a_template_share_the_texts_and_views_of_metadata_and_status() -> None:
     wholes = [running("a", "10.0.0.1"), running("b", "10.0.0.2", "10.1.0.2")]
-    items = [stored(PODS, whole, whole["metadata"], 7, None) for whole in wholes]
+    items = [stored(PODS, whole, 7, None) for whole in wholes]
     one, two = items
     assert isinstance(one, StoredPod)
     assert isinstance(two, StoredPod)
@@ -88,9 +88,9 @@ def test_pods_of_a_template_share_the_texts_and_views_of_metadata_and_status() -
 )
 def test_addresses_in_any_form_are_given_back(status: dict[str, Any]) -> None:
     other = running("b", "10.0.0.2")
-    _ = stored(PODS, other, other["metadata"], 7, None).typed
+    _ = stored(PODS, other, 7, None).typed
     whole = running("a", "10.0.0.1", **status)
-    item = stored(PODS, whole, whole["metadata"], 7, None)
+    item = stored(PODS, whole, 7, None)
     assert item.raw == encode_clean(whole)
     assert item.typed == msgspec.json.decode(item.raw, type=Pod)
 
@@ -109,7 +109,7 @@ def test_metadata_in_any_order_is_given_back(metadata: dict[str, Any]) -> None:
     for name in ("first", "a"):
         whole = document(name=name)
         whole["metadata"] = {**metadata, "name": metadata["name"] if name == "a" else name}
-        item = stored(PODS, whole, whole["metadata"], 7, None)
+        item = stored(PODS, whole, 7, None)
         assert item.raw == encode_clean(whole)
         assert item.typed == msgspec.json.decode(item.raw, type=Pod)
 
@@ -142,7 +142,7 @@ def test_any_pod_has_the_bytes_of_its_document(
     expected = encode_clean(whole)
     if closed:
         whole["spec"], whole["status"] = msgspec.Raw(encode_clean(spec)), msgspec.Raw(encode_clean(status))
-    item = stored(PODS, whole, whole["metadata"], 7, None)
+    item = stored(PODS, whole, 7, None)
     assert item.raw == expected
     opened = {name: msgspec.json.decode(msgspec.json.encode(part)) for name, part in item.document().items()}
     assert opened == msgspec.json.decode(expected)
@@ -151,13 +151,13 @@ def test_any_pod_has_the_bytes_of_its_document(
 @pytest.mark.parametrize("more", [{"extra": 1}, {"spec": None}])
 def test_other_objects_are_stored_as_a_whole(more: dict[str, Any]) -> None:
     whole = document(**more) if "extra" in more else {k: v for k, v in document().items() if k != "spec"}
-    item = stored(PODS, whole, whole["metadata"], 7, None)
+    item = stored(PODS, whole, 7, None)
     assert type(item) is Stored
     assert item.raw == encode_clean(whole)
 
 
 def test_a_section_that_cannot_be_read_is_named() -> None:
-    item = stored(PODS, document({"containers": 5}), document()["metadata"], 7, None)
+    item = stored(PODS, document({"containers": 5}), 7, None)
     with pytest.raises(DecodeError, match=r"spec\.containers"):
         _ = item.typed
     with pytest.raises(AttributeError):

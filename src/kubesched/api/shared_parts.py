@@ -11,7 +11,6 @@ Caller: :class:`kubesched.api.wire.Item`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from sys import intern
 from typing import Final, Generic, TypeVar
 
@@ -145,8 +144,10 @@ def split_spec(raw: bytes) -> tuple[str, bytes]:
         end = raw.find(b'",', len(_ON_NODE))
         name = raw[len(_ON_NODE) : end]
         if end > len(_ON_NODE) and b"\\" not in name:
-            with suppress(UnicodeDecodeError):
+            try:
                 return intern(name.decode()), b"{" + raw[end + 2 :]
+            except UnicodeDecodeError:
+                return "", raw  # not JSON, which is said when it is decoded
     return "", raw
 
 

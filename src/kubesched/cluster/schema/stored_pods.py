@@ -7,14 +7,13 @@ when its bytes are read. Caller: the last step of every write.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from ...api.kinds import PODS, Kind
 from ...api.shared_parts import decode_parts, split_spec
-from .objects import Document, Stored, encode, encode_clean
+from .objects import Document, Stored, encode_clean
 
 __all__ = ["StoredPod", "stored"]
 
@@ -30,16 +29,23 @@ _HOST_IP: Final = b'"hostIP":"'
 
 
 def stored(
-    kind: Kind, document: Document, metadata: Mapping[str, Any], resource_version: int, before: Stored | None
+    kind: Kind,
+    document: Document,
+    resource_version: int,
+    before: Stored | None,
+    *,
+    same_metadata: bool = False,
 ) -> Stored:
     """The stored form of a document with its metadata opened; ``before`` as for :class:`.objects.Stored`.
+
+    ``same_metadata``: only the version differs from the metadata of ``before``.
 
     Raises:
         ApiError: 400, when it holds something JSON cannot say.
     """
     if kind is PODS and document.keys() == _PARTS:
-        return StoredPod(document, metadata, resource_version, before)
-    return Stored(kind, encode_clean(document), metadata, resource_version, before)
+        return StoredPod(document, resource_version, before, same_metadata=same_metadata)
+    return Stored(kind, encode_clean(document), document["metadata"], resource_version, before)
 
 
 class StoredPod(Stored):
@@ -48,38 +54,45 @@ class StoredPod(Stored):
     __slots__ = ("_host", "_ip", "_metadata", "_node", "_spec", "_status")
 
     def __init__(
-        self, document: Document, metadata: Mapping[str, Any], resource_version: int, before: Stored | None
+        self, document: Document, resource_version: int, before: Stored | None, *, same_metadata: bool = False
     ) -> None:
-        texts = encode_clean(metadata), _text(document["spec"]), _text(document["status"])
-        super().__init__(PODS, b"", metadata, resource_version, before)
+        self._metadata: bytes
+        if same_metadata and isinstance(before, StoredPod) and not before._metadata.startswith(b"{"):
+            super().__init__(PODS, b"", None, resource_version, before)
+            self._metadata = before._metadata
+        else:
+            metadata = document["metadata"]
+            text = encode_clean(metadata)
+            super().__init__(PODS, b"", metadata, resource_version, before)
+            self._metadata = _once(self._without_identity(text))
         del self.raw  # unset, so that every reader ends in __getattr__
-        self._metadata = _once(self._without_identity(texts[0]))
-        self._node, spec = split_spec(texts[1])
+        self._node, spec = split_spec(_text(document["spec"]))
         self._spec = _once(spec)
         #: The addresses of the pod and of its host, in quotes; empty where the text of the status has them.
-        self._ip, self._host, status = _without_addresses(texts[2])
+        self._ip, self._host, status = _without_addresses(_text(document["status"]))
         self._status = _once(status)
         if isinstance(before, StoredPod) and before._ip == self._ip:
             self._ip = before._ip
 
     def _identity(self) -> tuple[bytes, bytes]:
-        """How the metadata begins, and its other part that no other version of any pod has."""
-        own = b'"uid":%b,"resourceVersion":"%d"' % (encode(self.uid), self.resource_version)
-        return b'{"name":%b,' % encode(self.name), own
+        """How the metadata begins, and its other part that no other version of any pod has; not for texts with escapes."""
+        own = f'"uid":"{self.uid}","resourceVersion":"{self.resource_version}"'
+        return f'{{"name":"{self.name}",'.encode(), own.encode()
 
     def _without_identity(self, metadata: bytes) -> bytes:
         """The text of the metadata without name, UID and version, if it has these where a store puts them."""
         first, second = self._identity()
-        before, found, after = metadata.partition(second)
-        if not found or not before.startswith(first) or b"{" in before[1:]:
+        begin = metadata.find(b'"uid"')
+        if not metadata.startswith(second, begin) or not metadata.startswith(first) or b"{" in metadata[1:begin]:
             return metadata
-        return b"".join((_FIRST, before[len(first) :], _SECOND, after))
+        return b"%b\0%b" % (metadata[len(first) : begin], metadata[begin + len(second) :])
 
     def _whole_metadata(self, text: bytes) -> bytes:
-        if not text.startswith(_FIRST):
+        if text.startswith(b"{"):  # with name, UID and version
             return text
         first, second = self._identity()
-        return first + text[1:].replace(_SECOND, second, 1)
+        before, _, after = text.partition(_FIRST)
+        return b"%b%b%b%b" % (first, before, second, after)
 
     def _whole_status(self, text: bytes) -> bytes:
         if self._host:
@@ -100,7 +113,7 @@ class StoredPod(Stored):
     def typed(self) -> Any:
         if self._typed is None:
             metadata, status = (self._metadata, self._whole_metadata), (self._status, self._whole_status)
-            own = (self.name, self.uid, self.resource_version) if self._metadata.startswith(_FIRST) else None
+            own = None if self._metadata.startswith(b"{") else (self.name, self.uid, self.resource_version)
             self._typed = decode_parts(metadata, self._node, self._spec, status, own) or super().typed
         return self._typed
 
@@ -121,7 +134,7 @@ def _text(section: Any) -> bytes:
 
 def _without_addresses(status: bytes) -> tuple[bytes, bytes, bytes]:
     """The address of the pod and of its host, and the status without them; b"" for one that is not there, or is in another form."""
-    if (_POD_IP not in status and _HOST_IP not in status) or _FIRST in status or _SECOND in status:
+    if b'IP":"' not in status or _FIRST in status or _SECOND in status:
         return b"", b"", status
     ip, status = _without(status, _POD_IP, _FIRST)
     host, status = _without(status, _HOST_IP, _SECOND)
