@@ -333,7 +333,8 @@ class Contract:
 
         A pod that refers to other objects (``PodInfo.refers``: claims and volumes) is signed at every attempt, so what
         those objects say now may be part of the value, and a change of theirs leads to other results. A pod that does
-        not is signed once.
+        not is signed once, and again when an image comes to the first node that has it, or leaves the last one: which of
+        a pod's images some node has may be part of the value.
         """
         raise AssertionError("documentation only")
 
@@ -406,6 +407,12 @@ class Contract:
 
     def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         """Optional in addition to ``filter_rows``: the verdict for one node in plain Python, for a handful of changed rows."""
+        raise AssertionError("documentation only")
+
+    def filter_row_with(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo, others: Sequence[PodInfo]
+    ) -> int | None:
+        """Optional in addition to ``filter_row``: the verdict as if ``others`` ran on the node, too. None: add them and see."""
         raise AssertionError("documentation only")
 
     def fit_amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:

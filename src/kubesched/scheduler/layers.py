@@ -29,22 +29,25 @@ from kubesched.framework.entries import FilterEntry, PluginFailedError
 from kubesched.framework.interface import NOT_SCORED, IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
+from kubesched.framework.status import Status
 
 from .diagnosis import Diagnosis
 from .plan import Share
 from .ranking import INFEASIBLE, Ranking
 from .score_column import ScoreColumn
 
-__all__ = ["NO_NODE", "PASSES", "Layer"]
+__all__ = ["FEW", "NO_NODE", "PASSES", "Layer"]
 
 #: Owner of a row that passes every filter, and of a row without a node or that the base layer rejects.
 PASSES: Final = 0
 NO_NODE: Final = 255
 
 #: Up to this many rows plain Python beats NumPy.
-_FEW: Final = 8
+FEW: Final = 8
 #: Beyond this part of all rows (one in …) it is quicker to evaluate all of them.
 _ALL: Final = 4
+#: Up to so many rows evaluated again are compared with what was found out about all; a full scan takes as long.
+_COMPARED: Final = 64
 
 #: Rows to evaluate again. Few of them, with whether more than the node's pods may have changed; many, which may repeat;
 #: or None for all.
@@ -63,7 +66,6 @@ class Layer:
         verdict: uint64[size]; that filter's verdict.
         feasible: number of rows that pass.
         ranking: int64[size] totals of this layer and its base; valid once scored.
-        diagnosis: why every row is rejected, where the search found that out since a row was last evaluated.
     """
 
     def __init__(self, framework: Framework, table: NodeTable, share: Share, base: Layer | None) -> None:
@@ -74,7 +76,11 @@ class Layer:
         self.state = CycleState()
         self.filters: tuple[FilterEntry, ...] = ()
         self.feasible = 0
-        self.diagnosis: Diagnosis | None = None
+        #: Why every row was rejected when the search last found that out, the nodes of that time, and the rows evaluated since.
+        self._diagnosis: Diagnosis | None = None
+        self._membership = -1
+        self._reevaluated: set[int] = set()
+        self._statuses: dict[tuple[int, int], Status] = {}
         self.ranking = Ranking()
         self.columns: list[ScoreColumn] = []
         self.is_scored = False
@@ -142,6 +148,48 @@ class Layer:
             total += column.entry.final_or_zero(raw, *column.entry.bounds(raw))
         return total
 
+    # -- why not ---------------------------------------------------------------------------------------
+
+    def diagnosed(self, diagnosis: Diagnosis) -> None:
+        """The search found out why every row is rejected."""
+        self._diagnosis, self._membership = diagnosis, self._table.membership_version
+        self._reevaluated.clear()
+
+    def diagnosis(self, why: Callable[[int], Status | None]) -> Diagnosis | None:
+        """Why every row is rejected, if the search found that out and rows evaluated since are rejected as they were then.
+
+        ``why`` gives a row's status now.
+        """
+        known = self._diagnosis
+        if known is None:
+            return None
+        if (
+            self.feasible
+            or self._membership != self._table.membership_version
+            or any(known.statuses.at(row) != why(row) for row in self._reevaluated)
+        ):
+            self._diagnosis = None
+            return None
+        self._reevaluated.clear()
+        return known
+
+    def why(self, row: int) -> Status | None:
+        """Why a signature layer's filters reject a row; None where they do not."""
+        owner, verdict = self.owner.item(row), self.verdict.item(row)
+        if owner in (PASSES, NO_NODE):
+            return None
+        status = self._statuses.get((owner, verdict))
+        if status is None:
+            status = self._framework.filters[owner - 1].status(self.state, self._pod, verdict)
+            self._statuses[owner, verdict] = status
+        return status
+
+    def _note_reevaluated(self, rows: _Rows) -> None:
+        if rows is not None:
+            self._reevaluated.update(rows if isinstance(rows, dict) else rows.tolist())
+        if rows is None or len(self._reevaluated) > _COMPARED:
+            self._diagnosis = None
+
     # -- keeping up ------------------------------------------------------------------------------------
 
     def refresh(self, pod: PodInfo) -> bool:
@@ -182,6 +230,7 @@ class Layer:
         self.owner = np.full(size, NO_NODE, np.uint8)
         self.verdict = np.zeros(size, np.uint64)
         self.columns = []
+        self._statuses.clear()
         self._refilter(None)
         return True
 
@@ -203,7 +252,7 @@ class Layer:
         size = len(self.base.owner) if self.base is not None else max(rows, default=-1) + 1
         if size > len(self.owner):
             self._grow(size)
-        return rows if len(rows) <= _FEW else np.fromiter(rows, np.intp, len(rows))
+        return rows if len(rows) <= FEW else np.fromiter(rows, np.intp, len(rows))
 
     def _grow(self, size: int) -> None:
         """Extend the arrays to this many rows, infeasible ones."""
@@ -234,7 +283,7 @@ class Layer:
         if rows is None or not named:
             return rows
         count = len(rows) + sum(map(len, named))
-        if isinstance(rows, dict) and count <= _FEW:
+        if isinstance(rows, dict) and count <= FEW:
             return rows | {row: True for part in named for row in part.tolist()}
         if count * _ALL > len(self.owner):
             return None
@@ -245,8 +294,8 @@ class Layer:
 
     def _refilter(self, rows: _Rows) -> bool:
         """Evaluate the filters of these rows; True when the same ones pass as before."""
-        if rows is None or len(rows):
-            self.diagnosis = None
+        if self._diagnosis is not None:
+            self._note_reevaluated(rows)
         if isinstance(rows, dict):
             same = True
             for row, whole in rows.items():
