@@ -72,7 +72,7 @@ class PodActions:
         document["status"] = status
         if annotations:
             metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-        return records.commit(records.table(PODS), document, old, dry_run=dry_run)
+        return records.commit(records.table(PODS), document, old, dry_run=dry_run, same_metadata=not annotations)
 
     def _set_scheduled(self, status: dict[str, Any], generation: int) -> None:
         """Condition PodScheduled=True; its transition time stays when the pod was scheduled already."""
