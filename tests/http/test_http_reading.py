@@ -9,7 +9,7 @@ import yaml
 from http_world import PARTIAL, PARTIAL_LIST, PODS, TABLE, Api, a_deployment, a_node, a_pod, run, served
 
 from kubesched.api.kinds import NODES
-from kubesched.cluster.http.columns import COLUMNS
+from kubesched.cluster.http.columns import layouts
 from kubesched.cluster.http.durations import human_duration
 
 
@@ -312,12 +312,12 @@ TITLES = [
 
 @pytest.mark.parametrize(("resource", "titles"), TITLES)
 def test_columns_have_upstreams_names_and_order(resource: str, titles: str) -> None:
-    assert " ".join(column.title for column in COLUMNS[resource].columns) == titles
+    assert " ".join(column.title for column in layouts()[resource].columns) == titles
 
 
-@pytest.mark.parametrize("resource", sorted(COLUMNS))
+@pytest.mark.parametrize("resource", sorted(layouts()))
 def test_every_layout_survives_an_empty_object_and_one_of_nonsense(resource: str) -> None:
-    layout = COLUMNS[resource]
+    layout = layouts()[resource]
     nonsense = {"metadata": {"name": "x"}, "spec": 3, "status": [], "data": "x", "subsets": 1, "subjects": None}
     for data in ({"metadata": {"name": "x"}}, nonsense):
         assert len(layout.cells(data, 0.0)) == len(layout.columns)

@@ -88,6 +88,7 @@ class _Entry:
         signs_spec: the signature depends on nothing of the pod but its spec.
         can_be_absent: some pods do not concern the plugin.
         expensive: one call per node is all there is, and answers are not remembered.
+        has_row_form: the plugin can evaluate one node without columns.
         evaluations: counts nodes evaluated by the plugin; what a layer remembers is no evaluation.
     """
 
@@ -114,6 +115,7 @@ class _Entry:
         self.is_plain = not hasattr(plugin, self._rows_method)
         self.expensive = self.is_plain and not self.can_sign
         self._row: Callable[..., int] | None = getattr(plugin, self._row_method, None)
+        self.has_row_form = self.is_plain or self._row is not None
 
     @property
     def can_sign(self) -> bool:

@@ -333,7 +333,8 @@ class Contract:
 
         A pod that refers to other objects (``PodInfo.refers``: claims and volumes) is signed at every attempt, so what
         those objects say now may be part of the value, and a change of theirs leads to other results. A pod that does
-        not is signed once.
+        not is signed once, and again when an image comes to the first node that has it, or leaves the last one: which of
+        a pod's images some node has may be part of the value.
         """
         raise AssertionError("documentation only")
 

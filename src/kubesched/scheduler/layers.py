@@ -36,14 +36,14 @@ from .plan import Share
 from .ranking import INFEASIBLE, Ranking
 from .score_column import ScoreColumn
 
-__all__ = ["NO_NODE", "PASSES", "Layer"]
+__all__ = ["FEW", "NO_NODE", "PASSES", "Layer"]
 
 #: Owner of a row that passes every filter, and of a row without a node or that the base layer rejects.
 PASSES: Final = 0
 NO_NODE: Final = 255
 
 #: Up to this many rows plain Python beats NumPy.
-_FEW: Final = 8
+FEW: Final = 8
 #: Beyond this part of all rows (one in …) it is quicker to evaluate all of them.
 _ALL: Final = 4
 #: Up to so many rows evaluated again are compared with what was found out about all; a full scan takes as long.
@@ -252,7 +252,7 @@ class Layer:
         size = len(self.base.owner) if self.base is not None else max(rows, default=-1) + 1
         if size > len(self.owner):
             self._grow(size)
-        return rows if len(rows) <= _FEW else np.fromiter(rows, np.intp, len(rows))
+        return rows if len(rows) <= FEW else np.fromiter(rows, np.intp, len(rows))
 
     def _grow(self, size: int) -> None:
         """Extend the arrays to this many rows, infeasible ones."""
@@ -283,7 +283,7 @@ class Layer:
         if rows is None or not named:
             return rows
         count = len(rows) + sum(map(len, named))
-        if isinstance(rows, dict) and count <= _FEW:
+        if isinstance(rows, dict) and count <= FEW:
             return rows | {row: True for part in named for row in part.tolist()}
         if count * _ALL > len(self.owner):
             return None

@@ -23,14 +23,12 @@ from .custom import CustomSchema
 from .lookup import ObjectTable
 from .pod_validation import check_pod_spec
 from .validation import Causes, forbidden
-from .values import check_values
 
 __all__ = ["Admission", "PreparedSpec", "PriorityClass", "default_pod_spec"]
 
 _MEMO_SIZE: Final = 4096
 _GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
 _OVERHEAD_TEXT: Final = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-HIGHEST_USER_PRIORITY: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,6 @@ class Admission:
             self._priority(spec, name)
         self.default_tolerations(spec)
         causes = Causes()
-        check_values("PodSpec", spec, "spec", causes)
         check_pod_spec(spec, causes)
         causes.raise_if_any(PODS, name)
         prepared = PreparedSpec(

@@ -184,8 +184,7 @@ def _problem(error: Any, root: str) -> Problem:
         text = f'Invalid value: "{given}": {path} in body must be of type {wanted}: "{given}"'
         causes.append((path, "FieldValueTypeInvalid", text))
     elif kind == "maxLength":
-        text = f"Too long: may not be more than {details['limit']} bytes"
-        causes.append((path, "FieldValueTooLong", text))
+        causes.too_long(path, details["limit"])
     elif kind in ("maxItems", "maxProperties"):
         causes.too_many(path, len(value), details["limit"])
     elif kind in _COMPOSED:

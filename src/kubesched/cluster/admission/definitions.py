@@ -1,4 +1,4 @@
-"""Checks of CustomResourceDefinitions: names, versions and schemas. Caller: :mod:`.kind_validation`."""
+"""Checks of CustomResourceDefinitions: names, versions and schemas. Caller: :mod:`.checks`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .validation import Causes
 __all__ = ["check_definition"]
 
 
-def check_definition(data: dict[str, Any], causes: Causes) -> None:
+def check_definition(data: dict[str, Any], path: str, causes: Causes) -> None:
     spec = data["spec"]
     versions, names = spec.get("versions") or [], spec.get("names") or {}
     if versions and sum(bool(version.get("storage")) for version in versions) != 1:
@@ -20,9 +20,9 @@ def check_definition(data: dict[str, Any], causes: Causes) -> None:
     if names.get("plural") and spec.get("group") and name != wanted:
         causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
     for index, version in enumerate(versions):
-        path = f"spec.versions[{index}].schema.openAPIV3Schema"
+        where = f"spec.versions[{index}].schema.openAPIV3Schema"
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:
-            causes.required(path, "schemas are required")
+            causes.required(where, "schemas are required")
         else:
-            schema_problems(schema, path, causes)
+            schema_problems(schema, where, causes)

@@ -35,6 +35,11 @@ _NODE_INFO: Final = (
 
 
 def _node(data: Data, admission: Admission) -> None:
+    spec, ranges = data["spec"], data["spec"].get("podCIDRs") or []
+    if spec.get("podCIDR") and ranges[:1] != [spec["podCIDR"]]:
+        spec["podCIDRs"] = [spec["podCIDR"]]
+    elif ranges and not spec.get("podCIDR"):
+        spec["podCIDR"] = ranges[0]
     status = data.get("status") or {}
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])

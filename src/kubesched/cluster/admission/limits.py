@@ -14,11 +14,10 @@ import msgspec
 from ...api.kinds import CLAIMS, PODS
 from ...api.quantity import QuantityError, parse_quantity
 from ...api.wire import ApiError
-from ..schema import Document, encode, open_section
+from ..schema import Document, check_type, encode, open_section
 from .admission import default_pod_spec
 from .amounts import show_amount
 from .lookup import ObjectTable
-from .pod_validation import decode_pod_spec
 from .validation import QUANTITY_TEXT, forbidden
 
 __all__ = ["Limits"]
@@ -60,8 +59,8 @@ class Limits:
         known = self._memo.get((namespace, raw))
         if known is not None:
             return known
+        check_type("PodSpec", raw, PODS, "spec")
         spec = msgspec.json.decode(raw)
-        decode_pod_spec(spec)
         default_pod_spec(spec)
         containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
         for rule in rules:
