@@ -111,9 +111,9 @@ class PodActions:
             after["conditions"] = conditions
         if same_json(after, status):
             return old
-        raw = encode_clean({"status": after})
-        check_form(PODS, raw)
-        document["status"] = after
+        raw = encode_clean(after)
+        check_form(PODS, b'{"status":%b}' % raw)
+        document["status"] = msgspec.Raw(raw)
         records = self._records
         return records.commit(records.table(PODS), document, old)
 
