@@ -101,7 +101,7 @@ def test_own_writes_show_at_once_and_never_come_back_from_the_dead() -> None:
         cache = WatchCache(client, PODS, pytest.fail, Random(1))
         seen: list[tuple[str, str]] = []
 
-        def handler(old: Item | None, new: Item | None) -> None:
+        def handler(item: Item, old: Item | None, new: Item | None) -> None:
             what = "add" if old is None else "delete" if new is None else "update"
             item = new or old
             assert item is not None

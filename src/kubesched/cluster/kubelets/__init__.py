@@ -2,6 +2,7 @@
 
 from .hollow import DURATION, FAILED, HollowKubelets
 from .nodes import make_nodes, node_template
+from .preparing import claim_names
 from .stages import Stage, StageError, choose, default_stages, job_end, load_stages, rules_of
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Stage",
     "StageError",
     "choose",
+    "claim_names",
     "default_stages",
     "job_end",
     "load_stages",
