@@ -145,7 +145,7 @@ class Context:
         return cache
 
     def warn(self, text: str) -> None:
-        """Log a problem that a person can mend, and note it."""
+        """Log and note a problem that a person can fix."""
         _log.warning("controllers: %s", text)
         self.note_problem(text)
 
