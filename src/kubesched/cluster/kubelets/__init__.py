@@ -1,5 +1,6 @@
 """Hollow nodes: Node objects, heartbeats, and pods that run by stage rules."""
 
+from .entries import Entry
 from .hollow import DURATION, FAILED, HollowKubelets
 from .nodes import make_nodes, node_template
 from .preparing import claim_names
@@ -8,6 +9,7 @@ from .stages import Stage, StageError, choose, default_stages, job_end, load_sta
 __all__ = [
     "DURATION",
     "FAILED",
+    "Entry",
     "HollowKubelets",
     "Stage",
     "StageError",
