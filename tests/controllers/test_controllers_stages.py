@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from builders import create_nodes
 from kubesched.api.kinds import NODES, PODS
 from kubesched.cluster.kubelets import HollowKubelets, Stage, StageError, job_end, load_stages, node_template, rules_of
-from kubesched.cluster.kubelets.nodes import create_nodes
 from kubesched.cluster.kubelets.stages import default_stages, parse_stages
 from kubesched.cluster.store import InProcessClient, Store
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
