@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 from kubesched.cluster.files import load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template
@@ -39,21 +40,24 @@ def run(options: argparse.Namespace) -> int:
     for file in (options.report, *(file for _, file in options.save)):
         if file is not None:
             _check_output(file, is_page=file == options.report)
-    manifests = load_manifests(paths)
+    manifests = load_manifests(paths, lenient=True)
     if options.start is not None:
         cluster = cluster_of(options.start)
-        manifests.objects[:0] = cluster.objects
-        manifests.warnings += cluster.warnings
+        cluster.extend(manifests)
+        manifests = cluster
         paths.append(options.start)
+    template: dict[str, Any] = {}
+    with manifests.collecting():
+        template = node_template_of(
+            options.node_template or node_template(cpu=options.node_cpu, memory=options.node_memory),
+            dict(options.node_resources),
+        )
     for path in options.trace:
-        manifests.objects += read_table(path)
-    if not manifests.objects:
+        with manifests.collecting():
+            manifests.objects += read_table(path)
+    if not manifests.objects and not manifests.problems:
         nothing = f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)"
         raise CliError("\n".join((nothing, *manifests.warnings)))
-    template = node_template_of(
-        options.node_template or node_template(cpu=options.node_cpu, memory=options.node_memory),
-        dict(options.node_resources),
-    )
     # What plugins print must not be part of a document.
     aside = nullcontext() if options.output == "table" else redirect_stdout(sys.stderr)
     with progress_bar("pods bound", quiet=options.quiet) as bar, aside:

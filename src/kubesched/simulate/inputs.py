@@ -6,8 +6,7 @@ Caller: :mod:`.entry` and :mod:`.stepping`. Files are read by :mod:`kubesched.cl
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -43,21 +42,20 @@ _EXPECTED: Final = "expected a path, a text of YAML or JSON, an object as a dict
 def manifests_of(given: Objects, name: str) -> Manifests:
     """Everything that is given, in its order; ``name`` is the argument's in messages.
 
-    Raises:
-        ManifestError: for what cannot be read or used; all problems are in one error.
+    What cannot be read or used is among the ``problems`` of the result.
     """
     found = Manifests()
     if isinstance(given, Manifests):
         found.objects += given.objects
         found.warnings += given.warnings
+        found.problems += given.problems
         return found
     several = _several(given)
-    problems: list[str] = []
     paths: list[str] = []
 
     def read_paths() -> None:
         if paths:
-            _collect(found, lambda: load_manifests(paths), problems)
+            found.extend(load_manifests(paths, lenient=True))
             paths.clear()
 
     def is_saved(item: Any) -> bool:
@@ -66,11 +64,11 @@ def manifests_of(given: Objects, name: str) -> Manifests:
     for index, item in enumerate([given] if several is None else several):
         where = name if several is None else f"{name}[{index}]"
         if isinstance(item, str) and not item.strip():
-            problems.append(f"{where}: is an empty text; {_EXPECTED}")
+            found.problems.append(f"{where}: is an empty text; {_EXPECTED}")
             continue
         if isinstance(item, os.PathLike) or (isinstance(item, str) and "\n" not in item):
             if is_saved(item):
-                _collect(found, partial(cluster_of, os.fspath(item)), problems)
+                found.extend(cluster_of(os.fspath(item)))
             else:
                 paths.append(os.fspath(item))  # read together: an object that is in two files is found
             continue
@@ -78,30 +76,28 @@ def manifests_of(given: Objects, name: str) -> Manifests:
         if isinstance(item, Manifest):
             found.objects.append(item)
         elif isinstance(item, Manifests):
-            found.objects += item.objects
-            found.warnings += item.warnings
+            found.extend(item)
         else:
-            _collect(found, partial(_parsed, item, where), problems)
+            found.extend(_parsed(item, where))
     read_paths()
-    if problems:
-        raise ManifestError.of(problems)
     return found
 
 
 def cluster_of(path: str) -> Manifests:
     """The objects of a saved cluster, or of a dump of a real one (``kubectl get -o yaml``). The file is only read.
 
-    Raises:
-        ManifestError: when it is neither.
+    What cannot be used is among the ``problems`` of the result.
     """
     try:
         if not is_saved_cluster(path):
             dump = import_dump([path])
             return Manifests(dump.objects, dump.warnings)
         items = read(path).items
+    except ManifestError as error:
+        return Manifests(problems=[*error.problems])
     except (OSError, SnapshotError) as error:
         text = f"{path}: cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error)
-        raise ManifestError(text) from None
+        return Manifests(problems=[text])
     return Manifests([Manifest(item.kind, item.data(), path) for item in items if item.kind not in _OWN])
 
 
@@ -116,26 +112,16 @@ def _several(given: Any) -> list[Any] | None:
     return list(given)
 
 
-def _collect(found: Manifests, read: Callable[[], Manifests], problems: list[str]) -> None:
-    try:
-        more = read()
-    except ManifestError as error:
-        problems.append(str(error))
-        return
-    found.objects += more.objects
-    found.warnings += more.warnings
-
-
 def _parsed(item: Any, where: str) -> Manifests:
     if isinstance(item, str):
-        return parse_manifests(item, where)
+        return parse_manifests(item, where, lenient=True)
     try:
         data = _plain(item)
     except RecursionError:
-        raise ManifestError(f"{where}: is no plain data: it contains itself") from None
+        return Manifests(problems=[f"{where}: is no plain data: it contains itself"])
     if not isinstance(data, Mapping):
-        raise ManifestError(f"{where}: {_EXPECTED}, found {type(item).__name__}")
-    return object_manifests(data, where)
+        return Manifests(problems=[f"{where}: {_EXPECTED}, found {type(item).__name__}"])
+    return object_manifests(data, where, lenient=True)
 
 
 def _plain(item: Any) -> Any:

@@ -91,7 +91,7 @@ def parse_table(text: str, name: str) -> list[Manifest]:
     elif not pods and not problems:
         problems.append(f"{name}: holds no line below the header")
     if problems:
-        raise ManifestError.of(problems)
+        raise ManifestError(*problems)
     return pods
 
 
@@ -110,7 +110,7 @@ def _check_header(header: list[str], where: str) -> None:
         if name not in COLUMNS and not _is_resource(name)
     ]
     if problems:
-        raise ManifestError.of(problems)
+        raise ManifestError(*problems)
 
 
 class _Row:
