@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from ...api.selectors import is_label_value, is_qualified_name
-from .definitions import check_definition
+from .custom import check_definition
 from .secrets import check_config_map, check_secret
 from .services import check_ports
 from .validation import LABEL_VALUE_TEXT, QUALIFIED_TEXT, Causes, check_quantities
