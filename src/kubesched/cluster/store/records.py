@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ...api.times import Clock, timestamp
-from ..schema import Document, Stored, encode, encode_clean, stored
+from ..schema import Document, Stored, encode_clean, stored
 from .reading import Reading
 from .table import Table
 
@@ -78,7 +78,7 @@ class Records(Reading):
         """Remove an object for good; ``document`` is its last state. For this package."""
         version = self._version + 1
         document["metadata"]["resourceVersion"] = str(version)
-        item = Stored(table.kind, encode(document), document["metadata"], version, old)
+        item = stored(table.kind, document, document["metadata"], version, old)
         self._version = version
         table.record("DELETED", item, old)
         for follow in self.followers:
