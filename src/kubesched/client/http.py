@@ -375,6 +375,12 @@ class HttpTransport:
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         await self._request("POST", _path(PODS, namespace, name, "binding"), body=body)
 
+    def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> bool:
+        return False
+
+    def delete_now(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> bool:
+        return False
+
     def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
         return False
 

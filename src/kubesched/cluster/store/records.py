@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ...api.times import Clock, timestamp
-from ..schema import Document, Stored, encode, encode_clean, stored
+from ..schema import Document, Stored, encode_clean, stored
 from .reading import Reading
 from .table import Table
 
@@ -85,7 +85,7 @@ class Records(Reading):
         """Remove an object for good; ``document`` is its last state. For this package."""
         version = self._version + 1
         document["metadata"]["resourceVersion"] = str(version)
-        return self.removed(table, Stored(table.kind, encode(document), document["metadata"], version, old), old)
+        return self.removed(table, stored(table.kind, document, version, old), old)
 
     def removed(self, table: Table, item: Stored, old: Stored) -> Stored:
         """Remove an object whose last state is made already, with the next version. For this package."""
