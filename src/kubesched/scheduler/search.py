@@ -185,7 +185,7 @@ class Search:
         self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool
     ) -> tuple[Path, Decision | Rejection]:
         plan = signature.plan
-        layer = self._layer((signature, None), plan, None, pod) if not signature.is_restricted else None
+        layer = self._layer((signature, None), plan, None, pod)
         state = prepared(layer.state.clone() if layer is not None else CycleState(), record_plugin_metrics)
         nominated = self._nominated.of(pod.priority)
         skips = layer is not None and plan.all_skip(pod)
@@ -208,7 +208,8 @@ class Search:
         if not skips and (layer is None or plan.unsigned.pre_filters):
             only = plan.unsigned.pre_filters if layer is not None else None
             outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), only)
-            signature.is_restricted = layer is None and outcome.nodes is not None
+            if layer is None:
+                self._layers.mark((signature, None), unusable=outcome.nodes is not None)
 
         def remembered() -> NominationFilter | None:
             if layer is None or outcome.status is not None or self._percentage:
@@ -254,6 +255,8 @@ class Search:
         ``nominated``: for a nomination layer, which has a base.
         """
         layer = self._layers.get(key)
+        if layer is None and base is None and self._layers.is_met(key):
+            return None  # PreFilter allowed the last such pod only some nodes
         if layer is None or layer.base is not base or layer.share.view is not nominated:
             share = plan.signed if base is None else plan.unsigned
             if base is not None and nominated is not None:
