@@ -67,6 +67,7 @@ def _quoted(name: str) -> str:
 
 _FILTER: Final = "running {} filter plugin"
 _SCORE: Final = "running Score plugins: plugin {} failed with"
+_PRE_SCORE: Final = "running PreScore plugin"
 _NORMALIZE: Final = "running Normalize on Score plugins: plugin {} failed with"
 #: (kind, item size) of a type to the least and the greatest value.
 _LIMITS: Final = {
@@ -273,7 +274,7 @@ class ScoreEntry(_Entry):
         self.has_within = hasattr(plugin, "normalize_within")
         self.needs_all = hasattr(plugin, "normalize_score") and not self.has_within
         own = self.has_within or self.needs_all
-        grouping = ("score_groups", "score_group", "group_scores")
+        grouping = ("score_groups", "score_group", "group_scores", "refresh_groups")
         self.has_groups = self.has_within and not self.reads_images and all(hasattr(plugin, name) for name in grouping)
         self.normalize: Normalize | None = None if own else getattr(plugin, "normalize", None)
         self.is_raw = not own and self.normalize is None
@@ -298,6 +299,14 @@ class ScoreEntry(_Entry):
             if int(np.maximum.reduce(found)) >= most:
                 return None
         return found
+
+    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> bool:
+        """Bring what PreScore kept up to date; False when it has to be called again.
+
+        Raises:
+            PluginFailedError: when the plugin fails.
+        """
+        return bool(called(_PRE_SCORE, self.name, self.plugin.refresh_groups, state, pod, nodes, same))
 
     def group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         """The group of one node.

@@ -80,6 +80,9 @@ class Layer:
         self._totals = Ranking()
         self.ranking: Ranking | GroupedRanking = self._totals
         self.columns: list[ScoreColumn] = []
+        #: Those whose raw scores change with a node's pods; those that are normalised.
+        self._pod_columns: list[ScoreColumn] = []
+        self._bounded: list[ScoreColumn] = []
         self.is_scored = False
         #: When the layer was last used, for the cache.
         self.used = 0
@@ -342,6 +345,8 @@ class Layer:
         grouped = self._grouped(entries)
         if grouped is None:
             self.columns = [ScoreColumn(entry, len(self.owner)) for entry in entries]
+            self._pod_columns = [column for column in self.columns if column.entry.reads_pods]
+            self._bounded = [column for column in self.columns if not column.entry.is_raw]
             self._score_all(self.columns)
             self._total(None)
         self.ranking = grouped if grouped is not None else self._totals
@@ -357,15 +362,16 @@ class Layer:
             return
         if self.base is not None:
             self.base.score()
+        ranking = self.ranking
+        if isinstance(ranking, GroupedRanking):
+            if not self._refresh_groups(ranking, same) or not self._regroup(ranking, rows):
+                self.is_scored = False
+                self.score()
+            return
         named = self._named(self.share.refresh_scores, same)
         if named is None:
             self.is_scored = False
             self.score()
-            return
-        if isinstance(self.ranking, GroupedRanking):
-            if not self._regroup(self.ranking, rows):
-                self.is_scored = False
-                self.score()
             return
         images = self._images_version != self._table.images.version
         if images:
@@ -390,6 +396,17 @@ class Layer:
             return None
         ranking = GroupedRanking(self.base._totals, entries[0])
         return ranking if self._regroup(ranking, None) else None
+
+    def _refresh_groups(self, ranking: GroupedRanking, same: bool) -> bool:
+        """Bring what PreScore kept up to date; False when it has to be called again."""
+        entry, state, pod, table = ranking.entry, self.state, self._pod, self._table
+        for plugin in self.share.refresh_scores:
+            if plugin.name == entry.name:
+                if not entry.refresh_groups(state, pod, table, same):
+                    return False
+            elif plugin.named(len(self.owner), state, pod, table, same) is None:
+                return False
+        return True
 
     def _regroup(self, ranking: GroupedRanking, rows: _Rows) -> bool:
         """Catch up with the groups of these rows, and the scores of all groups; False when rows have no groups now."""
@@ -426,11 +443,9 @@ class Layer:
         if isinstance(rows, dict):
             for row, whole in rows.items():
                 node = table.info(row) if self.owner.item(row) == PASSES else None  # it may have no node any more
-                for column in self.columns:
-                    if node is None:
-                        column.put(row, NOT_SCORED)
-                    elif whole or column.entry.reads_pods:
-                        column.put(row, column.entry.one(state, pod, table, node))
+                for column in self.columns if whole else self._pod_columns:
+                    score = column.entry.one(state, pod, table, node) if node is not None else NOT_SCORED
+                    column.put(row, score)
         else:
             passing = self.owner[rows] == PASSES
             left, gone = rows[passing], rows[~passing]
@@ -439,7 +454,7 @@ class Layer:
                     column.drop(gone)
                 if len(left):
                     column.put_many(left, column.entry.many(state, pod, table, left))
-        return True in [column.settle(self.feasible) for column in self.columns]  # each has to settle
+        return True in [column.settle(self.feasible) for column in self._bounded]  # each has to settle
 
     # -- totals ----------------------------------------------------------------------------------------
 
