@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from .cycle_state import CycleState
 from .interface import MAX_NODE_SCORE, NOT_SCORED, IntArray, Normalize, Reads, RowArray
@@ -333,8 +334,8 @@ class ScoreEntry(_Entry):
             raise self._out_of_range(min(found) if min(found) < 0 else max(found))
         return [score * self.weight for score in found]
 
-    def bounds(self, raw: IntArray) -> tuple[int, int]:
-        """What raw scores are normalised by: the least and the greatest of them (ready-made: 0 and the greatest)."""
+    def bounds(self, raw: npt.NDArray[np.signedinteger]) -> tuple[int, int]:
+        """What raw scores, int64 or int32, are normalised by: the least and the greatest of them (ready-made: 0 and the greatest)."""
         low, high = bounds(raw)
         return (low, high) if self.normalize is None else (0, max(0, high))
 

@@ -172,7 +172,7 @@ class FullScan:
             start = self._rotation.start % len(rows)
             rows = np.concatenate((rows[start:], rows[:start]))
         owners = layer.owner[rows] if layer is not None else np.zeros(len(rows), np.uint8)
-        verdicts = layer.verdict[rows] if layer is not None else np.zeros(len(rows), np.uint64)
+        verdicts = layer.verdict[rows].astype(np.uint64) if layer is not None else np.zeros(len(rows), np.uint64)
         apart: list[Status] = []
         remembered = request.remembered() if request.nominated.pods else None
         examined = found = 0

@@ -15,14 +15,14 @@ Called by :mod:`.search`, and by :mod:`.full_scan` for what cannot be cached. Se
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import IntpArray, RowArray
-from kubesched.cache.journal import NODE_CHANGED
 from kubesched.framework.changed_rows import ChangedRows
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
@@ -30,6 +30,7 @@ from kubesched.framework.interface import NOT_SCORED, IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 
+from .changed_rows import JournalReader, Many, Rows, greatest, merged
 from .diagnosis import Diagnosis
 from .grouped_ranking import MOST_GROUPS, GroupedRanking
 from .plan import Share
@@ -42,15 +43,6 @@ __all__ = ["NO_NODE", "PASSES", "Layer"]
 PASSES: Final = 0
 NO_NODE: Final = 255
 
-#: Up to this many rows plain Python beats NumPy.
-_FEW: Final = 8
-#: Beyond this part of all rows (one in …) it is quicker to evaluate all of them.
-_ALL: Final = 4
-
-#: Rows to evaluate again. Few of them, with whether more than the node's pods may have changed; many, which may repeat;
-#: or None for all.
-_Rows = dict[int, bool] | IntpArray | None
-
 
 class Layer:
     """Verdicts, raw scores and totals of all rows, for pods that are alike.
@@ -61,7 +53,7 @@ class Layer:
         state: what the layer's plugins wrote at PreFilter and PreScore.
         filters: those that PreFilter did not skip.
         owner: uint8[size]; PASSES, NO_NODE, or 1 + index of the first of this layer's filters that rejects the row.
-        verdict: uint64[size]; that filter's verdict.
+        verdict: uint8[size], or wider where some verdict needs it; that filter's verdict.
         feasible: number of rows that pass.
         ranking: totals of this layer and its base by row; valid once scored. By group where the one plugin that scores
             offers it; there are no columns then.
@@ -77,7 +69,7 @@ class Layer:
         self.filters: tuple[FilterEntry, ...] = ()
         self.feasible = 0
         self.diagnosis: Diagnosis | None = None
-        self._totals = Ranking()
+        self._totals = Ranking(framework.most_total)
         self.ranking: Ranking | GroupedRanking = self._totals
         self.columns: list[ScoreColumn] = []
         #: Those whose raw scores change with a node's pods; those that are normalised.
@@ -87,19 +79,20 @@ class Layer:
         #: When the layer was last used, for the cache.
         self.used = 0
         self._pod: PodInfo
-        #: Where the journal was read up to; None before the first reading.
-        self._position: int | None = None
+        self._journal = JournalReader(table.journal)
         self._images_version = -1
         #: How often all totals were made; and how often those of the base were when this layer read them.
         self._epoch = self._base_epoch = 0
         self._feasible_rows: IntpArray | None = None
         self.owner = np.zeros(0, np.uint8)
-        self.verdict = np.zeros(0, np.uint64)
+        self.verdict: npt.NDArray[np.unsignedinteger] = np.zeros(0, np.uint8)
 
     @property
     def nbytes(self) -> int:
-        """Memory of the layer's arrays, once scored."""
-        return len(self.owner) * (1 + 8 + 8 + 8 * len(self.share.scores))
+        """Memory of the layer's arrays."""
+        rows = self._feasible_rows.nbytes if self._feasible_rows is not None else 0
+        columns = sum([column.nbytes for column in self.columns])
+        return self.owner.nbytes + self.verdict.nbytes + self.ranking.nbytes + rows + columns
 
     def feasible_rows(self) -> IntpArray:
         """The rows that pass, ascending. Read-only, and the same array until one of them changes."""
@@ -140,11 +133,11 @@ class Layer:
         """int64[len(rows)]: totals when only ``rows`` (feasible ones) are left to choose from; a copy."""
         total: IntArray
         if len(rows) == self.feasible or self._holds(lambda: rows):
-            total = self._totals.total[rows]
+            total = self._totals.total[rows].astype(np.int64)
             return total
         total = np.zeros(len(rows), np.int64)
         for column in self.columns:
-            raw = column.raw[rows]
+            raw = column.raw(rows)
             total += column.entry.final_or_zero(raw, *column.entry.bounds(raw))
         return total
 
@@ -165,7 +158,7 @@ class Layer:
         named = self._named(self.share.refresh_filter)
         if named is None:
             return self._build()
-        rows = self._merged(changed, named)
+        rows = merged(changed, named, len(self.owner))
         same = self._refilter(rows)
         if self.is_scored:
             self._rescore(changed, rows, same)
@@ -174,42 +167,31 @@ class Layer:
     def _build(self) -> bool:
         """Evaluate every row, from PreFilter on."""
         table, state = self._table, self.state
-        self._position = table.journal.position
+        self._journal.skip()
         self.is_scored = False
         state.skip_filter = frozenset()
         nodes = NodeList(table, table.order())
         outcome = self._framework.pre_filter(state, self._pod, nodes, self.share.pre_filters)
         if outcome.status is not None or outcome.nodes is not None:
-            self._position = None
+            self._journal.position = None
             return False
         self.filters = tuple(entry for entry in self.share.filters if entry.name not in state.skip_filter)
         most = len(self.base.owner) if self.base is not None else int(nodes.rows.max(initial=-1)) + 1
         size = max(most, len(self.owner))
         self.owner = np.full(size, NO_NODE, np.uint8)
-        self.verdict = np.zeros(size, np.uint64)
+        self.verdict = np.zeros(size, np.uint8)
         self.columns = []
         self._refilter(None)
         return True
 
-    def _read_journal(self) -> dict[int, bool] | IntpArray | None:
+    def _read_journal(self) -> Rows:
         """The rows whose own node or pods changed; None: every row may have."""
-        journal = self._table.journal
-        if self._position is None:
-            return None
-        rows: dict[int, bool] = {}
-        if self._position != journal.position:
-            entries = journal.since(self._position)
-            if entries is None or len(entries) > len(self.owner):
-                return None
-            self._position = journal.position
-            # The last entry of a row does not show whether an earlier one was about its node object.
-            for entry in entries:
-                row = entry >> 1
-                rows[row] = rows.get(row, False) or entry & 1 == NODE_CHANGED
-        size = len(self.base.owner) if self.base is not None else max(rows, default=-1) + 1
-        if size > len(self.owner):
-            self._grow(size)
-        return rows if len(rows) <= _FEW else np.fromiter(rows, np.intp, len(rows))
+        rows = self._journal.read(len(self.owner))
+        if rows is not None:
+            size = len(self.base.owner) if self.base is not None else greatest(rows) + 1
+            if size > len(self.owner):
+                self._grow(size)
+        return rows
 
     def _grow(self, size: int) -> None:
         """Extend the arrays to this many rows, infeasible ones."""
@@ -217,7 +199,7 @@ class Layer:
         if self.base is None:
             size = min(self._table.capacity, max(size, old + old // 8))
         self.owner = np.concatenate((self.owner, np.full(size - old, NO_NODE, np.uint8)))
-        self.verdict = np.concatenate((self.verdict, np.zeros(size - old, np.uint64)))
+        self.verdict = np.concatenate((self.verdict, np.zeros(size - old, self.verdict.dtype)))
         for column in self.columns:
             column.grow(size)
         if self.is_scored:
@@ -235,23 +217,11 @@ class Layer:
                     found.append(rows)
         return found
 
-    def _merged(self, rows: _Rows, named: list[RowArray]) -> _Rows:
-        """These rows and those that plugins name."""
-        if rows is None or not named:
-            return rows
-        count = len(rows) + sum(map(len, named))
-        if isinstance(rows, dict) and count <= _FEW:
-            return rows | {row: True for part in named for row in part.tolist()}
-        if count * _ALL > len(self.owner):
-            return None
-        many = rows if isinstance(rows, np.ndarray) else np.fromiter(rows, np.intp, len(rows))
-        return np.concatenate((many, *named))
-
     # -- filters ---------------------------------------------------------------------------------------
 
-    def _refilter(self, rows: _Rows) -> bool:
+    def _refilter(self, rows: Rows) -> bool:
         """Evaluate the filters of these rows; True when the same ones pass as before."""
-        if rows is None or len(rows):
+        if rows is None or isinstance(rows, Many) or rows:
             self.diagnosis = None
         if isinstance(rows, dict):
             same = True
@@ -263,11 +233,16 @@ class Layer:
                     rows[row] = True
                     same = False
         else:
-            at = rows if rows is not None else slice(None)
+            at = rows.rows if rows is not None else slice(None)
             passed = self.owner[at] == PASSES
-            candidates = self._candidates(rows)
-            self.owner[at] = NO_NODE
-            self._filter_rows(candidates)
+            if rows is None or rows.whole or self.base is not None:
+                candidates = self._candidates(rows.rows if rows is not None else None)
+                self.owner[at] = NO_NODE
+                self._filter_rows(candidates, self.filters)
+            else:  # filters that read nothing that changed are not called for rows that passed
+                others = self._candidates(rows.rows[~passed])
+                self._filter_rows(rows.rows[passed], [entry for entry in self.filters if entry.reads_pods])
+                self._filter_rows(others, self.filters)
             passes = self.owner[at] == PASSES
             same = not np.count_nonzero(passed != passes)
             self.feasible = int(np.count_nonzero(self.owner == PASSES))
@@ -282,20 +257,25 @@ class Layer:
         alive = self._table.alive
         return np.flatnonzero(alive[: len(self.owner)]) if rows is None else rows[alive[rows]]
 
-    def _filter_rows(self, rows: IntpArray) -> None:
-        """Call every filter for these rows; earlier answers are dropped."""
-        owner, verdict = self.owner, self.verdict
-        owner[rows] = PASSES
-        for entry in self.filters:
+    def _filter_rows(self, rows: IntpArray, filters: Iterable[FilterEntry]) -> None:
+        """Call these filters for these rows; earlier answers are dropped."""
+        self.owner[rows] = PASSES
+        for entry in filters:
             if not len(rows):
                 break
             answers = entry.many(self.state, self._pod, self._table, rows)
             if np.count_nonzero(answers):
                 bad = answers != 0
-                rejected = rows[bad]
-                owner[rejected] = entry.index + 1
-                verdict[rejected] = answers[bad]
+                rejected, verdicts = rows[bad], answers[bad]
+                self._make_room(int(verdicts.max()))
+                self.owner[rejected] = entry.index + 1
+                self.verdict[rejected] = verdicts
                 rows = rows[~bad]
+
+    def _make_room(self, verdict: int) -> None:
+        """Choose a type that this verdict fits into."""
+        if verdict >> 8 * self.verdict.itemsize:
+            self.verdict = self.verdict.astype(np.min_scalar_type(verdict))
 
     def _refilter_one(self, row: int, whole: bool) -> bool:
         """One row's verdict again; filters that read nothing that changed are not called. True when it passes."""
@@ -315,6 +295,7 @@ class Layer:
                 continue
             answer = entry.one(self.state, self._pod, table, node)
             if answer:
+                self._make_room(answer)
                 self.owner[row] = place
                 self.verdict[row] = answer
                 return False
@@ -351,8 +332,9 @@ class Layer:
             self._total(None)
         self.ranking = grouped if grouped is not None else self._totals
         self.is_scored = True
+        self._feasible_rows = None  # thousands of layers may be kept; few are read by others
 
-    def _rescore(self, changed: _Rows, rows: _Rows, same: bool) -> None:
+    def _rescore(self, changed: Rows, rows: Rows, same: bool) -> None:
         """Catch up with the scores of ``rows`` and of those that plugins name.
 
         ``changed``: the rows whose own node or pods changed; ``same``: the feasible rows are those of the last time.
@@ -377,17 +359,17 @@ class Layer:
         if images:
             self._images_version = self._table.images.version
             self._score_all([column for column in self.columns if column.entry.reads_images])
-        rows = self._merged(rows, named)
+        rows = merged(rows, named, len(self.owner))
         if rows is None:
             levels = [column.level for column in self.columns]
             self._score_all(self.columns)
             moved = not same or None in levels or levels != [column.level for column in self.columns]
             rows = changed  # the others' raw scores moved together: normalised they are what they were
         else:
-            moved = self._rescore_rows(rows)
+            moved = self._rescore_rows(rows, same)
         if moved or images or (self.base is not None and self.base._epoch != self._base_epoch):
             self._total(None)
-        elif rows is not None and len(rows):
+        elif rows:
             self._total(rows)
 
     def _grouped(self, entries: list[ScoreEntry]) -> GroupedRanking | None:
@@ -408,7 +390,7 @@ class Layer:
                 return False
         return True
 
-    def _regroup(self, ranking: GroupedRanking, rows: _Rows) -> bool:
+    def _regroup(self, ranking: GroupedRanking, rows: Rows) -> bool:
         """Catch up with the groups of these rows, and the scores of all groups; False when rows have no groups now."""
         state, pod, table, base, entry = self.state, self._pod, self._table, self.base, ranking.entry
         assert base is not None
@@ -437,7 +419,7 @@ class Layer:
             column.replace(rows, column.entry.many(self.state, self._pod, self._table, rows))
             column.settle(self.feasible)
 
-    def _rescore_rows(self, rows: dict[int, bool] | IntpArray) -> bool:
+    def _rescore_rows(self, rows: dict[int, bool] | Many, same: bool) -> bool:
         """Raw scores of some rows; True when final scores of other rows changed with them."""
         table, state, pod = self._table, self.state, self._pod
         if isinstance(rows, dict):
@@ -447,9 +429,9 @@ class Layer:
                     score = column.entry.one(state, pod, table, node) if node is not None else NOT_SCORED
                     column.put(row, score)
         else:
-            passing = self.owner[rows] == PASSES
-            left, gone = rows[passing], rows[~passing]
-            for column in self.columns:
+            passing = self.owner[rows.rows] == PASSES
+            left, gone = rows.rows[passing], rows.rows[~passing]
+            for column in self.columns if rows.whole or not same else self._pod_columns:
                 if len(gone):
                     column.drop(gone)
                 if len(left):
@@ -458,7 +440,7 @@ class Layer:
 
     # -- totals ----------------------------------------------------------------------------------------
 
-    def _total(self, rows: _Rows) -> None:
+    def _total(self, rows: Rows) -> None:
         """Totals of these rows again."""
         base = self.base._totals.total if self.base is not None else None
         ranking = self._totals
@@ -468,18 +450,18 @@ class Layer:
                 if self.owner.item(row) == PASSES:
                     total = base.item(row) if base is not None else 0
                     for column in self.columns:
-                        total += column.final_one(column.raw.item(row))
+                        total += column.final_at(row)
                 ranking.put(row, total)
             ranking.settle(rows)
             return
-        at = rows if rows is not None else slice(None)
-        totals = base[at].copy() if base is not None else np.zeros(len(self.owner[at]), np.int64)
+        at = rows.rows if rows is not None else slice(None)
+        totals = base[at].astype(np.int64) if base is not None else np.zeros(len(self.owner[at]), np.int64)
         for column in self.columns:
-            totals += column.final(column.raw[at])
+            totals += column.final(at)
         np.copyto(totals, INFEASIBLE, where=self.owner[at] != PASSES)
         if rows is not None:
-            ranking.put(rows, totals)
-            ranking.settle(rows)
+            ranking.put(rows.rows, totals)
+            ranking.settle(rows.rows)
         else:
             ranking.replace(totals)
             self._epoch += 1
