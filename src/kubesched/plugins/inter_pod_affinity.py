@@ -356,6 +356,29 @@ class InterPodAffinity(Plugin):
                 total += int(counts[code])
         return total
 
+    def score_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> RowArray | None:
+        kept: _ScoreState = state.read(_SCORE_KEY)
+        by_key = kept.sums.by_key
+        if len(by_key) != 1:
+            return None
+        ((column, _),) = by_key.values()
+        return column.at(rows) + 1
+
+    def score_group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        kept: _ScoreState = state.read(_SCORE_KEY)
+        ((column, _),) = kept.sums.by_key.values()
+        return column.codes.item(node.row) + 1
+
+    def group_scores(self, state: CycleState, pod: PodInfo, groups: Sequence[int]) -> list[int]:
+        kept: _ScoreState = state.read(_SCORE_KEY)
+        ((_, counts),) = kept.sums.by_key.values()
+        raw = [counts.item(group - 1) for group in groups]
+        low, high = min(raw), max(raw)
+        if low == high:
+            return [0] * len(raw)
+        # In this order, as in normalize_within.
+        return [int(float(score - low) / float(high - low) * 100.0) for score in raw]
+
     def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
         if low == high:
             return np.zeros(len(scores), np.int64)

@@ -25,13 +25,14 @@ from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.cache.journal import NODE_CHANGED
 from kubesched.framework.changed_rows import ChangedRows
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError
+from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
 from kubesched.framework.interface import NOT_SCORED, IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
 
 from .diagnosis import Diagnosis
+from .grouped_ranking import MOST_GROUPS, GroupedRanking
 from .plan import Share
 from .ranking import INFEASIBLE, Ranking
 from .score_column import ScoreColumn
@@ -65,7 +66,8 @@ class Layer:
         owner: uint8[size]; PASSES, NO_NODE, or 1 + index of the first of this layer's filters that rejects the row.
         verdict: uint64[size]; that filter's verdict.
         feasible: number of rows that pass.
-        ranking: int64[size] totals of this layer and its base; valid once scored.
+        ranking: totals of this layer and its base by row; valid once scored. By group where the one plugin that scores
+            offers it; there are no columns then.
     """
 
     def __init__(self, framework: Framework, table: NodeTable, share: Share, base: Layer | None) -> None:
@@ -81,7 +83,8 @@ class Layer:
         self._membership = -1
         self._reevaluated: set[int] = set()
         self._statuses: dict[tuple[int, int], Status] = {}
-        self.ranking = Ranking()
+        self._totals = Ranking()
+        self.ranking: Ranking | GroupedRanking = self._totals
         self.columns: list[ScoreColumn] = []
         self.is_scored = False
         #: When the layer was last used, for the cache.
@@ -140,7 +143,7 @@ class Layer:
         """int64[len(rows)]: totals when only ``rows`` (feasible ones) are left to choose from; a copy."""
         total: IntArray
         if len(rows) == self.feasible or self._holds(lambda: rows):
-            total = self.ranking.total[rows]
+            total = self._totals.total[rows]
             return total
         total = np.zeros(len(rows), np.int64)
         for column in self.columns:
@@ -384,9 +387,13 @@ class Layer:
         if status is not None:
             raise PluginFailedError.of(status)
         entries = [entry for entry in self.share.scores if entry.name not in state.skip_score]
-        self.columns = [ScoreColumn(entry, len(self.owner)) for entry in entries]
-        self._score_all(self.columns)
-        self._total(None)
+        self.columns = []
+        grouped = self._grouped(entries)
+        if grouped is None:
+            self.columns = [ScoreColumn(entry, len(self.owner)) for entry in entries]
+            self._score_all(self.columns)
+            self._total(None)
+        self.ranking = grouped if grouped is not None else self._totals
         self.is_scored = True
 
     def _rescore(self, changed: _Rows, rows: _Rows, same: bool) -> None:
@@ -404,6 +411,11 @@ class Layer:
             self.is_scored = False
             self.score()
             return
+        if isinstance(self.ranking, GroupedRanking):
+            if not self._regroup(self.ranking, rows):
+                self.is_scored = False
+                self.score()
+            return
         images = self._images_version != self._table.images.version
         if images:
             self._images_version = self._table.images.version
@@ -420,6 +432,36 @@ class Layer:
             self._total(None)
         elif rows is not None and len(rows):
             self._total(rows)
+
+    def _grouped(self, entries: list[ScoreEntry]) -> GroupedRanking | None:
+        """Totals by group, where one plugin scores, and gives rows a few groups."""
+        if self.base is None or len(entries) != 1 or not entries[0].has_groups:
+            return None
+        ranking = GroupedRanking(self.base._totals, entries[0])
+        return ranking if self._regroup(ranking, None) else None
+
+    def _regroup(self, ranking: GroupedRanking, rows: _Rows) -> bool:
+        """Catch up with the groups of these rows, and the scores of all groups; False when rows have no groups now."""
+        state, pod, table, base, entry = self.state, self._pod, self._table, self.base, ranking.entry
+        assert base is not None
+        if isinstance(rows, dict) and base._epoch == self._base_epoch:
+            for row in rows:
+                if self.owner.item(row) != PASSES:
+                    ranking.put(row)
+                    continue
+                group = entry.group(state, pod, table, table.info(row))
+                if group >= MOST_GROUPS:
+                    return False
+                ranking.put(row, group)
+        else:
+            feasible = self.feasible_rows()
+            groups = entry.groups(state, pod, table, feasible, MOST_GROUPS)
+            if groups is None:
+                return False
+            ranking.replace(len(self.owner), feasible, groups)
+            self._base_epoch = base._epoch
+        ranking.rescore(state, pod)
+        return True
 
     def _score_all(self, columns: list[ScoreColumn]) -> None:
         rows = self.feasible_rows()
@@ -452,7 +494,8 @@ class Layer:
 
     def _total(self, rows: _Rows) -> None:
         """Totals of these rows again."""
-        base = self.base.ranking.total if self.base is not None else None
+        base = self.base._totals.total if self.base is not None else None
+        ranking = self._totals
         if isinstance(rows, dict):
             for row in rows:
                 total = INFEASIBLE
@@ -460,8 +503,8 @@ class Layer:
                     total = base.item(row) if base is not None else 0
                     for column in self.columns:
                         total += column.final_one(column.raw.item(row))
-                self.ranking.put(row, total)
-            self.ranking.settle(rows)
+                ranking.put(row, total)
+            ranking.settle(rows)
             return
         at = rows if rows is not None else slice(None)
         totals = base[at].copy() if base is not None else np.zeros(len(self.owner[at]), np.int64)
@@ -469,9 +512,9 @@ class Layer:
             totals += column.final(column.raw[at])
         np.copyto(totals, INFEASIBLE, where=self.owner[at] != PASSES)
         if rows is not None:
-            self.ranking.put(rows, totals)
-            self.ranking.settle(rows)
+            ranking.put(rows, totals)
+            ranking.settle(rows)
         else:
-            self.ranking.replace(totals)
+            ranking.replace(totals)
             self._epoch += 1
             self._base_epoch = self.base._epoch if self.base is not None else 0

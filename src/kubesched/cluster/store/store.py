@@ -248,7 +248,10 @@ class Store(Records):
         """Remove expired events. A new event does it too; a caller with a timer may do it from time to time."""
         for key in self._event_expiry.due(self.clock.now(), self.most_events):
             old = self._events.objects.get(key)
-            if old is not None:
+            last = old.at(self._version + 1) if isinstance(old, RecordedEvent) else None
+            if last is not None and old is not None:
+                self.removed(self._events, last, old)
+            elif old is not None:
                 self.remove(self._events, old.document(), old)
 
     def update(
@@ -368,6 +371,7 @@ class Store(Records):
             same_spec = same_section(before.get("spec"), after.get("spec"))
             if not same_spec and "generation" in metadata:
                 metadata["generation"] += 1
+                has_new_metadata = True
             elif (
                 same_spec
                 and not has_new_metadata
@@ -382,7 +386,7 @@ class Store(Records):
         else:
             if "spec" in changed:
                 self._quotas.admit(kind, after, old)
-            item = self.commit(table, after, old, dry_run=dry_run)
+            item = self.commit(table, after, old, dry_run=dry_run, same_metadata=not has_new_metadata)
         self.settle_later()
         return item
 
