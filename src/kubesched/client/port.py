@@ -91,7 +91,10 @@ class ApiPort:
         watch_timeout: tuple[float, float] | None = WATCH_TIMEOUT,
         on_error: Callable[[Exception], None] | None = None,
     ) -> Informer:
-        """A new informer; the caller adds handlers and runs it."""
+        """A new informer; the caller adds handlers and runs it.
+
+        Of what comes together with an object's deletion handlers receive the deletion only: no decision is made between.
+        """
         return Informer(
             self.transport,
             kind,
@@ -102,6 +105,7 @@ class ApiPort:
             page_size=page_size,
             watch_timeout=watch_timeout,
             watch_list=self._watch_list,
+            skip_ended=True,
             on_error=on_error,
         )
 
