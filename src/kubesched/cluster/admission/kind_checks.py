@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ...api.requests import is_extended_resource
 from ...api.selectors import is_label_value, is_qualified_name
-from .definitions import check_definition
+from .custom import check_definition
 from .secrets import check_config_map, check_secret
 from .services import check_ports
 from .validation import LABEL_VALUE_TEXT, QUALIFIED_TEXT, Causes, check_quantities
