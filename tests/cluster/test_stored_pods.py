@@ -48,6 +48,72 @@ def test_pods_on_nodes_share_the_text_of_their_spec() -> None:
     assert [item.typed.spec.node_name for item in bound] == ["node-a", "node-b", "node-c"]
 
 
+def running(name: str, ip: str, node: str = "10.1.0.1", **more: Any) -> dict[str, Any]:
+    """The document of a pod as a kubelet and a controller leave it."""
+    status = {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "qosClass": "Burstable"}
+    whole = document(name=name, status={**status, "hostIP": node, "hostIPs": [{"ip": node}], **more})
+    whole["metadata"]["labels"] = {"app": "web"}
+    return whole
+
+
+def test_pods_of_a_template_share_the_texts_and_views_of_metadata_and_status() -> None:
+    wholes = [running("a", "10.0.0.1"), running("b", "10.0.0.2", "10.1.0.2")]
+    items = [stored(PODS, whole, 7, None) for whole in wholes]
+    one, two = items
+    assert isinstance(one, StoredPod)
+    assert isinstance(two, StoredPod)
+    assert one._metadata is two._metadata
+    assert one._status is two._status
+    assert [item.raw for item in items] == [encode_clean(whole) for whole in wholes]
+    assert one.typed.status is two.typed.status
+    assert [item.typed.name for item in items] == ["a", "b"]
+    for item in items:
+        assert item.typed == msgspec.json.decode(item.raw, type=Pod)
+    assert b"uid" not in one._metadata
+    assert b"10.0.0.1" not in one._status
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]},
+        {"podIP": ""},
+        {"podIP": "10.0.0.9"},
+        {"podIP": '1"0'},
+        {"podIP": None},
+        {"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}]},
+        {"message": '"podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"}]'},
+        {"message": "\0\1", "nominatedNodeName": "10.0.0.1"},
+    ],
+)
+def test_addresses_in_any_form_are_given_back(status: dict[str, Any]) -> None:
+    other = running("b", "10.0.0.2")
+    _ = stored(PODS, other, 7, None).typed
+    whole = running("a", "10.0.0.1", **status)
+    item = stored(PODS, whole, 7, None)
+    assert item.raw == encode_clean(whole)
+    assert item.typed == msgspec.json.decode(item.raw, type=Pod)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"uid": "u", "name": "a", "resourceVersion": "7"},
+        {"name": "a", "resourceVersion": "7", "uid": "u"},
+        {"name": "a", "labels": {"x": "y"}, "uid": "u", "resourceVersion": "7"},
+        {"name": "a", "uid": "u", "resourceVersion": "8"},
+        {"name": 'a"\\', "uid": "\0", "resourceVersion": "7", "annotations": {"x": '"uid":"\0"'}},
+    ],
+)
+def test_metadata_in_any_order_is_given_back(metadata: dict[str, Any]) -> None:
+    for name in ("first", "a"):
+        whole = document(name=name)
+        whole["metadata"] = {**metadata, "name": metadata["name"] if name == "a" else name}
+        item = stored(PODS, whole, 7, None)
+        assert item.raw == encode_clean(whole)
+        assert item.typed == msgspec.json.decode(item.raw, type=Pod)
+
+
 _texts = st.text(st.sampled_from('ab"\\,:{}ü\u2028\0'), max_size=4)
 _values = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | _texts,
@@ -60,15 +126,23 @@ _values = st.recursive(
     node=_texts,
     spec=st.dictionaries(_texts | st.just("nodeName"), _values, max_size=3),
     status=st.dictionaries(_texts, _values, max_size=2),
+    metadata=st.dictionaries(_texts | st.sampled_from(["labels", "generateName"]), _values, max_size=2),
+    addresses=st.dictionaries(
+        st.sampled_from(["podIP", "podIPs", "hostIP", "hostIPs"]),
+        st.sampled_from(["", "1", '"', [{"ip": "1"}], [{"ip": ""}], [{"ip": '"'}]]),
+    ),
     closed=st.booleans(),
 )
-def test_any_pod_has_the_bytes_of_its_document(node: str, spec: Any, status: Any, closed: bool) -> None:
-    spec = {"nodeName": node, **spec}
+def test_any_pod_has_the_bytes_of_its_document(
+    node: str, spec: Any, status: Any, metadata: Any, addresses: Any, closed: bool
+) -> None:
+    spec, status = {"nodeName": node, **spec}, {**status, **addresses}
     whole = document(spec, status=status)
+    whole["metadata"].update(metadata, labels={})
     expected = encode_clean(whole)
     if closed:
         whole["spec"], whole["status"] = msgspec.Raw(encode_clean(spec)), msgspec.Raw(encode_clean(status))
-    item = stored(PODS, whole, whole["metadata"], 7, None)
+    item = stored(PODS, whole, 7, None)
     assert item.raw == expected
     opened = {name: msgspec.json.decode(msgspec.json.encode(part)) for name, part in item.document().items()}
     assert opened == msgspec.json.decode(expected)
@@ -77,13 +151,13 @@ def test_any_pod_has_the_bytes_of_its_document(node: str, spec: Any, status: Any
 @pytest.mark.parametrize("more", [{"extra": 1}, {"spec": None}])
 def test_other_objects_are_stored_as_a_whole(more: dict[str, Any]) -> None:
     whole = document(**more) if "extra" in more else {k: v for k, v in document().items() if k != "spec"}
-    item = stored(PODS, whole, whole["metadata"], 7, None)
+    item = stored(PODS, whole, 7, None)
     assert type(item) is Stored
     assert item.raw == encode_clean(whole)
 
 
 def test_a_section_that_cannot_be_read_is_named() -> None:
-    item = stored(PODS, document({"containers": 5}), document()["metadata"], 7, None)
+    item = stored(PODS, document({"containers": 5}), 7, None)
     with pytest.raises(DecodeError, match=r"spec\.containers"):
         _ = item.typed
     with pytest.raises(AttributeError):

@@ -105,6 +105,7 @@ def play(
     seed: int = 0,
     restore_from: Path | None = None,
     stages: str = "",
+    event_cache_size: int = 4096,
     **template: Any,
 ) -> None:
     """Run a scenario in a cluster with some nodes; afterwards nothing may be wrong."""
@@ -113,7 +114,13 @@ def play(
         clock = VirtualClock(asyncio.get_running_loop())
         rules = parse_stages(stages) if stages else ()
         embedded = Embedded(
-            default_config(), in_tree_registry(), clock=clock, seed=seed, controllers=True, stages=rules
+            default_config(),
+            in_tree_registry(),
+            clock=clock,
+            seed=seed,
+            controllers=True,
+            stages=rules,
+            event_cache_size=event_cache_size,
         )
         world = World(embedded)
         if restore_from is not None:

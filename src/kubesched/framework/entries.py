@@ -90,6 +90,7 @@ class _Entry:
         signs_spec: the signature depends on nothing of the pod but its spec.
         can_be_absent: some pods do not concern the plugin.
         expensive: one call per node is all there is, and answers are not remembered.
+        has_row_form: the plugin can evaluate one node without columns.
         evaluations: counts nodes evaluated by the plugin; what a layer remembers is no evaluation.
     """
 
@@ -116,6 +117,7 @@ class _Entry:
         self.is_plain = not hasattr(plugin, self._rows_method)
         self.expensive = self.is_plain and not self.can_sign
         self._row: Callable[..., int] | None = getattr(plugin, self._row_method, None)
+        self.has_row_form = self.is_plain or self._row is not None
 
     @property
     def can_sign(self) -> bool:
@@ -213,6 +215,27 @@ class FilterEntry(_Entry):
     _dtype = "uint64"
     _least = 0
     _most = (1 << 64) - 1
+
+    def one_with(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo, others: Sequence[PodInfo]
+    ) -> int | None:
+        """The verdict on one node as if ``others`` ran there, too; None when it takes a what-if to know.
+
+        Raises:
+            PluginFailedError: when the plugin fails.
+        """
+        method = getattr(self.plugin, "filter_row_with", None)
+        if method is None:
+            return None
+        self.evaluations.value += 1
+        answer = called(_FILTER, self.name, method, state, pod, nodes, node, others)
+        if answer is None:
+            return None
+        if type(answer) is not int:
+            raise self._wrong("filter_row_with", f"filter_row_with returned {answer!r}; expected an int or None")
+        if not self._least <= answer <= self._most:
+            self._refuse(answer, "filter_row_with")
+        return answer
 
     def status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
         """What a non-zero verdict means.

@@ -432,6 +432,12 @@ class Contract:
         """Optional in addition to ``filter_rows``: the verdict for one node in plain Python, for a handful of changed rows."""
         raise AssertionError("documentation only")
 
+    def filter_row_with(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo, others: Sequence[PodInfo]
+    ) -> int | None:
+        """Optional in addition to ``filter_row``: the verdict as if ``others`` ran on the node, too. None: add them and see."""
+        raise AssertionError("documentation only")
+
     def fit_amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
         """Optional in addition to ``filter_rows``: that nothing but these amounts decides, as (resource index, amount).
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -268,9 +269,9 @@ class Framework:
         """
         self._extension(REMOVE_POD, state, pod, removed, node)
 
-    def has_active_extensions(self, state: CycleState) -> bool:
-        """Whether some plugin must be informed of pods added or removed in a what-if."""
-        return any(plugin.name not in state.skip_filter for plugin in self._with_extensions)
+    def has_active_extensions(self, state: CycleState, skip: AbstractSet[str] = frozenset()) -> bool:
+        """Whether some plugin must be informed of pods added or removed in a what-if; those in ``skip`` need not."""
+        return any(plugin.name not in state.skip_filter and plugin.name not in skip for plugin in self._with_extensions)
 
     def _extension(self, point: Point, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
         plugins = (plugin for plugin in self._with_extensions if plugin.name not in state.skip_filter)

@@ -12,10 +12,10 @@ import numpy as np
 from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.cache.journal import NODE_CHANGED, Journal
 
-__all__ = ["JournalReader", "Many", "Rows", "greatest", "merged"]
+__all__ = ["FEW", "JournalReader", "Many", "Rows", "greatest", "merged"]
 
 #: Up to this many rows plain Python beats NumPy.
-_FEW: Final = 8
+FEW: Final = 8
 #: Beyond so many journal entries it is quicker not to look for repeated rows.
 _LONG: Final = 64
 #: Beyond this part of all rows (one in …) it is quicker to evaluate all of them.
@@ -69,7 +69,7 @@ class JournalReader:
         for entry in entries:
             row = entry >> 1
             rows[row] = rows.get(row, False) or entry & 1 == NODE_CHANGED
-        return rows if len(rows) <= _FEW else Many(np.fromiter(rows, np.intp, len(rows)), True in rows.values())
+        return rows if len(rows) <= FEW else Many(np.fromiter(rows, np.intp, len(rows)), True in rows.values())
 
 
 def greatest(rows: dict[int, bool] | Many) -> int:
@@ -82,7 +82,7 @@ def merged(rows: Rows, named: list[RowArray], size: int) -> Rows:
     if rows is None or not named:
         return rows
     count = (len(rows) if isinstance(rows, dict) else len(rows.rows)) + sum(map(len, named))
-    if isinstance(rows, dict) and count <= _FEW:
+    if isinstance(rows, dict) and count <= FEW:
         return rows | {row: True for part in named for row in part.tolist()}
     if count * _ALL > size:
         return None

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import RowArray, equal_places
@@ -46,10 +47,11 @@ class NodeStatuses:
         self._single: dict[str, Status] = {}
         self.absent = _ABSENT
         self._text: tuple[tuple[int, Status], str] | None = None
+        self._group_of: npt.NDArray[np.int32] | None = None
 
     def set(self, name: str, status: Status) -> None:
         """One node's status; takes it out of its group."""
-        self._text = None
+        self._text = self._group_of = None
         row = self._table.row_of(name) if self._table is not None else None
         if row is not None:
             groups = [(kept, rows[rows != row]) for kept, rows in self._groups]
@@ -77,7 +79,7 @@ class NodeStatuses:
         """Keep the statuses by node name, because rows may belong to other nodes later."""
         for status, names in list(self.groups()):
             self._single.update(dict.fromkeys(names, status))
-        self._groups = []
+        self._groups, self._group_of = [], None
 
     def histogram(self, all_nodes: int) -> Counter[str]:
         """Reason to number of nodes, of the ``all_nodes`` there are."""
@@ -109,6 +111,19 @@ class NodeStatuses:
                 if (rows == row).any():
                     return status
         return self.absent
+
+    def at(self, row: int) -> Status | None:
+        """The status of its own that the node of a row has; for many rows, one after the other."""
+        assert self._table is not None
+        if self._group_of is None:
+            self._group_of = np.full(self._table.capacity, -1, np.int32)
+            for number, (_, rows) in enumerate(self._groups):
+                self._group_of[rows] = number
+        number = self._group_of.item(row) if row < len(self._group_of) else -1
+        if number >= 0:
+            return self._groups[number][0]
+        info = self._table.infos[row]
+        return self._single.get(info.name) if info is not None else None
 
     def __len__(self) -> int:
         return sum(nodes for _, nodes in self._counted())

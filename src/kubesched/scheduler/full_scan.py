@@ -26,6 +26,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status
 
+from .changed_rows import FEW
 from .diagnosis import Decoder, Diagnosis, NodeStatuses, Rejection
 from .layers import PASSES, Layer
 from .nominations import NOMINATED, NominationFilter
@@ -213,12 +214,20 @@ class FullScan:
         verdicts: VerdictArray,
     ) -> None:
         """Call these filters for rows that the layer left them: the first in order that rejects a row owns it."""
+        state, pod, table = request.state, request.pod, self._table
+        few = [(at, table.info(row)) for at, row in enumerate(rows.tolist())] if len(rows) <= FEW else []
         for entry in active:
             place = entry.index + 1
+            if few and entry.has_row_form:  # such as the one node of a DaemonSet's pod
+                for at, node in few:
+                    owner = owners.item(at)
+                    if (owner == PASSES or owner > place) and (answer := entry.one(state, pod, table, node)):
+                        owners[at], verdicts[at] = place, answer
+                continue
             open_ = np.flatnonzero((owners == PASSES) | (owners > place))
             if not len(open_):
                 continue
-            answers = entry.many(request.state, request.pod, self._table, rows[open_])
+            answers = entry.many(state, pod, table, rows[open_])
             bad = answers != 0
             owners[open_[bad]] = place
             verdicts[open_[bad]] = answers[bad]

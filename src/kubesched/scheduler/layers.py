@@ -29,6 +29,7 @@ from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEnt
 from kubesched.framework.interface import NOT_SCORED, IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
+from kubesched.framework.status import Status
 
 from .changed_rows import JournalReader, Many, Rows, greatest, merged
 from .diagnosis import Diagnosis
@@ -42,6 +43,9 @@ __all__ = ["NO_NODE", "PASSES", "Layer"]
 #: Owner of a row that passes every filter, and of a row without a node or that the base layer rejects.
 PASSES: Final = 0
 NO_NODE: Final = 255
+
+#: Up to so many rows evaluated again are compared with what was found out about all; a full scan takes as long.
+_COMPARED: Final = 64
 
 
 class Layer:
@@ -57,7 +61,6 @@ class Layer:
         feasible: number of rows that pass.
         ranking: totals of this layer and its base by row; valid once scored. By group where the one plugin that scores
             offers it; there are no columns then.
-        diagnosis: why every row is rejected, where the search found that out since a row was last evaluated.
     """
 
     def __init__(self, framework: Framework, table: NodeTable, share: Share, base: Layer | None) -> None:
@@ -68,7 +71,11 @@ class Layer:
         self.state = CycleState()
         self.filters: tuple[FilterEntry, ...] = ()
         self.feasible = 0
-        self.diagnosis: Diagnosis | None = None
+        #: Why every row was rejected when the search last found that out, the nodes of that time, and the rows evaluated since.
+        self._diagnosis: Diagnosis | None = None
+        self._membership = -1
+        self._reevaluated: set[int] = set()
+        self._statuses: dict[tuple[int, int], Status] = {}
         self._totals = Ranking(framework.most_total)
         self.ranking: Ranking | GroupedRanking = self._totals
         self.columns: list[ScoreColumn] = []
@@ -141,6 +148,48 @@ class Layer:
             total += column.entry.final_or_zero(raw, *column.entry.bounds(raw))
         return total
 
+    # -- why not ---------------------------------------------------------------------------------------
+
+    def diagnosed(self, diagnosis: Diagnosis) -> None:
+        """The search found out why every row is rejected."""
+        self._diagnosis, self._membership = diagnosis, self._table.membership_version
+        self._reevaluated.clear()
+
+    def diagnosis(self, why: Callable[[int], Status | None]) -> Diagnosis | None:
+        """Why every row is rejected, if the search found that out and rows evaluated since are rejected as they were then.
+
+        ``why`` gives a row's status now.
+        """
+        known = self._diagnosis
+        if known is None:
+            return None
+        if (
+            self.feasible
+            or self._membership != self._table.membership_version
+            or any(known.statuses.at(row) != why(row) for row in self._reevaluated)
+        ):
+            self._diagnosis = None
+            return None
+        self._reevaluated.clear()
+        return known
+
+    def why(self, row: int) -> Status | None:
+        """Why a signature layer's filters reject a row; None where they do not."""
+        owner, verdict = self.owner.item(row), self.verdict.item(row)
+        if owner in (PASSES, NO_NODE):
+            return None
+        status = self._statuses.get((owner, verdict))
+        if status is None:
+            status = self._framework.filters[owner - 1].status(self.state, self._pod, verdict)
+            self._statuses[owner, verdict] = status
+        return status
+
+    def _note_reevaluated(self, rows: Rows) -> None:
+        if rows is not None:
+            self._reevaluated.update(rows if isinstance(rows, dict) else rows.rows.tolist())
+        if rows is None or len(self._reevaluated) > _COMPARED:
+            self._diagnosis = None
+
     # -- keeping up ------------------------------------------------------------------------------------
 
     def refresh(self, pod: PodInfo) -> bool:
@@ -181,6 +230,7 @@ class Layer:
         self.owner = np.full(size, NO_NODE, np.uint8)
         self.verdict = np.zeros(size, np.uint8)
         self.columns = []
+        self._statuses.clear()
         self._refilter(None)
         return True
 
@@ -221,8 +271,8 @@ class Layer:
 
     def _refilter(self, rows: Rows) -> bool:
         """Evaluate the filters of these rows; True when the same ones pass as before."""
-        if rows is None or isinstance(rows, Many) or rows:
-            self.diagnosis = None
+        if self._diagnosis is not None:
+            self._note_reevaluated(rows)
         if isinstance(rows, dict):
             same = True
             for row, whole in rows.items():

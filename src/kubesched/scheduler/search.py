@@ -25,6 +25,7 @@ from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.nominating import Nominations
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
+from kubesched.framework.status import Status
 
 from .diagnosis import Rejection
 from .full_scan import Evaluation, FullScan, Rotation, ScanRequest
@@ -43,10 +44,12 @@ class Signature(tuple[Hashable | None, ...]):
     Attributes:
         plan: what follows from which plugins signed.
         images: version of the names in the image table then: a plugin may sign what nodes have of a pod's images.
+        is_restricted: PreFilter allowed the last such pod only some nodes, so no layer is tried.
     """
 
     plan: Plan
     images: int
+    is_restricted = False
 
 
 #: Signature; and interaction key, None for a signature layer, or the priority that says which nominations count.
@@ -184,7 +187,7 @@ class Search:
         self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool
     ) -> tuple[Path, Decision | Rejection]:
         plan = signature.plan
-        layer = self._layer((signature, None), plan, None, pod)
+        layer = self._layer((signature, None), plan, None, pod) if not signature.is_restricted else None
         state = prepared(layer.state.clone() if layer is not None else CycleState(), record_plugin_metrics)
         nominated = self._nominated.of(pod.priority)
         skips = layer is not None and plan.all_skip(pod)
@@ -200,12 +203,14 @@ class Search:
                 state.skip_filter |= plan.unsigned.names
                 state.skip_score |= layer.state.skip_score | plan.unsigned.names
                 return path, Decision(self.table.info(row), state, len(self.table), used.feasible)
-            if used is not None and used.diagnosis is not None:
-                return path, Rejection(len(self.table), used.diagnosis, state)
+            known = used.diagnosis(_why_of(used)) if used is not None and skips else None
+            if known is not None:
+                return path, Rejection(len(self.table), known, state)
         outcome = PreFilterOutcome()
         if not skips and (layer is None or plan.unsigned.pre_filters):
             only = plan.unsigned.pre_filters if layer is not None else None
             outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), only)
+            signature.is_restricted = layer is None and outcome.nodes is not None
 
         def remembered() -> NominationFilter | None:
             if layer is None or outcome.status is not None or self._percentage:
@@ -221,7 +226,9 @@ class Search:
         request = ScanRequest(pod, state, outcome, nominated, layer, plan, remembered)
         answer = self._chosen(request)
         if skips and used is not None and isinstance(answer, Rejection):
-            used.diagnosis = answer.diagnosis  # for the next pod like this one, until a row changes
+            used.diagnosed(
+                answer.diagnosis
+            )  # for the next pod like this one, until a row is rejected for something else
         return Path.FULL_SCAN, answer
 
     def _path(
@@ -301,6 +308,12 @@ class Search:
             return self.scan.score(request, found)
         except PluginFailedError:
             return found
+
+
+def _why_of(layer: Layer) -> Callable[[int], Status | None]:
+    """Why a signature or nomination layer rejects a row."""
+    share = layer.share
+    return share.nominations.why if isinstance(share, NominationShare) else layer.why
 
 
 def prepared(state: CycleState, record_plugin_metrics: bool) -> CycleState:

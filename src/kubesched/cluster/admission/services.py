@@ -187,25 +187,14 @@ def _no_address(spec: Data, causes: Causes) -> None:
         causes.forbidden("spec.clusterIPs", "may not be set when `type` is 'ExternalName'")
 
 
-def check_ports(data: Data, causes: Causes) -> None:
-    """The ports of a Service, one by one, and its selector."""
-    spec = data["spec"]
+def check_ports(spec: Data, path: str, causes: Causes) -> None:
+    """The ports and the selector of a Service."""
     ports: list[Data] = spec.get("ports") or []
     if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
-        causes.required("spec.ports")
+        causes.required(f"{path}.ports")
     if spec.get("clusterIP") == "None" and spec["type"] in _WITH_NODE_PORTS:
-        causes.invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {spec['type']} services")
-    check_labels(spec.get("selector") or {}, "spec.selector", causes)
-    names: set[str] = set()
-    keys: set[tuple[Any, Any]] = set()
+        causes.invalid(f"{path}.clusterIPs[0]", "None", f"may not be set to 'None' for {spec['type']} services")
+    check_labels(spec.get("selector") or {}, f"{path}.selector", causes)
     for index, port in enumerate(ports):
-        path, name = f"spec.ports[{index}]", port.get("name") or ""
-        if not name and len(ports) > 1:
-            causes.required(f"{path}.name")
-        elif name and name in names:
-            causes.duplicate(f"{path}.name", name)
-        names.add(name)
-        key = (port.get("port"), port["protocol"])
-        if key in keys:
-            causes.duplicate(path, {"port": key[0], "protocol": key[1]})
-        keys.add(key)
+        if not port.get("name") and len(ports) > 1:
+            causes.required(f"{path}.ports[{index}].name")

@@ -10,7 +10,7 @@ Caller: :mod:`.snapshot_file`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ from ...api.resource import CLAIM_FINALIZER
 from ...api.wire import ApiError
 from ..kubelets import FAILED
 from ..store import Store
-from .manifests import Manifest, Manifests, manifest_files, parse_manifests, read_text
+from .manifests import Manifest, ManifestError, Manifests, manifest_files, parse_manifests, read_text
 
 __all__ = ["IMPORTED_KINDS", "Import", "import_dump", "import_manifests"]
 
@@ -114,9 +114,19 @@ def import_dump(paths: Iterable[str | Path]) -> Import:
     Raises:
         ManifestError: for a path that does not exist, text that does not parse, or fields of the wrong type.
     """
-    return import_manifests(
-        parse_manifests(read_text(path), str(path).removesuffix(".gz")) for path, _ in manifest_files(paths)
-    )
+    problems: list[str] = []
+
+    def read() -> Iterator[Manifests]:
+        for path, _ in manifest_files(paths, problems):
+            try:
+                yield parse_manifests(read_text(path), str(path).removesuffix(".gz"))
+            except ManifestError as error:
+                problems.extend(error.problems)
+
+    found = import_manifests(read())
+    if problems:
+        raise ManifestError(*problems)
+    return found
 
 
 def import_manifests(sources: Iterable[Manifests]) -> Import:

@@ -1,16 +1,31 @@
 """Ages as kubectl shows them.
 
-Caller: :mod:`.columns`.
+Caller: :mod:`.cells`.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from math import inf
+from typing import Any, Final
 
 from ...api.times import parse_time
 
-__all__ = ["age", "human_duration"]
+__all__ = ["age", "human_duration", "moment"]
+
+_DAY: Final = 86400
+#: Below so many seconds: a unit and its length, and the unit that is shown after it.
+_SCALES: Final[tuple[tuple[float, str, int, str, int], ...]] = (
+    (120, "s", 1, "", 0),
+    (600, "m", 60, "s", 1),
+    (3 * 3600, "m", 60, "", 0),
+    (8 * 3600, "h", 3600, "m", 60),
+    (2 * _DAY, "h", 3600, "", 0),
+    (8 * _DAY, "d", _DAY, "h", 3600),
+    (730 * _DAY, "d", _DAY, "", 0),
+    (8 * 365 * _DAY, "y", 365 * _DAY, "d", _DAY),
+    (inf, "y", 365 * _DAY, "", 0),
+)
 
 
 def human_duration(seconds: float) -> str:
@@ -18,29 +33,10 @@ def human_duration(seconds: float) -> str:
     total = int(seconds)
     if total < 0:
         return "<invalid>" if total < -1 else "0s"
-    if total < 120:
-        return f"{total}s"
-    minutes = total // 60
-    if minutes < 10:
-        return _two(minutes, "m", total % 60, "s")
-    if minutes < 180:
-        return f"{minutes}m"
-    hours = minutes // 60
-    if hours < 8:
-        return _two(hours, "h", minutes % 60, "m")
-    if hours < 48:
-        return f"{hours}h"
-    days = hours // 24
-    if days < 8:
-        return _two(days, "d", hours % 24, "h")
-    if days < 730:
-        return f"{days}d"
-    years = days // 365
-    return _two(years, "y", days % 365, "d") if years < 8 else f"{years}y"
-
-
-def _two(first: int, first_unit: str, second: int, second_unit: str) -> str:
-    return f"{first}{first_unit}{second}{second_unit}" if second else f"{first}{first_unit}"
+    _, unit, length, fine_unit, fine_length = next(scale for scale in _SCALES if total < scale[0])
+    count, rest = divmod(total, length)
+    fine = rest // fine_length if fine_length else 0
+    return f"{count}{unit}{fine}{fine_unit}" if fine else f"{count}{unit}"
 
 
 @lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ from .objects import (
     same_section,
 )
 from .patches import apply_json_patch, apply_merge_patch
-from .rules import FieldRules, field_rules, fill_defaults, reaches
+from .rules import FieldRules, field_rules, fill_defaults, holders, reaches
 from .schema import Field, Type, descriptions, patch_markers, root_type, types
 from .stored_pods import stored
 from .strategic import apply_strategic_patch, merge_key
@@ -40,6 +40,7 @@ __all__ = [
     "field_rules",
     "fill_defaults",
     "has_other_shape",
+    "holders",
     "merge_key",
     "new_uid",
     "open_section",

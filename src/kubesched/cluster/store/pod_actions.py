@@ -12,12 +12,13 @@ from typing import Any, Final
 import msgspec
 
 from ...api.decode import DecodeError, from_builtins
+from ...api.equality import same_json
 from ...api.kinds import BUDGETS, PODS
 from ...api.selectors import SelectorError, compile_label_selector
 from ...api.types import LabelSelector
 from ...api.wire import ApiError
 from ..admission import Causes
-from ..schema import Document, Stored, encode, open_section
+from ..schema import Document, Stored, check_form, encode, encode_clean, open_section
 from .deletion import Deletion
 from .records import Records
 
@@ -25,6 +26,10 @@ __all__ = ["PodActions"]
 
 _GATES: Final = b'"schedulingGates"'
 _NODE_NAME: Final = b'"nodeName"'
+#: What a patch of the status has that needs no general merge.
+_STATUS_PATCH: Final = frozenset({"metadata", "status"})
+_ORDER: Final = "$setElementOrder/conditions"
+_STATUS_FIELDS: Final = frozenset({"conditions", _ORDER, "nominatedNodeName"})
 
 
 class PodActions:
@@ -72,7 +77,45 @@ class PodActions:
         document["status"] = status
         if annotations:
             metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-        return records.commit(records.table(PODS), document, old, dry_run=dry_run)
+        return records.commit(records.table(PODS), document, old, dry_run=dry_run, same_metadata=not annotations)
+
+    def patch_status(self, old: Stored, patch: Any) -> Stored | None:
+        """Apply the strategic merge patch of conditions and nomination that a scheduler sends.
+
+        It gives what the general way gives, and writes the status once. None, and nothing is done, for patches and pods
+        with anything more: those take the general way.
+
+        Raises:
+            ApiError: 400, when a field has the wrong type.
+        """
+        if not isinstance(patch, Mapping) or patch.keys() - _STATUS_PATCH or patch.get("metadata", {}) not in (
+            {}, {"uid": old.uid},
+        ):  # fmt: skip
+            return None
+        wanted = patch.get("status")
+        if not isinstance(wanted, Mapping) or wanted.keys() - _STATUS_FIELDS:
+            return None
+        document = old.document()
+        status = open_section(document, "status")
+        if "deletionTimestamp" in document["metadata"] or not isinstance(status, dict):
+            return None
+        after = dict(status)
+        if "nominatedNodeName" in wanted:
+            after.pop("nominatedNodeName", None)
+            if wanted["nominatedNodeName"] is not None:
+                after["nominatedNodeName"] = wanted["nominatedNodeName"]
+        if "conditions" in wanted:
+            conditions = _with_conditions(after.get("conditions") or [], wanted)
+            if conditions is None:
+                return None
+            after["conditions"] = conditions
+        if same_json(after, status):
+            return old
+        raw = encode_clean(after)
+        check_form(PODS, b'{"status":%b}' % raw)
+        document["status"] = msgspec.Raw(raw)
+        records = self._records
+        return records.commit(records.table(PODS), document, old)
 
     def _set_scheduled(self, status: dict[str, Any], generation: int) -> None:
         """Condition PodScheduled=True; its transition time stays when the pod was scheduled already."""
@@ -187,3 +230,20 @@ def _too_many(message: str, cause: str, retry_after: int) -> ApiError:
     if retry_after:
         details["retryAfterSeconds"] = retry_after
     return ApiError(429, "TooManyRequests", message, details)
+
+
+def _with_conditions(conditions: list[Any], wanted: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """The conditions with those of a patch merged in by type; None where the general way must find their order."""
+    changes, order = wanted["conditions"], wanted.get(_ORDER)
+    after: dict[str, dict[str, Any]] = {condition["type"]: condition for condition in conditions}
+    if len(after) != len(conditions) or not isinstance(changes, list):
+        return None
+    for change in changes:
+        name = change.get("type") if isinstance(change, dict) else None
+        if not isinstance(name, str) or "$patch" in change:
+            return None
+        merged = {**after.get(name, {}), **change}
+        after[name] = {field: value for field, value in merged.items() if value is not None}
+    if order is not None and order != [{"type": name} for name in after]:
+        return None
+    return list(after.values())
