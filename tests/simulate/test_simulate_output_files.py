@@ -32,24 +32,20 @@ def test_the_three_formats_hold_the_same(result: Result, name: str, tmp_path: Pa
     parquet = pytest.importorskip("pyarrow.parquet")
     columns = table(result, name)
     for ending in ("csv", "json", "parquet"):
-        write_table(columns, tmp_path / f"t.{ending}")
+        path = tmp_path / f"t.{ending}"
+        with path.open("wb") as file:
+            write_table(columns, path, file)
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     assert json.loads((tmp_path / "t.json").read_text()) == rows
     assert parquet.read_table(tmp_path / "t.parquet").to_pylist() == rows
-    with (tmp_path / "t.csv").open(newline="") as file:
-        found = list(csv.DictReader(file))
+    with (tmp_path / "t.csv").open(newline="") as text:
+        found = list(csv.DictReader(text))
     assert found == [{key: "" if value is None else str(value) for key, value in row.items()} for row in rows]
 
 
-def test_files_that_cannot_be_written_are_refused_before_the_run(tmp_path: Path) -> None:
-    (tmp_path / "d.csv").mkdir()
-    for file, text in (
-        ("t.txt", r"must end with \.csv, \.json or \.parquet"),
-        ("no/t.csv", "there is no directory"),
-        ("d.csv", "is a directory"),
-    ):
-        with pytest.raises(TableFileError, match=text):
-            check_file(tmp_path / file)
+def test_the_name_of_a_file_says_its_format() -> None:
+    with pytest.raises(TableFileError, match=r"must end with \.csv, \.json or \.parquet"):
+        check_file("t.txt")
 
 
 def test_parquet_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

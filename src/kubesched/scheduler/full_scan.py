@@ -26,8 +26,9 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status
 
+from .changed_rows import FEW
 from .diagnosis import Decoder, Diagnosis, NodeStatuses, Rejection
-from .layers import FEW, PASSES, Layer
+from .layers import PASSES, Layer
 from .nominations import NOMINATED, NominationFilter
 from .plan import Plan
 
@@ -172,7 +173,7 @@ class FullScan:
             start = self._rotation.start % len(rows)
             rows = np.concatenate((rows[start:], rows[:start]))
         owners = layer.owner[rows] if layer is not None else np.zeros(len(rows), np.uint8)
-        verdicts = layer.verdict[rows] if layer is not None else np.zeros(len(rows), np.uint64)
+        verdicts = layer.verdict[rows].astype(np.uint64) if layer is not None else np.zeros(len(rows), np.uint64)
         apart: list[Status] = []
         remembered = request.remembered() if request.nominated.pods else None
         examined = found = 0

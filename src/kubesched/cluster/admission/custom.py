@@ -22,7 +22,7 @@ from ..schema import encode
 from .validation import Causes
 from .values import dotted
 
-__all__ = ["CustomSchema", "custom_schema", "schema_problems", "unknown_fields", "usable_schema"]
+__all__ = ["CustomSchema", "check_definition", "unknown_fields", "usable_schema"]
 
 _log: Final = logging.getLogger("kubesched.cluster")
 
@@ -352,3 +352,22 @@ def _check_supported(schema: Schema, path: str, causes: Causes) -> None:
     for where, part, _ in [*_parts(schema, path), *combined, (f"{path}.not", schema.get("not") or {}, "")]:
         if part:
             _check_supported(part, where, causes)
+
+
+def check_definition(data: Data, path: str, causes: Causes) -> None:
+    """A CustomResourceDefinition: its names, versions and schemas."""
+    spec = data["spec"]
+    versions, names = spec.get("versions") or [], spec.get("names") or {}
+    if versions and sum(bool(version.get("storage")) for version in versions) != 1:
+        shown = [version.get("name") for version in versions]
+        causes.invalid("spec.versions", shown, "must have exactly one version marked as storage version")
+    name, wanted = data["metadata"]["name"], f"{names.get('plural')}.{spec.get('group')}"
+    if names.get("plural") and spec.get("group") and name != wanted:
+        causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+    for index, version in enumerate(versions):
+        where = f"spec.versions[{index}].schema.openAPIV3Schema"
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        if schema is None:
+            causes.required(where, "schemas are required")
+        else:
+            schema_problems(schema, where, causes)

@@ -4,6 +4,7 @@ Written against :class:`kubesched.api.wire.Transport`. :mod:`.manager` runs them
 :mod:`.context` what they share.
 """
 
+from .attachments import Attachments
 from .base import Controller
 from .context import ControllerSettings
 from .daemon_sets import daemon_spec
@@ -22,6 +23,7 @@ __all__ = [
     "DEVICES_ANNOTATION",
     "STORAGE",
     "TRACKING",
+    "Attachments",
     "Controller",
     "ControllerManager",
     "ControllerSettings",

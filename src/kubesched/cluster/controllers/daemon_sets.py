@@ -13,7 +13,7 @@ from ...api.kinds import DAEMON_SETS, NODES
 from ...api.selectors import RequiredNodeAffinity, required_node_affinity
 from ...api.taints import NO_EXECUTE, do_not_schedule, first_untolerated
 from ...api.types import Node, PodSpec, Taint
-from ...api.wire import ApiError, Item
+from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
@@ -106,38 +106,28 @@ class DaemonSets(WorkloadController):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = context.cache(NODES)
+        self._nodes = self.watch(NODES, self._node_changed)
         self._revisions = Revisions(context)
-        self.watch(NODES, self._node_changed)
 
-    def _node_changed(self, old: Item | None, new: Item | None) -> None:
+    def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if old is not None and new is not None:
             before, after = old.typed, new.typed
             if before.metadata.labels == after.metadata.labels and before.spec.taints == after.spec.taints:
                 return
-        for item in self.cache.values():
-            self.queue.add(item.key)
+        for one in self.cache.values():
+            self.queue.add(one.key)
 
-    async def reconcile(self, key: str) -> None:
-        item = self.cache.get(key)
-        if item is None:
-            return
-        data = item.data()
+    async def reconcile_object(self, item: Item, data: Data) -> None:
         if "deletionTimestamp" in data["metadata"]:
             return
         revision = await self._revisions.current(item, data)
         fit = _Fit((data["spec"].get("template") or {}).get("spec") or {})
-        failure: ApiError | None = None
-        try:
+
+        async def act() -> None:
             await self._manage(item, data, fit, revision)
             await self._update(item, data, fit, revision)
-        except ApiError as error:
-            failure = error
-        fresh = self.cache.get(key)
-        if fresh is not None and fresh.uid == item.uid:
-            await self._write_status(fresh, fit, revision)
-        if failure is not None:
-            raise failure
+
+        await self.act_and_report(item, act(), lambda fresh, failure: self._write_status(fresh, fit, revision))
 
     def _by_node(self, item: Item) -> dict[str, list[Item]]:
         found: dict[str, list[Item]] = {}

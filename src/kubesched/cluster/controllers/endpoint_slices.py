@@ -48,41 +48,34 @@ class EndpointSlices(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._services = context.cache(SERVICES)
+        self._services = self.watch(SERVICES, self._service_changed)
         self._slices = context.owned_cache(ENDPOINT_SLICES)
         self._nodes = context.cache(NODES)
         #: By namespace: the selectors of its Services by key.
         self._selectors: dict[str, dict[str, dict[str, str]]] = {}
-        self.watch(SERVICES, self._service_changed)
         self.watch(ENDPOINT_SLICES, self._slice_changed)
         self.watch(PODS, self._pod_changed)
 
     # -- watching --------------------------------------------------------------------------------------
 
-    def _service_changed(self, old: Item | None, new: Item | None) -> None:
-        self.enqueue(old, new)
-        for item in (old, new):
-            if item is not None:
-                selectors = self._selectors.setdefault(item.namespace, {})
-                selectors.pop(item.key, None)
-                selector = item.typed["spec"].get("selector") if item is new else None
-                if selector:
-                    selectors[item.key] = selector
-                if not selectors:
-                    del self._selectors[item.namespace]
+    def _service_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        self.enqueue(item, old, new)
+        selectors = self._selectors.setdefault(item.namespace, {})
+        selectors.pop(item.key, None)
+        selector = new.typed["spec"].get("selector") if new is not None else None
+        if selector:
+            selectors[item.key] = selector
+        if not selectors:
+            del self._selectors[item.namespace]
 
-    def _slice_changed(self, old: Item | None, new: Item | None) -> None:
+    def _slice_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A slice that another client changed or deleted is repaired."""
-        item = new or old
-        labels = (item.typed["metadata"].get("labels") or {}) if item is not None else {}
-        if item is not None and labels.get(_MANAGED_BY) == _MANAGER:
+        labels = item.typed["metadata"].get("labels") or {}
+        if labels.get(_MANAGED_BY) == _MANAGER:
             self.queue.add(f"{item.namespace}/{labels.get(_SERVICE, '')}")
 
-    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        selectors = self._selectors.get(item.namespace) if item is not None else None
-        if not selectors:
-            return
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        selectors = self._selectors.get(item.namespace) or {}
         if old is not None and new is not None and _seen(old) == _seen(new):
             return
         pods = [one.typed.metadata.labels.items() for one in (old, new) if one is not None]

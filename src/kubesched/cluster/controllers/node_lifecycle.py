@@ -16,7 +16,7 @@ import msgspec
 from ...api.kinds import LEASES, NODES
 from ...api.times import parse_time
 from ...api.types import Node
-from ...api.wire import STRATEGIC_PATCH, ApiError, Item
+from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import Controller
 from .context import BY_NODE, Context
@@ -63,14 +63,12 @@ class NodeLifecycle(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = context.cache(NODES)
-        self._leases = context.cache(LEASES)
+        self._nodes = self.watch(NODES, self._node_changed)
+        self._leases = self.watch(LEASES, self._lease_changed)
         self._watched: set[str] = set()
         self._since: float | None = None
-        self.watch(NODES, self._node_changed)
-        self.watch(LEASES, self._lease_changed)
 
-    def _node_changed(self, old: Item | None, new: Item | None) -> None:
+    def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:
             return
         if old is not None:
@@ -79,12 +77,9 @@ class NodeLifecycle(Controller):
                 return
         self.queue.add(new.name)
 
-    def _lease_changed(self, old: Item | None, new: Item | None) -> None:
+    def _lease_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """Only the first sign of a lease, or its end, needs a look; a renewal is seen when the grace would end."""
-        item = new or old
-        if item is None or item.namespace != LEASE_NAMESPACE:
-            return
-        if item.name not in self._watched or new is None:
+        if item.namespace == LEASE_NAMESPACE and (item.name not in self._watched or new is None):
             self.queue.add(item.name)
 
     async def reconcile(self, key: str) -> None:
@@ -143,12 +138,7 @@ class NodeLifecycle(Controller):
             }
             for type_ in dict.fromkeys(["Ready", *types])
         ]
-        return await self.context.patch(
-            item,
-            {"status": {"conditions": patch}},
-            subresource="status",
-            patch_type=STRATEGIC_PATCH,
-        )
+        return await self.context.patch_status(item, {"conditions": patch}, unless=()) or item
 
     # -- taints ----------------------------------------------------------------------------------------
 
@@ -188,17 +178,7 @@ class NodeLifecycle(Controller):
         for pod in self.context.pods.indexed(BY_NODE, item.name):
             if is_finished(pod.typed) or not is_ready(pod.typed):
                 continue
-            try:
-                await self.context.patch(
-                    pod,
-                    {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}},
-                    subresource="status",
-                    patch_type=STRATEGIC_PATCH,
-                )
-            except ApiError as error:
-                if error.code not in (404, 409):
-                    raise
-            else:
+            if await self.context.patch_status(pod, {"conditions": [condition]}):
                 await self.record(pod, WARNING, "NodeNotReady", "Node is not ready")
 
 

@@ -15,7 +15,6 @@ from ...api.wire import Item
 
 __all__ = [
     "available_in",
-    "claims_of",
     "conditions_with",
     "is_finished",
     "is_ready",
@@ -33,20 +32,6 @@ _FINISHED: Final = ("Succeeded", "Failed")
 def is_finished(pod: Pod) -> bool:
     """Whether a pod has run to its end."""
     return pod.status.phase in _FINISHED
-
-
-def claims_of(pod: Pod) -> list[tuple[str, dict[str, Any] | None]]:
-    """The keys of the claims that a pod uses, with the template of each that belongs to the pod."""
-    found: list[tuple[str, dict[str, Any] | None]] = []
-    for volume in pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            name = volume.persistent_volume_claim.claim_name
-            if name:
-                found.append((f"{pod.namespace}/{name}", None))
-        elif volume.ephemeral is not None:
-            template = volume.ephemeral.volume_claim_template or {}
-            found.append((f"{pod.namespace}/{pod.name}-{volume.name}", template))
-    return found
 
 
 def _ready_condition(pod: Pod) -> PodCondition | None:

@@ -40,27 +40,15 @@ class StatefulSets(WorkloadController):
         self._claims = context.cache(CLAIMS)
         self._revisions = Revisions(context)
 
-    async def reconcile(self, key: str) -> None:
-        item = self.cache.get(key)
-        if item is None:
-            return
-        data = item.data()
+    async def reconcile_object(self, item: Item, data: Data) -> None:
         if "deletionTimestamp" in data["metadata"]:
             return
         status = data.get("status") or {}
         seen_all = status.get("observedGeneration") == data["metadata"].get("generation")
         update = await self._revisions.current(item, data, assumed=status.get("updateRevision", "") if seen_all else "")
         current = next((one for one in self._revisions.of(item) if one.name == status.get("currentRevision")), update)
-        failure: ApiError | None = None
-        try:
-            await self._step(item, data, current, update)
-        except ApiError as error:
-            failure = error
-        fresh = self.cache.get(key)
-        if fresh is not None and fresh.uid == item.uid:
-            await self._write_status(fresh, current, update)
-        if failure is not None:
-            raise failure
+        action = self._step(item, data, current, update)
+        await self.act_and_report(item, action, lambda fresh, failure: self._write_status(fresh, current, update))
 
     # -- one step --------------------------------------------------------------------------------------
 

@@ -7,11 +7,8 @@ the command line, which starts a cluster's clock where :attr:`Snapshot.time` say
 
 from __future__ import annotations
 
-import contextlib
 import gzip
-import os
 import re
-import stat
 import zlib
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
@@ -25,6 +22,7 @@ from ...api.kinds import EVENTS, KINDS, Kind
 from ...api.selectors import parse_int64
 from ...api.times import micro_time, parse_time
 from ...api.turns import Steps, finish
+from ...api.whole_file import whole_file
 from ..admission import STATUS_KINDS
 from ..schema import Stored
 from ..store import Store
@@ -126,30 +124,15 @@ def saving(store: Store, path: str | Path, *, time: float | None = None) -> Step
 
 
 def _write(path: Path, lines: Iterable[bytes]) -> Steps[None]:
-    path = Path(os.path.realpath(path))  # a link stays a link
-    mode = None
-    with contextlib.suppress(FileNotFoundError):
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
-            raise OSError(None, "is there and is no regular file; give another name", str(path))
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            if path.suffix == ".gz":
-                # No name and no time inside: the same cluster, the same bytes.
-                with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed:
-                    yield from _write_lines(packed, lines)
-            else:
-                yield from _write_lines(file, lines)
-            file.flush()
-            os.fsync(file.fileno())  # the name must not get there before the bytes do
-        if mode is not None:
-            temporary.chmod(stat.S_IMODE(mode))
-        os.replace(temporary, path)  # noqa: PTH105 - atomic on every system
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+    if path.exists() and not path.is_file():
+        raise OSError(None, "is there and is no regular file; give another name", str(path))
+    with whole_file(path) as file:
+        if path.resolve().suffix == ".gz":
+            # No name and no time inside: the same cluster, the same bytes.
+            with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed:
+                yield from _write_lines(packed, lines)
+        else:
+            yield from _write_lines(file, lines)
 
 
 def _write_lines(file: Any, lines: Iterable[bytes]) -> Steps[None]:

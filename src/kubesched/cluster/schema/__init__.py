@@ -16,7 +16,7 @@ from .objects import (
 from .patches import apply_json_patch, apply_merge_patch
 from .rules import FieldRules, field_rules, fill_defaults, holders, reaches
 from .schema import Field, Type, descriptions, patch_markers, root_type, types
-from .stored_pods import stored
+from .stored_pods import StoredPod, stored
 from .strategic import apply_strategic_patch, is_atomic, list_keys
 from .versions import has_other_shape, served_form, stored_form
 
@@ -25,6 +25,7 @@ __all__ = [
     "Field",
     "FieldRules",
     "Stored",
+    "StoredPod",
     "Type",
     "apply_json_patch",
     "apply_merge_patch",

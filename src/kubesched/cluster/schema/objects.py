@@ -56,24 +56,28 @@ class Stored(Item):
         self,
         kind: Kind,
         raw: bytes,
-        metadata: Mapping[str, Any],
+        metadata: Mapping[str, Any] | None,
         resource_version: int,
         before: Stored | None = None,
     ) -> None:
-        """``before``: the version that this one replaces; both share the texts that stay."""
-        namespace, name, uid = (
-            (metadata.get("namespace") or "", metadata["name"], metadata["uid"])
-            if before is None
-            else (before.namespace, before.name, before.uid)
-        )
-        super().__init__(kind, raw, namespace, name, uid, resource_version)
-        if before is not None:
-            self._key = before.key
-        labels = metadata.get("labels")
-        self.labels: dict[str, str] = shared_labels(labels) if labels else _NO_LABELS
-        references = metadata.get("ownerReferences")
-        self.owners: tuple[str, ...] = tuple([item.get("uid", "") for item in references]) if references else ()
+        """``before``: the version that this one replaces; both share the texts that stay, and labels and owners without ``metadata``."""
+        self.labels: dict[str, str]
+        self.owners: tuple[str, ...]
         self.fields: dict[str, str] | None = None
+        if before is not None:
+            super().__init__(kind, raw, before.namespace, before.name, before.uid, resource_version)
+            self._key = before.key
+            if metadata is None:
+                self.labels, self.owners = before.labels, before.owners
+                return
+        else:
+            assert metadata is not None
+            namespace: str = metadata.get("namespace") or ""
+            super().__init__(kind, raw, namespace, metadata["name"], metadata["uid"], resource_version)
+        labels = metadata.get("labels")
+        self.labels = shared_labels(labels) if labels else _NO_LABELS
+        references = metadata.get("ownerReferences")
+        self.owners = tuple([item.get("uid", "") for item in references]) if references else ()
 
     def document(self) -> Document:
         """The object split at its top level, with ``metadata`` opened: the caller's to change."""

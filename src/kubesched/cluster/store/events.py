@@ -96,6 +96,11 @@ class RecordedEvent(Stored):
         self._record: EventRecord | None = record
         self._created = created
 
+    def at(self, resource_version: int) -> RecordedEvent | None:
+        """The event with another version; None where its bytes have been made."""
+        record = self._record
+        return None if record is None else RecordedEvent(record, self.uid, self._created, resource_version)
+
     def __getattr__(self, name: str) -> Any:
         if name != "raw" or self._record is None:
             raise AttributeError(name)
