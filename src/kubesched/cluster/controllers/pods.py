@@ -12,6 +12,7 @@ from ...api.selectors import parse_int64
 from ...api.times import parse_time
 from ...api.types import Pod, PodCondition
 from ...api.wire import Item
+from ..schema import letters_of
 
 __all__ = [
     "available_in",
@@ -25,7 +26,6 @@ __all__ = [
     "template_hash",
 ]
 
-_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _FINISHED: Final = ("Succeeded", "Failed")
 
 
@@ -66,12 +66,7 @@ def available_in(pod: Pod, min_ready_seconds: float, now: float) -> float | None
 def template_hash(template: Any, collisions: int = 0) -> str:
     """A short name for a pod template; another one for each number of collisions."""
     raw = msgspec.json.encode(template, order="deterministic") + str(collisions or "").encode()
-    number = int.from_bytes(hashlib.sha256(raw).digest(), "big")
-    text = ""
-    for _ in range(10):
-        number, index = divmod(number, len(_LETTERS))
-        text += _LETTERS[index]
-    return text
+    return letters_of(int.from_bytes(hashlib.sha256(raw).digest(), "big"), 10)
 
 
 def owner_reference(owner: Item) -> dict[str, Any]:
