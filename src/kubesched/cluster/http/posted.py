@@ -5,7 +5,7 @@ Callers: :mod:`.dispatch`, :mod:`.writing`.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict, TypeVar
+from typing import Annotated, Any, TypedDict, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -29,7 +29,7 @@ class _Preconditions(msgspec.Struct, rename="camel"):
 class DeleteOptions(msgspec.Struct, rename="camel"):
     """The options of a deletion. What the body leaves out is None."""
 
-    grace_period_seconds: int | None = None
+    grace_period_seconds: Annotated[int, msgspec.Meta(ge=-(2**63), lt=2**63)] | None = None
     orphan_dependents: bool | None = None
     propagation_policy: str | None = None
     preconditions: _Preconditions | None = None
@@ -78,7 +78,7 @@ def expect(data: Any, kind: str, versions: tuple[str, ...] = ()) -> None:
         raise ApiError.bad_request(f"a {kind} is an object, got {type(data).__name__}")
     given, version = data.get("kind"), data.get("apiVersion")
     if given not in (None, "", kind) or (versions and version not in (None, "", *versions)):
-        raise ApiError.bad_request(f"{version} {given} cannot be handled as a {kind}")
+        raise ApiError.bad_request(f"{version or ''} {given or ''} cannot be handled as a {kind}".strip())
 
 
 def _decoded(call: Call, raw: bytes, type_: type[_T], versions: tuple[str, ...] = ()) -> _T:
