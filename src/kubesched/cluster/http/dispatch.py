@@ -18,15 +18,14 @@ from ...api.wire import ApiError
 from ..schema import encode
 from ..store import Store
 from . import reading, writing
-from .answers import OPENAPI_V2_PROTOBUF, Accepted, accepted, json_answer, text_answer, wants_pretty
+from .answers import OPENAPI_V2_PROTOBUF, Accepted, accepted, json_answer, text_answer
 from .bodies import decode_body
 from .calls import Call, Target, not_served, parse_path, wrong_method
 from .catalog import REVIEWS, Catalog
 from .discovery import Discovery
 from .openapi import OpenApi
-from .posted import bind, evict
+from .posted import answer_review, answer_token_request, bind, evict
 from .queries import Query
-from .reviews import answer_review, answer_token_request
 from .scaling import scale_of
 from .watching import Watches
 
@@ -90,8 +89,7 @@ class Dispatcher:
             _only_get(request)
             return self._health(path, first, query)
         form = accepted(request.headers.get("Accept", ""))
-        value = query.text("pretty") if query.has("pretty") else None
-        pretty = wants_pretty(value, request.headers.get("User-Agent", ""))
+        pretty = query.pretty(request.headers.get("User-Agent", ""))
         if path in ("/version", "/version/"):
             _only_get(request)
             return json_answer(encode(VERSION), form=form, pretty=pretty)
