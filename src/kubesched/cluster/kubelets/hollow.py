@@ -21,8 +21,6 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-import msgspec
-
 from ...api.kinds import NODES, PODS, RESOURCE_CLAIMS, Kind
 from ...api.tasks import Supervisor
 from ...api.times import Clock, parse_duration, timestamp
@@ -36,7 +34,7 @@ from .node_images import NodeImages
 from .pod_status import finished_status, ready_condition, ready_status, running_status
 from .preparing import FAILED_PREPARE, Preparing, claim_names
 from .stages import DURATION, EXIT, Next, Stage, choose, default_stages, rules_of
-from .watched import Sink, node_view
+from .watched import Sink, node_view, pod_ip
 
 __all__ = ["DURATION", "EXIT", "HollowKubelets"]
 
@@ -50,16 +48,6 @@ _EXITS: Final = ("Running", *_FINISHED)
 #: What a running pod's kubelet reports again when the node was marked NotReady.
 _REVIVE: Final = Stage("pod-revive", next=Next(ready=True))
 
-
-class _AddressStatus(msgspec.Struct):
-    podIP: str | None = None  # noqa: N815 - the wire's name
-
-
-class _AddressView(msgspec.Struct):
-    status: _AddressStatus = msgspec.field(default_factory=_AddressStatus)
-
-
-_address_view = msgspec.json.Decoder(_AddressView).decode
 
 #: A node with this annotation set to "true" fails; taking it away brings the node back.
 FAILED: Final = "kubesched.io/failed"
@@ -519,7 +507,7 @@ class HollowKubelets:
 
     def _note_address(self, known: _Running) -> None:
         """A pod that has an address already, from a saved cluster, keeps it; no later one gets the same."""
-        ip = _address_view(known.item.raw).status.podIP or ""
+        ip = pod_ip(known.item)
         parts = ip.split(".")
         if len(parts) == 4 and parts[0] == "10" and all(part.isdecimal() and int(part) < 256 for part in parts):
             known.ip = ip

@@ -40,6 +40,7 @@ _NO_LABELS: Final[dict[str, str]] = {}
 _UID_RANDOM: Final = ~(0xF << 76 | 0x3 << 62)
 _UID_FIXED: Final = 0x4 << 76 | 0x2 << 62
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_PAIRS: Final = [first + second for second in _LETTERS for first in _LETTERS]
 
 encode = msgspec.json.Encoder().encode
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -148,11 +149,11 @@ def new_uid(random: Random) -> str:
 
 def letters_of(number: int, length: int) -> str:
     """The lowest digits of a number as upstream writes them in generated names: no vowels, no look-alikes."""
-    letters = []
-    for _ in range(length):
-        number, place = divmod(number, len(_LETTERS))
-        letters.append(_LETTERS[place])
-    return "".join(letters)
+    text = ""
+    for _ in range(length // 2):
+        number, place = divmod(number, len(_PAIRS))
+        text += _PAIRS[place]
+    return text + _LETTERS[number % len(_LETTERS)] if length % 2 else text
 
 
 def random_suffix(random: Random, length: int = 5) -> str:
