@@ -7,6 +7,7 @@ OpenAPI, reviews, resources.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from random import Random
 from typing import Final
 from urllib.parse import unquote
@@ -19,7 +20,6 @@ from ..schema import encode
 from ..store import Store
 from . import reading, writing
 from .answers import OPENAPI_V2_PROTOBUF, Accepted, accepted, json_answer, text_answer
-from .bodies import decode_body
 from .calls import Call, Target, not_served, parse_path, wrong_method
 from .catalog import REVIEWS, Catalog
 from .discovery import Discovery
@@ -248,15 +248,14 @@ class Dispatcher:
             raise not_served()
         if request.method != "POST" or target.watch:
             raise wrong_method()
-        form = accepted(request.headers.get("Accept", ""))
+        call = Call(request, query, accepted(request.headers.get("Accept", "")), target, found)
         raw = await read()
         if found.kind.kind == "Binding":
             pods = self.catalog.find("", "v1", "pods")
             assert pods is not None
-            return bind(self.store, Call(request, query, form, target, pods), raw)
-        body = decode_body(raw, request.headers.get("Content-Type", "")).data
-        answer = answer_review(found.kind.kind, found.api_version, body, self._token)
-        return json_answer(encode(answer), 201, form=form)
+            return bind(self.store, replace(call, resource=pods), raw)
+        answer = answer_review(found.kind.kind, found.api_version, call.body(raw).data, self._token)
+        return call.answer(encode(answer), 201)
 
 
 def _only_get(request: web.BaseRequest) -> None:

@@ -199,14 +199,10 @@ def _paths(resources: Iterable[Resource], *, v3: bool) -> dict[str, Any]:
 def _operation(resource: Resource, verb: str, gvk: Mapping[str, str], *, v3: bool, many: bool) -> dict[str, Any]:
     action = "list" if many and verb == "get" else verb
     kind = resource.kind
-    parameters: list[dict[str, Any]] = []
-    for name in _QUERY[verb]:
-        parameter: dict[str, Any] = {"name": name, "in": "query"}
-        parameter |= {"schema": {"type": "string"}} if v3 else {"type": "string"}
-        parameters.append(parameter)
+    text: dict[str, Any] = {"schema": {"type": "string"}} if v3 else {"type": "string"}
     operation: dict[str, Any] = {
         "operationId": f"{action}{resource.version.capitalize()}{kind.kind}",
-        "parameters": parameters,
+        "parameters": [{"name": name, "in": "query", **text} for name in _QUERY[verb]],
         "responses": {"200": {"description": "OK"}},
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": dict(gvk),

@@ -67,27 +67,25 @@ class Watches:
         timeout = query.number("timeoutSeconds")
         seconds = float(timeout) if timeout and timeout > 0 else MIN_SECONDS * (1.0 + self._rng.random())
         bookmarks = query.flag("allowWatchBookmarks")
-        refused: ApiError | None = None
         watch: Watch | None = None
+        expired = b""
         try:
             watch = await in_turns(self._begin(call))
-        except ApiError as error:
-            if error.code != 410:
-                raise
-            refused = error  # upstream reports an expired version inside the stream
-        if watch is not None:
             self._open[watch] = None
             if self._closing:
                 watch.close()
+        except ApiError as error:
+            if error.code != 410:
+                raise
+            expired = _error_line(error)  # upstream reports an expired version inside the stream
         try:
             response = web.StreamResponse(
                 headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
             )
             response.enable_chunked_encoding()
             await response.prepare(call.request)
-            if refused is not None or watch is None:
-                if refused is not None:
-                    await response.write(_error_line(refused))
+            if watch is None:
+                await response.write(expired)
             else:
                 await self._stream(response, watch, shaper, seconds, bookmarks=bookmarks)
             await response.write_eof()
