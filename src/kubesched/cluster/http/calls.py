@@ -13,10 +13,9 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from ...api.wire import ApiError
-from .answers import json_answer, wants_pretty
+from .answers import Accepted, json_answer, wants_pretty
 from .bodies import Body, decode_body
 from .catalog import Resource
-from .negotiation import Accepted
 from .queries import Query
 
 __all__ = ["NOT_SERVED", "Call", "Target", "not_served", "parse_path", "shutting_down", "wrong_method"]

@@ -18,12 +18,11 @@ from ...api.wire import ApiError
 from ..schema import encode
 from ..store import Store
 from . import reading, writing
-from .answers import json_answer, text_answer, wants_pretty
+from .answers import OPENAPI_V2_PROTOBUF, Accepted, accepted, json_answer, text_answer, wants_pretty
 from .bodies import decode_body
 from .calls import Call, Target, not_served, parse_path, wrong_method
 from .catalog import REVIEWS, Catalog
 from .discovery import Discovery
-from .negotiation import OPENAPI_V2_PROTOBUF, Accepted, accepted
 from .openapi import OpenApi
 from .posted import bind, evict
 from .queries import Query

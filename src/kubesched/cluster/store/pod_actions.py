@@ -18,7 +18,7 @@ from ...api.selectors import SelectorError, compile_label_selector
 from ...api.types import LabelSelector
 from ...api.wire import ApiError
 from ..admission import Causes
-from ..schema import Document, Stored, check_form, encode, encode_clean, open_section
+from ..schema import Document, Stored, StoredPod, check_form, encode, encode_clean, open_section
 from .deletion import Deletion
 from .records import Records
 
@@ -38,6 +38,9 @@ class PodActions:
     def __init__(self, records: Records, deletion: Deletion) -> None:
         self._records = records
         self._deletion = deletion
+        #: Template to a pod that had it and was bound in this second.
+        self._bound: dict[tuple[bytes, bytes, bytes], StoredPod] = {}
+        self._bound_at = ""
 
     def bind(
         self,
@@ -66,6 +69,11 @@ class PodActions:
         if uid and uid != old.uid:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
             raise ApiError.conflict(PODS, name, why)
+        template = None
+        if isinstance(old, StoredPod) and not annotations and not dry_run:
+            template = old.template
+            if template is not None and (item := self._bound_like(old, template, node_name)) is not None:
+                return item
         document = old.document()
         metadata = document["metadata"]
         if "deletionTimestamp" in metadata:
@@ -77,7 +85,20 @@ class PodActions:
         document["status"] = status
         if annotations:
             metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-        return records.commit(records.table(PODS), document, old, dry_run=dry_run, same_metadata=not annotations)
+        item = records.commit(records.table(PODS), document, old, dry_run=dry_run, same_metadata=not annotations)
+        if template is not None and isinstance(item, StoredPod):
+            self._bound[template] = item
+        return item
+
+    def _bound_like(self, old: StoredPod, template: tuple[bytes, bytes, bytes], node_name: str) -> Stored | None:
+        """Bind a pod whose template was bound in this second: only node and version differ. None if there was none."""
+        records, now = self._records, self._records.now()
+        if now != self._bound_at:
+            self._bound_at = now
+            self._bound.clear()
+        like = self._bound.get(template)
+        item = old.placed(node_name, like, records.resource_version + 1) if like is not None else None
+        return records.adopt(records.table(PODS), item, old) if item is not None else None
 
     def patch_status(self, old: Stored, patch: Any) -> Stored | None:
         """Apply the strategic merge patch of conditions and nomination that a scheduler sends.
