@@ -96,6 +96,11 @@ class RecordedEvent(_Late):
         super().__init__(CORE_EVENTS, record, uid, resource_version)
         self._created = created
 
+    def at(self, resource_version: int) -> RecordedEvent | None:
+        """The event with another version; None where its bytes have been made."""
+        record = self._made_of
+        return None if record is None else RecordedEvent(record, self.uid, self._created, resource_version)
+
     def _make(self) -> bytes:
         event = as_core(self._made_of.make())
         metadata = new_metadata(CORE_EVENTS, self.namespace, {}, self.name, self.uid, self._created)
