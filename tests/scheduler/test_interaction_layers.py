@@ -181,7 +181,7 @@ def look(world: World, pod: PodInfo) -> Decision | None:
     best = evaluation.feasible[evaluation.totals == evaluation.totals.max()].tolist()
     assert decision.node.row in best
     layer = layer_of(world, pod)
-    if layer is not None and layer.base is not None and layer._position == world.cache.table.journal.position:
+    if layer is not None and layer.base is not None and layer._journal.position == world.cache.table.journal.position:
         assert np.flatnonzero(layer.owner == PASSES).tolist() == sorted(evaluation.feasible.tolist())
         assert layer.feasible == len(evaluation.feasible)
         if layer.is_scored and layer.base.holds(layer):

@@ -28,7 +28,7 @@ from .reflector import PAGE_SIZE, WATCH_TIMEOUT
 
 __all__ = ["ApiPort"]
 
-#: Codes of a deletion's refusal that mean the pod is gone; 409: another pod has its name now.
+#: Codes of a deletion's refusal that show the pod is gone; 409: another pod has its name now.
 _GONE: Final = (404, 409)
 
 
@@ -91,7 +91,10 @@ class ApiPort:
         watch_timeout: tuple[float, float] | None = WATCH_TIMEOUT,
         on_error: Callable[[Exception], None] | None = None,
     ) -> Informer:
-        """A new informer; the caller adds handlers and runs it."""
+        """A new informer; the caller adds handlers and runs it.
+
+        Of what comes together with an object's deletion handlers receive the deletion only: no decision is made between.
+        """
         return Informer(
             self.transport,
             kind,
@@ -102,6 +105,7 @@ class ApiPort:
             page_size=page_size,
             watch_timeout=watch_timeout,
             watch_list=self._watch_list,
+            skip_ended=True,
             on_error=on_error,
         )
 

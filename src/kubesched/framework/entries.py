@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from .cycle_state import CycleState
 from .interface import MAX_NODE_SCORE, NOT_SCORED, IntArray, Normalize, Reads, RowArray
@@ -67,6 +68,7 @@ def _quoted(name: str) -> str:
 
 _FILTER: Final = "running {} filter plugin"
 _SCORE: Final = "running Score plugins: plugin {} failed with"
+_PRE_SCORE: Final = "running PreScore plugin"
 _NORMALIZE: Final = "running Normalize on Score plugins: plugin {} failed with"
 #: (kind, item size) of a type to the least and the greatest value.
 _LIMITS: Final = {
@@ -296,7 +298,7 @@ class ScoreEntry(_Entry):
         self.has_within = hasattr(plugin, "normalize_within")
         self.needs_all = hasattr(plugin, "normalize_score") and not self.has_within
         own = self.has_within or self.needs_all
-        grouping = ("score_groups", "score_group", "group_scores")
+        grouping = ("score_groups", "score_group", "group_scores", "refresh_groups")
         self.has_groups = self.has_within and not self.reads_images and all(hasattr(plugin, name) for name in grouping)
         self.normalize: Normalize | None = None if own else getattr(plugin, "normalize", None)
         self.is_raw = not own and self.normalize is None
@@ -321,6 +323,14 @@ class ScoreEntry(_Entry):
             if int(np.maximum.reduce(found)) >= most:
                 return None
         return found
+
+    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> bool:
+        """Bring what PreScore kept up to date; False when it has to be called again.
+
+        Raises:
+            PluginFailedError: when the plugin fails.
+        """
+        return bool(called(_PRE_SCORE, self.name, self.plugin.refresh_groups, state, pod, nodes, same))
 
     def group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         """The group of one node.
@@ -347,8 +357,8 @@ class ScoreEntry(_Entry):
             raise self._out_of_range(min(found) if min(found) < 0 else max(found))
         return [score * self.weight for score in found]
 
-    def bounds(self, raw: IntArray) -> tuple[int, int]:
-        """What raw scores are normalised by: the least and the greatest of them (ready-made: 0 and the greatest)."""
+    def bounds(self, raw: npt.NDArray[np.signedinteger]) -> tuple[int, int]:
+        """What raw scores, int64 or int32, are normalised by: the least and the greatest of them (ready-made: 0 and the greatest)."""
         low, high = bounds(raw)
         return (low, high) if self.normalize is None else (0, max(0, high))
 

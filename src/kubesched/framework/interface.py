@@ -379,6 +379,10 @@ class Contract:
         """
         raise AssertionError("documentation only")
 
+    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> bool:
+        """To be defined together with ``score_groups``: ``refresh_scores`` without naming rows; False in place of None."""
+        raise AssertionError("documentation only")
+
     def score_group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         """To be defined together with ``score_groups``, and called if that answered: the group of one node."""
         raise AssertionError("documentation only")

@@ -248,26 +248,27 @@ class _ScoreState:
             total += part.of(row)
         return _rounded(total)
 
-    def catch_up(self) -> RowArray | None:
-        """Read the current counts; the rows where they changed, None when they cannot be known."""
+    def catch_up(self) -> list[tuple[_Part, list[int]]] | None:
+        """Read the current counts; per part the codes (rows, where ``by_row``) that changed, None when it is not known."""
         compiled = self.compiled
         compiled.sync()
-        touched: list[RowArray] = []
+        found: list[tuple[_Part, list[int]]] = []
         for place, part in enumerate(self.parts):
             if not part.is_current(compiled, place) or (not part.by_row and compiled.has_nameless(place)):
                 return None  # also for pods on nameless nodes: no domain's log contains them
             codes = compiled.moved(place, part.position)
             if codes is None:
                 return None
-            if not codes:
-                continue
-            part.position = compiled.position(place)
-            if part.by_row:
-                touched.append(np.array(codes, np.intp))
-            else:
-                part.counts = compiled.domains[place].counts
-                touched += [part.column.rows_of(code) for code in set(codes)]
-        return joined(touched)
+            if codes:
+                part.position = compiled.position(place)
+                if not part.by_row:
+                    part.counts = compiled.domains[place].counts
+                found.append((part, codes))
+        return found
+
+
+def _rows_of(part: _Part, codes: list[int]) -> list[RowArray]:
+    return [np.array(codes, np.intp)] if part.by_row else [part.column.rows_of(code) for code in set(codes)]
 
 
 def _lacking(columns: list[LabelColumn], rows: RowArray) -> BoolArray | None:
@@ -387,7 +388,8 @@ class PodTopologySpread(Plugin):
         if kept is None:
             return NO_ROWS
         # With other nodes feasible, topologies have other sizes, hence other weights.
-        return kept.catch_up() if same else None
+        changed = kept.catch_up() if same else None
+        return joined([rows for one in changed for rows in _rows_of(*one)]) if changed is not None else None
 
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
         kept: _ScoreState = state.read(_SCORE_KEY)
@@ -412,6 +414,9 @@ class PodTopologySpread(Plugin):
     def score_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> RowArray | None:
         kept: _ScoreState = state.read(_SCORE_KEY)
         return kept.groups(rows)
+
+    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> bool:
+        return same and state.read(_SCORE_KEY).catch_up() is not None
 
     def score_group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         kept: _ScoreState = state.read(_SCORE_KEY)

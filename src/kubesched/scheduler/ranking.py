@@ -40,7 +40,7 @@ def pick_uniformly(rng: random.Random, totals: IntArray) -> int:
     return int(best[rng.randrange(len(best))]) if len(best) > 1 else int(best[0])
 
 
-def _best_rows(totals: IntArray) -> RowArray:
+def _best_rows(totals: RowArray) -> RowArray:
     """The positions of the greatest elements, ascending."""
     rows: RowArray = (totals == np.maximum.reduce(totals)).nonzero()[0]
     return rows
@@ -60,7 +60,7 @@ class BestRows:
         self.rows: list[int] = []
         self.total = 0
 
-    def replace(self, rows: RowArray, totals: IntArray) -> None:
+    def replace(self, rows: RowArray, totals: RowArray) -> None:
         """Find them among these rows, which are ascending, and their totals."""
         best = _best_rows(totals)
         self.rows, self.total = rows[best].tolist(), totals.item(best[0])
@@ -90,29 +90,34 @@ class Ranking:
     """Totals by row.
 
     Attributes:
-        total: int64[n], INFEASIBLE where no pod may go. Read it; write through the methods.
+        total: int32 or int64[n], INFEASIBLE where no pod may go. Read it; write through the methods.
     """
 
     __slots__ = ("_best", "_block_count", "_block_max", "_choices", "_measured", "total")
 
-    def __init__(self) -> None:
-        self.total: IntArray = np.zeros(0, np.int64)
+    def __init__(self, most: int) -> None:
+        """``most``: the greatest total there can be."""
+        self.total: RowArray = np.zeros(0, np.int32 if most < 1 << 31 else np.int64)
         self._measured = False
         self._best = BestRows()
         #: How often the best row was chosen since many totals changed.
         self._choices = 0
-        self._block_max: IntArray = self.total
-        self._block_count: IntArray = self.total
+        self._block_max: RowArray = self.total
+        self._block_count: RowArray = self.total
 
-    def replace(self, total: IntArray) -> None:
-        """Replace all totals; the array is the ranking's from now on."""
-        self.total = total
+    @property
+    def nbytes(self) -> int:
+        return self.total.nbytes
+
+    def replace(self, total: RowArray) -> None:
+        """Replace all totals; the array may be the ranking's from now on."""
+        self.total = total.astype(self.total.dtype, copy=False)
         self._measured = False
         self._forget()
 
     def grow(self, size: int) -> None:
         """More rows, infeasible ones."""
-        total = np.full(size, INFEASIBLE, np.int64)
+        total = np.full(size, INFEASIBLE, self.total.dtype)
         total[: len(self.total)] = self.total
         self.replace(total)
 
@@ -152,7 +157,7 @@ class Ranking:
         size = len(self.total)
         padded = -(-size // _BLOCK) * _BLOCK
         if padded != size:
-            total = np.full(padded, INFEASIBLE, np.int64)
+            total = np.full(padded, INFEASIBLE, self.total.dtype)
             total[:size] = self.total
         else:
             total = self.total
