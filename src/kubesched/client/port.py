@@ -28,7 +28,7 @@ from .reflector import PAGE_SIZE, WATCH_TIMEOUT
 
 __all__ = ["ApiPort"]
 
-#: Codes of a deletion's refusal that mean the pod is gone; 409: another pod has its name now.
+#: Codes of a deletion's refusal that show the pod is gone; 409: another pod has its name now.
 _GONE: Final = (404, 409)
 
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubesched.cache import NodeTable, Snapshot
 from kubesched.cache.nominated_rows import NominatedPods
@@ -56,8 +55,7 @@ class Signature(tuple[Hashable | None, ...]):
 _Key = tuple[Hashable, tuple[Hashable, ...] | int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The node chosen, and how many were evaluated and fit. ``state`` is passed on to Reserve and the binding cycle."""
 
     node: NodeInfo

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ...api.decode import DecodeError
 from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, Kind
 from ...api.times import parse_time, timestamp
 from ...api.types import Pod
@@ -155,7 +156,7 @@ class Deletion:
         metadata["finalizers"] = finalizers
         if not finalizers:
             del metadata["finalizers"]
-        grace = self._grace(old.typed, metadata, grace_period_seconds) if kind is PODS else 0
+        grace = self._grace(old, metadata, grace_period_seconds) if kind is PODS else 0
         if grace == 0 and not finalizers:
             return old if dry_run else records.remove(records.table(kind), document, old)
         if not self._mark(metadata, grace) and finalizers == list(old.section("metadata").get("finalizers") or []):
@@ -191,8 +192,12 @@ class Deletion:
         causes.raise_if_any(old.kind, old.name)
 
     @staticmethod
-    def _grace(pod: Pod, metadata: Mapping[str, Any], asked: int | None) -> int:
+    def _grace(stored: Stored, metadata: Mapping[str, Any], asked: int | None) -> int:
         """How long a pod may take to stop: nothing to stop, no time (upstream ``CheckGracefulDelete``)."""
+        try:
+            pod: Pod = stored.typed
+        except DecodeError:
+            return 0  # no kubelet runs a pod that it cannot decode
         if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
             return 0
         own = pod.spec.termination_grace_period_seconds
