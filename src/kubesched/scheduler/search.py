@@ -233,9 +233,7 @@ class Search:
             )  # for the next pod like this one, until a row is rejected for something else
         return Path.FULL_SCAN, answer
 
-    def _on_nominated_node(
-        self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool
-    ) -> Decision | None:
+    def _on_nominated_node(self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool) -> Decision | None:
         """The node that the pod is nominated to, if it fits: found without evaluating again what changed elsewhere.
 
         None where a full scan has to find that out.
