@@ -13,8 +13,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubesched.cache import NodeTable, Snapshot
 from kubesched.cache.nominated_rows import NominatedPods
@@ -44,20 +43,17 @@ class Signature(tuple[Hashable | None, ...]):
     Attributes:
         plan: what follows from which plugins signed.
         images: version of the names in the image table then: a plugin may sign what nodes have of a pod's images.
-        is_restricted: PreFilter allowed the last such pod only some nodes, so no layer is tried.
     """
 
     plan: Plan
     images: int
-    is_restricted = False
 
 
 #: Signature; and interaction key, None for a signature layer, or the priority that says which nominations count.
 _Key = tuple[Hashable, tuple[Hashable, ...] | int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The node chosen, and how many were evaluated and fit. ``state`` is passed on to Reserve and the binding cycle."""
 
     node: NodeInfo
@@ -187,7 +183,11 @@ class Search:
         self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool
     ) -> tuple[Path, Decision | Rejection]:
         plan = signature.plan
-        layer = self._layer((signature, None), plan, None, pod) if not signature.is_restricted else None
+        if pod.status.nominated_node_name:
+            decision = self._on_nominated_node(pod, signature, record_plugin_metrics)
+            if decision is not None:
+                return Path.FULL_SCAN, decision
+        layer = self._layer((signature, None), plan, None, pod)
         state = prepared(layer.state.clone() if layer is not None else CycleState(), record_plugin_metrics)
         nominated = self._nominated.of(pod.priority)
         skips = layer is not None and plan.all_skip(pod)
@@ -210,7 +210,8 @@ class Search:
         if not skips and (layer is None or plan.unsigned.pre_filters):
             only = plan.unsigned.pre_filters if layer is not None else None
             outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), only)
-            signature.is_restricted = layer is None and outcome.nodes is not None
+            if layer is None:
+                self._layers.mark((signature, None), unusable=outcome.nodes is not None)
 
         def remembered() -> NominationFilter | None:
             if layer is None or outcome.status is not None or self._percentage:
@@ -230,6 +231,20 @@ class Search:
                 answer.diagnosis
             )  # for the next pod like this one, until a row is rejected for something else
         return Path.FULL_SCAN, answer
+
+    def _on_nominated_node(self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool) -> Decision | None:
+        """The node that the pod is nominated to, if it fits: found without evaluating again what changed elsewhere.
+
+        None where a full scan has to find that out.
+        """
+        layer = self._layers.get((signature, None))
+        if layer is None or not signature.plan.all_skip(pod):
+            return None
+        state = prepared(layer.state.clone(), record_plugin_metrics)
+        state.skip_filter |= signature.plan.unsigned.names
+        nominated = self._nominated.of(pod.priority)
+        node, status = self.scan.try_nominated_node(ScanRequest(pod, state, PreFilterOutcome(), nominated))
+        return Decision(node, state, 1, 1) if node is not None and status is None else None
 
     def _path(
         self, pod: PodInfo, plan: Plan, key: _Key, layer: Layer | None, *, skips: bool, nominated: NominatedPods
@@ -256,6 +271,8 @@ class Search:
         ``nominated``: for a nomination layer, which has a base.
         """
         layer = self._layers.get(key)
+        if layer is None and base is None and self._layers.is_met(key):
+            return None  # PreFilter allowed the last such pod only some nodes
         if layer is None or layer.base is not base or layer.share.view is not nominated:
             share = plan.signed if base is None else plan.unsigned
             if base is not None and nominated is not None:

@@ -15,7 +15,7 @@ from ...api.kinds import PODS, Kind
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
 from .context import Context, Data, owner_key
-from .pods import is_ready
+from .pods import available_in, is_ready
 from .watch_cache import Handler, WatchCache
 from .work_queue import WorkQueue
 
@@ -150,6 +150,13 @@ class WorkloadController(ObjectController):
             raise
         await self.record(owner, NORMAL, "SuccessfulCreate", f"Created pod: {pod.name}")
         return pod
+
+    def is_available(self, owner: Item, spec: Data, pod: Item) -> bool:
+        """Whether a pod has been ready for ``minReadySeconds``; when it will have been, its owner is reconciled again."""
+        left = available_in(pod.typed, float(spec.get("minReadySeconds") or 0), self.context.now())
+        if left:
+            self.queue.add_after(owner.key, left)
+        return left == 0
 
     async def delete_pod(self, owner: Item, pod: Item) -> None:
         """Delete a pod and record an event. Raises what the transport raises."""

@@ -14,7 +14,7 @@ from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
-from .pods import available_in, is_finished, is_ready, pod_body
+from .pods import is_finished, is_ready, pod_body
 from .revisions import REVISION_LABEL, Revisions, revision_template
 
 __all__ = ["StatefulSets"]
@@ -100,10 +100,7 @@ class StatefulSets(WorkloadController):
         """Running, ready for long enough, and staying."""
         if self.context.is_going(pod) or pod.typed.status.phase != "Running":
             return False
-        left = available_in(pod.typed, float(spec.get("minReadySeconds") or 0), self.context.now())
-        if left:
-            self.queue.add_after(item.key, left)
-        return left == 0
+        return self.is_available(item, spec, pod)
 
     async def _create(self, item: Item, data: Data, revision: Item, number: int) -> None:
         name = f"{item.name}-{number}"
@@ -163,7 +160,6 @@ class StatefulSets(WorkloadController):
         data = item.data()
         spec, before = data["spec"], data.get("status") or {}
         replicas = int(spec.get("replicas", 1))
-        min_ready, now = float(spec.get("minReadySeconds") or 0), self.context.now()
         made = ready = available = on_current = on_update = 0
         for pod in self.context.owned_pods(item.uid):
             typed = pod.typed
@@ -171,10 +167,7 @@ class StatefulSets(WorkloadController):
                 continue
             made += 1
             ready += typed.status.phase == "Running" and is_ready(typed)
-            left = available_in(typed, min_ready, now)
-            available += left == 0
-            if left:
-                self.queue.add_after(item.key, left)
+            available += self.is_available(item, spec, pod)
             if not self.context.is_going(pod):
                 label = typed.metadata.labels.get(REVISION_LABEL)
                 on_current += label == current.name
