@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kubesched.api.decode import DecodeError
 from kubesched.api.kinds import PODS
 from kubesched.api.types import Pod
-from kubesched.api.wire import MERGE_PATCH
+from kubesched.api.wire import MERGE_PATCH, ApiError
 from kubesched.cluster.schema.objects import Stored, encode_clean
 from kubesched.cluster.schema.stored_pods import StoredPod, stored
 from kubesched.cluster.store import Store
@@ -192,3 +192,71 @@ def test_a_section_that_cannot_be_read_is_named() -> None:
         _ = item.typed
     with pytest.raises(AttributeError):
         getattr(item, "nothing")  # noqa: B009 - a name that does not exist
+
+
+class MovingClock(StillClock):
+    def __init__(self) -> None:
+        self.time = 1_700_000_000.0
+
+    def now(self) -> float:
+        return self.time
+
+
+FALSE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1"}
+BINDINGS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("plain", {}, {}, "n-2"),
+    ("rejected before", {}, {"conditions": [{"type": "X", "status": "True"}, FALSE]}, "n-2"),
+    ("nominated", {}, {"nominatedNodeName": "n-9", "phase": "Pending"}, "n-2"),
+    ("labels, finalizers and owners", {"labels": {"a": "b"}, "finalizers": ["a/b"], "ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u"}]}, {}, "n-2"),
+    ("an annotation with braces", {"annotations": {"a/b": '{"uid":"x"}'}}, {}, "n-2"),
+    ("an address", {}, {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}, "n-2"),
+    ("a name to be escaped", {}, {}, 'n"\\2'),
+    ("a name in another alphabet", {}, {}, "Knöten"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("metadata", "status", "node"), [c[1:] for c in BINDINGS], ids=[c[0] for c in BINDINGS])
+def test_a_pod_bound_like_another_of_its_template_is_what_it_is_without_one(
+    metadata: dict[str, Any], status: dict[str, Any], node: str
+) -> None:
+    def bound(nodes: list[str], pause: float) -> Stored:
+        """The last of the pods, each bound to its node, with a pause before the last."""
+        clock = MovingClock()
+        store = Store(clock, random=Random(1))
+        pods = []
+        for number in range(len(nodes)):
+            whole = {"metadata": {"name": f"p{number}", **metadata}, "spec": SPEC, "status": status}
+            pods.append(store.create(PODS, "default", whole, restore=True))
+        for pod, name in zip(pods[:-1], nodes[:-1], strict=True):
+            store.bind("default", pod.name, pod.uid, name)
+        clock.time += pause
+        last = store.bind("default", pods[-1].name, "", nodes[-1])
+        assert last.labels == pods[-1].labels
+        assert last.owners == pods[-1].owners
+        assert store.get(PODS, "default", last.name) is last
+        with pytest.raises(ApiError, match="is already assigned to node"):
+            store.bind("default", last.name, "", "n-1")
+        return last
+
+    for before in ("n-1", 'n"1'):
+        alike, alone = bound([before, "n-1", node], 0.0), bound([before, "n-1", node], 5.0)
+        data = alone.data()
+        scheduled = next(item for item in data["status"]["conditions"] if item["type"] == "PodScheduled")
+        scheduled["lastTransitionTime"] = "2023-11-14T22:13:20Z"  # when the others were bound
+        assert alike.data() == data
+        assert alike.raw == msgspec.json.encode(alike.data())
+        assert alike.typed == msgspec.json.decode(alike.raw, type=Pod)
+        assert alike.typed.spec.node_name == node
+
+
+def test_a_pod_that_is_being_deleted_or_gated_is_not_bound_like_another() -> None:
+    store = Store(StillClock(), random=Random(1))
+    for name in "abc":
+        metadata = {"name": name, "finalizers": ["a/b"]}
+        spec = {**SPEC, "schedulingGates": [{"name": "g"}]} if name == "c" else SPEC
+        store.create(PODS, "default", {"metadata": metadata, "spec": spec})
+    store.bind("default", "a", "", "n-1")
+    store.delete(PODS, "default", "b")
+    for name, text in (("b", "is being deleted"), ("c", "non-empty .spec.schedulingGates")):
+        with pytest.raises(ApiError, match=text):
+            store.bind("default", name, "", "n-1")

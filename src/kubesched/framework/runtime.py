@@ -25,7 +25,7 @@ from .concerned import Concerned, Concerns, PreEnqueueMethod
 from .cycle_state import CycleState
 from .driver import Driver
 from .entries import FilterEntry, PluginFailedError, ScoreEntry
-from .interface import Handle, NodeToStatus, PostFilterResult
+from .interface import MAX_NODE_SCORE, Handle, NodeToStatus, PostFilterResult
 from .metrics import SchedulerMetrics
 from .nodeinfo import NodeInfo
 from .nominating import NominatingMode
@@ -140,6 +140,8 @@ class Framework:
             ScoreEntry(plugin, weight or 1, evaluations=score[plugin.name])
             for plugin, (_, weight) in zip(self._points["score"], points.get("score", ()), strict=True)
         )
+        #: The greatest total score that a node can have.
+        self.most_total = MAX_NODE_SCORE * sum([entry.weight for entry in self.scores])
         pre_filters = self._points["preFilter"]
         self._with_extensions = tuple(plugin for plugin in pre_filters if hasattr(plugin, "add_pod"))
         pre_enqueuing = {plugin.name: partial(self._pre_enqueue, plugin) for plugin in self._points["preEnqueue"]}

@@ -26,8 +26,9 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status
 
+from .changed_rows import FEW
 from .diagnosis import Decoder, Diagnosis, NodeStatuses, Rejection
-from .layers import FEW, PASSES, Layer
+from .layers import PASSES, Layer
 from .nominations import NOMINATED, NominationFilter
 from .plan import Plan
 
@@ -138,7 +139,7 @@ class FullScan:
             message = outcome.status.message()
             diagnosis = Diagnosis.of(statuses, [outcome.status], outcome.restricting, message)
             return Rejection(len(self._table), diagnosis, request.state)
-        tried, status = self._try_nominated_node(request)
+        tried, status = self.try_nominated_node(request)
         if tried is not None and status is None:
             return Evaluation(np.array([tried.row], np.intp), statuses, by_nomination=True)
         evaluation = self._filter(request)
@@ -172,7 +173,7 @@ class FullScan:
             start = self._rotation.start % len(rows)
             rows = np.concatenate((rows[start:], rows[:start]))
         owners = layer.owner[rows] if layer is not None else np.zeros(len(rows), np.uint8)
-        verdicts = layer.verdict[rows] if layer is not None else np.zeros(len(rows), np.uint64)
+        verdicts = layer.verdict[rows].astype(np.uint64) if layer is not None else np.zeros(len(rows), np.uint64)
         apart: list[Status] = []
         remembered = request.remembered() if request.nominated.pods else None
         examined = found = 0
@@ -285,7 +286,7 @@ class FullScan:
         others = request.others(node.row)
         return self._framework.filter_with_nominated(request.state, request.pod, self._snapshot, node, others)
 
-    def _try_nominated_node(self, request: ScanRequest) -> tuple[NodeInfo | None, Status | None]:
+    def try_nominated_node(self, request: ScanRequest) -> tuple[NodeInfo | None, Status | None]:
         """The node the pod is nominated to, and why it does not fit: (None, None) without such a node."""
         name = request.pod.status.nominated_node_name if request.try_nominated else ""
         row = self._table.row_of(name) if name else None

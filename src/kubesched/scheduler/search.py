@@ -13,8 +13,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubesched.cache import NodeTable, Snapshot
 from kubesched.cache.nominated_rows import NominatedPods
@@ -56,8 +55,7 @@ class Signature(tuple[Hashable | None, ...]):
 _Key = tuple[Hashable, tuple[Hashable, ...] | int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The node chosen, and how many were evaluated and fit. ``state`` is passed on to Reserve and the binding cycle."""
 
     node: NodeInfo
@@ -187,6 +185,10 @@ class Search:
         self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool
     ) -> tuple[Path, Decision | Rejection]:
         plan = signature.plan
+        if pod.status.nominated_node_name:
+            decision = self._on_nominated_node(pod, signature, record_plugin_metrics)
+            if decision is not None:
+                return Path.FULL_SCAN, decision
         layer = self._layer((signature, None), plan, None, pod) if not signature.is_restricted else None
         state = prepared(layer.state.clone() if layer is not None else CycleState(), record_plugin_metrics)
         nominated = self._nominated.of(pod.priority)
@@ -230,6 +232,20 @@ class Search:
                 answer.diagnosis
             )  # for the next pod like this one, until a row is rejected for something else
         return Path.FULL_SCAN, answer
+
+    def _on_nominated_node(self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool) -> Decision | None:
+        """The node that the pod is nominated to, if it fits: found without evaluating again what changed elsewhere.
+
+        None where a full scan has to find that out.
+        """
+        layer = self._layers.get((signature, None))
+        if layer is None or not signature.plan.all_skip(pod):
+            return None
+        state = prepared(layer.state.clone(), record_plugin_metrics)
+        state.skip_filter |= signature.plan.unsigned.names
+        nominated = self._nominated.of(pod.priority)
+        node, status = self.scan.try_nominated_node(ScanRequest(pod, state, PreFilterOutcome(), nominated))
+        return Decision(node, state, 1, 1) if node is not None and status is None else None
 
     def _path(
         self, pod: PodInfo, plan: Plan, key: _Key, layer: Layer | None, *, skips: bool, nominated: NominatedPods

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from kubesched.api.decode import DecodeError, from_builtins
 from kubesched.api.kinds import CORE_EVENTS, EVENTS, LEASES
 from kubesched.api.quantity import QuantityError, parse_quantity
+from kubesched.api.requests import is_scalar_resource
+from kubesched.api.selectors import is_qualified_name
+from kubesched.api.types import Node
 from kubesched.cluster.files import (
     Manifest,
     ManifestError,
@@ -34,6 +39,7 @@ __all__ = ["Objects", "cluster_of", "manifests_of", "node_template_of"]
 #: client library, or several of these.
 Objects: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Manifests | Manifest | Iterable[Any]
 
+_NATIVE: Final = ("cpu", "memory", "ephemeral-storage", "pods")
 #: Records of a cluster's own doings, which a simulation makes itself.
 _OWN: Final = frozenset({LEASES, EVENTS, CORE_EVENTS})
 _EXPECTED: Final = "expected a path, a text of YAML or JSON, an object as a dict, or a list of these"
@@ -148,7 +154,7 @@ def node_template_of(
     """A Node to make hollow nodes from: the given one or the ordinary one, with other amounts of some resources.
 
     Raises:
-        ManifestError: when it holds no Node or an amount is no quantity.
+        ManifestError: when it holds no Node, or an amount cannot be used.
     """
     if given is None:
         template = node_template()
@@ -156,6 +162,10 @@ def node_template_of(
         template = dict(given)
         if template.get("kind", "Node") != "Node":
             raise ManifestError(f"node_template: is a {template['kind']}; a template is a manifest of kind Node")
+        try:
+            from_builtins(template, Node)
+        except DecodeError as error:
+            raise ManifestError(f"node_template: {error}") from None
     elif isinstance(given, str | os.PathLike):
         template = load_node_template(os.fspath(given))
     else:
@@ -163,12 +173,34 @@ def node_template_of(
     if not isinstance(resources, Mapping | None):
         raise ManifestError(f"node_resources: expected a dict of amounts, found {type(resources).__name__}")
     status = dict(template.get("status") or {})
-    for name, amount in (resources or {}).items():
-        try:
-            parse_quantity(str(amount))
-        except QuantityError as error:
-            raise ManifestError(f"node resource {name}={amount}: {error}") from None
+    problems = [
+        f"node resource {name}={amount}: {problem}"
+        for name, amount in (resources or {}).items()
+        if (problem := _wrong_amount(name, amount))
+    ]
+    if problems:
+        raise ManifestError(*problems)
     for amounts in ("capacity", "allocatable"):
         if resources:
             status[amounts] = {**(status.get(amounts) or {}), **{name: str(one) for name, one in resources.items()}}
     return {**template, "status": status}
+
+
+def _wrong_amount(name: Any, amount: Any) -> str:
+    """What is wrong with an amount of a resource of a node; empty when nothing is."""
+    if name not in _NATIVE and not (isinstance(name, str) and is_scalar_resource(name) and is_qualified_name(name)):
+        near = get_close_matches(str(name).rpartition("/")[2].lower(), (*_NATIVE, "gpu"), 1)
+        hint = f"; did you mean {near[0].replace('gpu', 'nvidia.com/gpu')}?" if near else ""
+        if name in ("node", "nodes"):
+            hint = "; how many nodes there are is an option of its own"
+        known = f"{', '.join(_NATIVE)}, hugepages-2Mi, and names with a domain such as nvidia.com/gpu"
+        return f"nodes have no resource of this name{hint} (there are {known})"
+    try:
+        quantity = parse_quantity(str(amount))
+    except QuantityError as error:
+        return str(error)
+    if quantity.nanos < 0:
+        return "must not be negative"
+    if quantity.nanos % 10**9 and name not in ("cpu", "memory", "ephemeral-storage"):
+        return "must be a whole number"
+    return ""

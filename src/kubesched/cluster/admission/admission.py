@@ -9,26 +9,41 @@ Caller: ``store.create`` and ``store.update``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
 from ...api.quantity import QuantityError, parse_quantity
 from ...api.wire import ApiError
-from ..schema import check_type, encode, fill_defaults
+from ..schema import Stored, check_type, encode, fill_defaults
 from .custom import CustomSchema
-from .lookup import ObjectTable
 from .pod_validation import check_pod_spec
 from .validation import Causes, forbidden
 
-__all__ = ["Admission", "PreparedSpec", "PriorityClass", "default_pod_spec"]
+__all__ = ["Admission", "ObjectTable", "PreparedSpec", "PriorityClass", "default_pod_spec"]
 
 _MEMO_SIZE: Final = 4096
 _GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
 _OVERHEAD_TEXT: Final = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+
+
+class ObjectTable(Protocol):
+    """What admission reads of the store: the objects of one kind. ``end`` is another number after every change."""
+
+    @property
+    def objects(self) -> Mapping[tuple[str, str], Stored]:
+        """Objects by (namespace, name)."""
+        ...
+
+    @property
+    def end(self) -> int: ...
+
+    def items(self, namespace: str = "") -> Sequence[Stored]:
+        """All objects in key order, or those of one namespace."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from itertools import combinations
 from typing import Any, Final
 
+from ...api.requests import is_extended_resource
 from ...api.selectors import is_label_value, is_qualified_name
-from .definitions import check_definition
+from .custom import check_definition
 from .secrets import check_config_map, check_secret
 from .services import check_ports
 from .validation import LABEL_VALUE_TEXT, QUALIFIED_TEXT, Causes, check_quantities
@@ -75,7 +76,9 @@ def _node_spec(spec: Data, path: str, causes: Causes) -> None:
 
 def _node_status(status: Data, path: str, causes: Causes) -> None:
     for field in ("capacity", "allocatable"):
-        check_quantities(status.get(field), f"{path}.{field}", causes)
+        for name, amount in check_quantities(status.get(field), f"{path}.{field}", causes).items():
+            if (name == "pods" or is_extended_resource(name)) and amount.nanos % 10**9:
+                causes.invalid(f"{path}.{field}[{name}]", str(amount), "must be an integer")
 
 
 def check_taint(taint: Data, path: str, causes: Causes) -> None:

@@ -15,7 +15,6 @@ from ...api.kinds import PRIORITY_CLASSES, Kind
 from ...api.selectors import compile_label_selector, label_selector_problem
 from ...api.types import LabelSelector
 from ..schema import field_rules, reaches, root_type, types
-from .admin_access import check_admin_access
 from .admission import Admission
 from .checks import check_object
 from .kind_defaults import template_of
@@ -35,6 +34,8 @@ _SELECTED: Final = {
     "StatefulSet": "statefulset",
     "DaemonSet": "daemonset",
 }
+_ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
+_ADMIN_TEXT: Final = f"admin access to devices requires the `{_ADMIN_LABEL}: true` label on the containing namespace"
 
 
 def _check_template(kind: Kind, data: Data, causes: Causes) -> None:
@@ -72,6 +73,17 @@ def _check_template(kind: Kind, data: Data, causes: Causes) -> None:
     check_mounts(pod_spec, f"{path}.spec", causes, claims)
 
 
+def _check_admin_access(data: Data, causes: Causes, admission: Admission) -> None:
+    """Devices with admin access are for the namespaces with a label (spec "DynamicResources" section 1)."""
+    spec = data.get("spec") or {}
+    spec = spec.get("spec") or spec
+    requests = (spec.get("devices") or {}).get("requests") or ()
+    if any((request.get("exactly") or {}).get("adminAccess") for request in requests) and (
+        admission.namespace_labels(data["metadata"]["namespace"]).get(_ADMIN_LABEL) != "true"
+    ):
+        causes.forbidden("", _ADMIN_TEXT)
+
+
 def _check_global_default(data: Data, causes: Causes, admission: Admission) -> None:
     name, current = data["metadata"]["name"], admission.global_default()
     if data.get("globalDefault") and current is not None and current.name != name:
@@ -82,8 +94,8 @@ def _check_global_default(data: Data, causes: Causes, admission: Admission) -> N
 #: Checks that depend on other objects.
 _POLICIES: Final[Mapping[str, Callable[[Data, Causes, Admission], None]]] = {
     "priorityclasses.scheduling.k8s.io": _check_global_default,
-    "resourceclaims.resource.k8s.io": check_admin_access,
-    "resourceclaimtemplates.resource.k8s.io": check_admin_access,
+    "resourceclaims.resource.k8s.io": _check_admin_access,
+    "resourceclaimtemplates.resource.k8s.io": _check_admin_access,
 }
 
 

@@ -12,15 +12,13 @@ from typing import Any, Final
 import msgspec
 
 from ...api.kinds import CLAIMS, PODS
-from ...api.quantity import QuantityError, parse_quantity
+from ...api.quantity import Quantity, QuantityError, binary_text, parse_quantity
 from ...api.wire import ApiError
 from ..schema import Document, check_type, encode, open_section
-from .admission import default_pod_spec
-from .amounts import show_amount
-from .lookup import ObjectTable
+from .admission import ObjectTable, default_pod_spec
 from .validation import QUANTITY_TEXT, forbidden
 
-__all__ = ["Limits"]
+__all__ = ["Limits", "show_amount"]
 
 _MEMO_SIZE: Final = 4096
 
@@ -160,3 +158,16 @@ def _problems(rule: Rule, requests: Mapping[str, Any], limits: Mapping[str, Any]
 
 def _joined(problems: list[str]) -> str:
     return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+
+
+def show_amount(name: str, nanos: int) -> str:
+    """An amount as upstream writes it: bytes with binary suffixes, everything else in decimal."""
+    whole, rest = divmod(nanos, 10**9)
+    if (
+        not rest
+        and whole >= 1024
+        and whole % 1024 == 0
+        and ("memory" in name or "storage" in name or "hugepages" in name)
+    ):
+        return binary_text(whole)
+    return str(Quantity(nanos))

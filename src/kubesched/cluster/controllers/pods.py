@@ -10,12 +10,12 @@ import msgspec
 
 from ...api.selectors import parse_int64
 from ...api.times import parse_time
-from ...api.types import Pod, PodCondition
+from ...api.types import Pod
 from ...api.wire import Item
+from ..kubelets import ready_condition
 
 __all__ = [
     "available_in",
-    "claims_of",
     "conditions_with",
     "is_finished",
     "is_ready",
@@ -35,36 +35,15 @@ def is_finished(pod: Pod) -> bool:
     return pod.status.phase in _FINISHED
 
 
-def claims_of(pod: Pod) -> list[tuple[str, dict[str, Any] | None]]:
-    """The keys of the claims that a pod uses, with the template of each that belongs to the pod."""
-    found: list[tuple[str, dict[str, Any] | None]] = []
-    for volume in pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            name = volume.persistent_volume_claim.claim_name
-            if name:
-                found.append((f"{pod.namespace}/{name}", None))
-        elif volume.ephemeral is not None:
-            template = volume.ephemeral.volume_claim_template or {}
-            found.append((f"{pod.namespace}/{pod.name}-{volume.name}", template))
-    return found
-
-
-def _ready_condition(pod: Pod) -> PodCondition | None:
-    for condition in pod.status.conditions:
-        if condition.type == "Ready":
-            return condition
-    return None
-
-
 def is_ready(pod: Pod) -> bool:
     """Whether a pod's Ready condition is True."""
-    condition = _ready_condition(pod)
+    condition = ready_condition(pod)
     return condition is not None and condition.status == "True"
 
 
 def ready_since(pod: Pod) -> float | None:
     """Since when a pod has been ready, in seconds since the epoch; None when it is not."""
-    condition = _ready_condition(pod)
+    condition = ready_condition(pod)
     if condition is None or condition.status != "True":
         return None
     return parse_time(condition.last_transition_time) if condition.last_transition_time else 0.0

@@ -180,8 +180,13 @@ def read_text(path: Path) -> str:
             raw = gzip.decompress(raw)
         wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         return raw.decode("utf-16" if wide else "utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise ManifestError(f"{path}: cannot be read: {error}") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        place = f"{path}: line {line}" if error.encoding == "utf-8" else path
+        text = f"byte {error.object[error.start]:#04x} is no text in {error.encoding.upper()}"
+        raise ManifestError(f"{place}: cannot be read: {text}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise ManifestError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _is_other_file(text: str) -> bool:

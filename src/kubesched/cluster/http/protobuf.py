@@ -36,7 +36,7 @@ _SCALARS: Final = {
     "int": FieldDescriptorProto.TYPE_INT64,
     "double": FieldDescriptorProto.TYPE_DOUBLE,
 }
-_MEMBER: Final = re.compile(r"(>?)([^=]+)=(\d+)([*!]?)(?::([\[{]?)(\w+)[\]}]?)?")
+_MEMBER: Final = re.compile(r"(>?)([^=]*)=(\d+)([*!]?)(?::([\[{]?)(\w+)[\]}]?)?")
 
 
 class _UnknownError(Exception):
@@ -66,7 +66,7 @@ class Member:
 
 @dataclass(slots=True)
 class MessageTable:
-    """``protobuf_fields.txt``: full names by section and name, members by full name and number, descriptors."""
+    """A file such as ``protobuf_fields.txt``: full names by section and name, members by full name and number, descriptors."""
 
     names: dict[str, dict[str, str]] = field(default_factory=dict)
     members: dict[str, dict[int, Member]] = field(default_factory=dict)
@@ -79,15 +79,18 @@ class MessageTable:
 
     def message(self, full_name: str, raw: bytes = b"") -> Message:
         """A message of the runtime, from its bytes."""
-        return GetMessageClass(self.pool.FindMessageTypeByName(full_name)).FromString(raw)
+        return self.message_class(full_name).FromString(raw)
+
+    def message_class(self, full_name: str) -> type[Message]:
+        return GetMessageClass(self.pool.FindMessageTypeByName(full_name))
 
 
 @cache
-def message_table() -> MessageTable:
-    """The table, read on first use."""
+def message_table(file_name: str = "protobuf_fields.txt") -> MessageTable:
+    """The table in a file of this package, read on first use."""
     table, section = MessageTable(), ""
     rows: list[tuple[str, str, list[str]]] = []
-    for line in files(__package__).joinpath("protobuf_fields.txt").read_text(encoding="utf-8").splitlines():
+    for line in files(__package__).joinpath(file_name).read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             section = line[3:]
         elif line and not line.startswith("#"):
@@ -110,7 +113,7 @@ def message_table() -> MessageTable:
 def _member(table: MessageTable, section: str, item: str) -> Member:
     found = _MEMBER.fullmatch(item)
     if found is None:
-        raise ValueError(f"protobuf_fields.txt: {item!r} in section {section} is no member")
+        raise ValueError(f"table of messages: {item!r} in section {section} is no member")
     inline, name, number, mark, shape, type_ = found.groups()
     type_ = type_ or "string"
     read: Callable[[Any], Any] | None = _base64 if type_ == "bytes" else None
@@ -118,7 +121,7 @@ def _member(table: MessageTable, section: str, item: str) -> Member:
         read = _READERS.get(type_, _plain)
         full_name = table.find(section, type_)
         if full_name is None:
-            raise ValueError(f"protobuf_fields.txt: {item!r} in section {section} has an unknown type")
+            raise ValueError(f"table of messages: {item!r} in section {section} has an unknown type")
         type_ = full_name
     kept = bool(mark) or type_ not in _SCALARS
     return Member(name, int(number), shape or "", type_, kept, bool(inline), read)

@@ -5,6 +5,7 @@ Caller: :mod:`.dispatch`. Watches are in :mod:`.watching`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -14,9 +15,10 @@ from ...api.wire import Item, ListPage
 from ..schema import encode
 from ..store import Store
 from .calls import Call
+from .scaling import SCALES
 from .tables import BATCH, TableMaker, metadata_only
 
-__all__ = ["answer_object", "get_object", "list_objects"]
+__all__ = ["answer_object", "answer_scale", "get_object", "list_objects"]
 
 
 def get_object(store: Store, call: Call) -> web.Response:
@@ -28,6 +30,11 @@ def get_object(store: Store, call: Call) -> web.Response:
 def answer_object(store: Store, call: Call, item: Item, status: int = 200) -> web.Response:
     """An object as answer to a read or a write."""
     return call.answer(shape_object(store, call, item), status)
+
+
+def answer_scale(store: Store, call: Call, scale: Item) -> web.Response:
+    """A Scale, in the form asked for."""
+    return answer_object(store, replace(call, resource=SCALES), scale)
 
 
 def shape_object(store: Store, call: Call, item: Item) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from ...api.kinds import Kind
 from ...api.times import timestamp
 from ...api.wire import ApiError
+from .posted import expect
 
 __all__ = ["answer_review", "answer_token_request"]
 
@@ -29,11 +30,7 @@ def answer_review(kind: str, api_version: str, body: Any, token: str | None) -> 
     Raises:
         ApiError: 400 for a body that is no object of this kind.
     """
-    if not isinstance(body, dict):
-        raise ApiError.bad_request(f"a {kind} is an object, got {type(body).__name__}")
-    named = body.get("kind")
-    if named and named != kind:
-        raise ApiError.bad_request(f"{named} cannot be handled as a {kind}")
+    expect(body, kind)
     given = body.get("spec")
     spec: dict[str, Any] = given if isinstance(given, dict) else {}
     metadata = body.get("metadata") if isinstance(body.get("metadata"), dict) else {}

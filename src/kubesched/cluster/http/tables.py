@@ -16,9 +16,9 @@ from ...api.turns import Steps
 from ...api.wire import ApiError, Item
 from ..schema import encode
 from .catalog import Resource
+from .cells import age_of
 from .columns import Column, Layout, layouts
 from .crds import Column as DefinedColumn
-from .durations import age
 from .jsonpath import find
 
 __all__ = ["BATCH", "TableMaker", "metadata_only"]
@@ -82,7 +82,7 @@ class TableMaker:
         self._resource = resource
         self._version = version or "v1"
         self._include = include or "Metadata"
-        columns = resource.defined.columns if resource.defined is not None else ()
+        columns = [one for one in resource.defined.columns if one.name and one.path] if resource.defined else []
         known = layouts()
         self._layout = _defined_layout(columns) if columns else known.get(resource.kind.group_resource, known["*"])
 
@@ -157,4 +157,4 @@ def _defined_layout(columns: Sequence[DefinedColumn]) -> Layout:
 
 def _defined_cell(column: DefinedColumn, data: Any, now: float) -> Any:
     value = find(data, column.path)
-    return age(value, now) if column.type == "date" and value is not None else value
+    return age_of(value, now) if column.type == "date" and value is not None else value

@@ -19,8 +19,8 @@ from ...api.turns import Steps, finish, in_turns
 from ...api.wire import ApiError, Item, WatchEvent
 from ..schema import encode
 from ..store import Store, Watch
+from .answers import YAML
 from .calls import Call, shutting_down
-from .negotiation import YAML
 from .tables import TableMaker, metadata_only
 
 __all__ = ["Watches"]

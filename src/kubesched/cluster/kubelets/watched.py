@@ -16,7 +16,7 @@ from ...api.kinds import Kind
 from ...api.wire import Item
 from ...client.reflector import YIELD_INTERVAL
 
-__all__ = ["Image", "NodeView", "Sink", "node_view"]
+__all__ = ["Image", "NodeView", "Sink", "node_view", "pod_ip"]
 
 
 class _Address(msgspec.Struct):
@@ -51,6 +51,22 @@ class NodeView(msgspec.Struct):
 
 
 node_view: Final = msgspec.json.Decoder(NodeView).decode
+
+
+class _PodStatus(msgspec.Struct):
+    podIP: str | None = None  # noqa: N815 - the wire's name
+
+
+class _PodView(msgspec.Struct):
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+_pod_view: Final = msgspec.json.Decoder(_PodView).decode
+
+
+def pod_ip(pod: Item) -> str:
+    """The address of a pod; empty when it has none yet."""
+    return _pod_view(pod.raw).status.podIP or ""
 
 
 class Sink:

@@ -16,8 +16,8 @@ from .objects import (
 from .patches import apply_json_patch, apply_merge_patch
 from .rules import FieldRules, field_rules, fill_defaults, holders, reaches
 from .schema import Field, Type, descriptions, patch_markers, root_type, types
-from .stored_pods import stored
-from .strategic import apply_strategic_patch, merge_key
+from .stored_pods import StoredPod, stored
+from .strategic import apply_strategic_patch, is_atomic, list_keys
 from .versions import has_other_shape, served_form, stored_form
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Field",
     "FieldRules",
     "Stored",
+    "StoredPod",
     "Type",
     "apply_json_patch",
     "apply_merge_patch",
@@ -41,7 +42,8 @@ __all__ = [
     "fill_defaults",
     "has_other_shape",
     "holders",
-    "merge_key",
+    "is_atomic",
+    "list_keys",
     "new_uid",
     "open_section",
     "patch_markers",

@@ -39,6 +39,7 @@ _NO_LABELS: Final[dict[str, str]] = {}
 _UID_RANDOM: Final = ~(0xF << 76 | 0x3 << 62)
 _UID_FIXED: Final = 0x4 << 76 | 0x2 << 62
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_PAIRS: Final = [first + second for second in _SUFFIX_LETTERS for first in _SUFFIX_LETTERS]
 
 encode = msgspec.json.Encoder().encode
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -147,8 +148,8 @@ def new_uid(random: Random) -> str:
 
 def random_suffix(random: Random, length: int = 5) -> str:
     """The random end of a generated name, in the letters upstream uses (no vowels, no look-alikes)."""
-    number, letters = random.getrandbits(8 * length), []
-    for _ in range(length):
-        number, place = divmod(number, len(_SUFFIX_LETTERS))
-        letters.append(_SUFFIX_LETTERS[place])
-    return "".join(letters)
+    number, text = random.getrandbits(8 * length), ""
+    for _ in range(length // 2):
+        number, place = divmod(number, len(_SUFFIX_PAIRS))
+        text += _SUFFIX_PAIRS[place]
+    return text + _SUFFIX_LETTERS[number % len(_SUFFIX_LETTERS)] if length % 2 else text

@@ -33,6 +33,8 @@ class FieldRules:
     maximum: int | None = None
     most: int | None = None
     format: str = ""
+    #: What an absent field is in any case, as JSON; empty when that depends on others.
+    default: bytes = b""
     #: Members, alone or together, that distinguish the items of a list.
     unique: tuple[tuple[str, ...], ...] = ()
     #: What the error says when an update changes it; empty when that is allowed.
@@ -104,6 +106,7 @@ def _read(fields: FieldRules, defaults: list[_Default], member: str, rules: list
             raise ValueError(f"rules.txt: {member} has an unknown rule {rule!r}")
     if default:
         defaults.append(_Default(member, default.encode(), "zero" in rules, condition))
+        fields.default = b"" if condition[0] else default.encode()
 
 
 def field_rules(type_: str) -> dict[str, FieldRules]:

@@ -7,13 +7,14 @@ when its bytes are read. Caller: the last step of every write.
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Any, Final
 
 import msgspec
 
 from ...api.kinds import PODS, Kind
 from ...api.shared_parts import decode_parts, split_spec
-from .objects import Document, Stored, encode_clean
+from .objects import Document, Stored, encode, encode_clean
 
 __all__ = ["StoredPod", "stored"]
 
@@ -73,6 +74,27 @@ class StoredPod(Stored):
         self._status = _once(status)
         if isinstance(before, StoredPod) and before._ip == self._ip:
             self._ip = before._ip
+
+    @property
+    def template(self) -> tuple[bytes, bytes, bytes] | None:
+        """The texts of metadata, spec and status; None for a pod that has something of its own besides them: a node, an address."""
+        if self._node or self._ip or self._host or self._metadata.startswith(b"{"):
+            return None
+        return self._metadata, self._spec, self._status
+
+    def placed(self, node: str, like: StoredPod, resource_version: int) -> StoredPod | None:
+        """The next version of a pod that is put on a node, as ``like`` was, a pod that had the same template.
+
+        None where more than the node differs, as for a name that JSON writes in another way.
+        """
+        if not like._node or like._ip or like._host or encode(node)[1:-1] != node.encode():
+            return None
+        item = StoredPod.__new__(StoredPod)
+        Stored.__init__(item, PODS, b"", None, resource_version, self)
+        del item.raw
+        item._metadata, item._spec, item._status = like._metadata, like._spec, like._status
+        item._node, item._ip, item._host = intern(node), b"", b""
+        return item
 
     def _identity(self) -> tuple[bytes, bytes]:
         """How the metadata begins, and its other part that no other version of any pod has; not for texts with escapes."""

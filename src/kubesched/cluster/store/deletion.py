@@ -6,11 +6,13 @@ Caller: ``store`` for every delete, and for every write that may have removed th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ...api.decode import DecodeError
 from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, Kind
 from ...api.times import parse_time, timestamp
+from ...api.types import Pod
 from ...api.wire import ApiError
 from ..admission import SYSTEM_PRIORITIES, Causes, forbidden
 from ..schema import Document, Stored, open_section
@@ -147,7 +149,7 @@ class Deletion:
         metadata["finalizers"] = finalizers
         if not finalizers:
             del metadata["finalizers"]
-        grace = self._grace(document, grace_period_seconds) if kind == PODS else 0
+        grace = self._grace(old, metadata, grace_period_seconds) if kind is PODS else 0
         if grace == 0 and not finalizers:
             return old if dry_run else records.remove(records.table(kind), document, old)
         if not self._mark(metadata, grace) and finalizers == list(old.section("metadata").get("finalizers") or []):
@@ -175,14 +177,17 @@ class Deletion:
             causes.unsupported("propagationPolicy", propagation_policy, _POLICIES[1:])
         causes.raise_if_any(old.kind, old.name)
 
-    def _grace(self, document: Document, asked: int | None) -> int:
+    @staticmethod
+    def _grace(stored: Stored, metadata: Mapping[str, Any], asked: int | None) -> int:
         """How long a pod may take to stop: nothing to stop, no time (upstream ``CheckGracefulDelete``)."""
-        spec = open_section(document, "spec")
-        status = open_section(document, "status") or {}
-        if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        try:
+            pod: Pod = stored.typed
+        except DecodeError:
+            return 0  # no kubelet runs a pod that it cannot decode
+        if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
             return 0
-        metadata = document["metadata"]
-        wanted = asked if asked is not None else int(spec.get("terminationGracePeriodSeconds", 30))
+        own = pod.spec.termination_grace_period_seconds
+        wanted = asked if asked is not None else 30 if own is None else own
         if wanted < 0:
             wanted = 1  # as upstream, which lets clients write negative periods
         if "deletionTimestamp" in metadata:

@@ -131,6 +131,18 @@ class InProcessClient:
         self.store.delete(kind, namespace, name, **options)
         await self._after("delete", kind, name)
 
+    def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> bool:
+        if self._faults is not None and self._faults.strikes_calls:
+            return False
+        self.store.patch(kind, namespace, name, patch, **options)
+        return True
+
+    def delete_now(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> bool:
+        if self._faults is not None and self._faults.strikes_calls:
+            return False
+        self.store.delete(kind, namespace, name, **options)
+        return True
+
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         await self._before("bind", PODS, name)
         self.store.bind(namespace, name, uid, node_name)

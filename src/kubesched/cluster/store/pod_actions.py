@@ -12,12 +12,13 @@ from typing import Any, Final
 import msgspec
 
 from ...api.decode import DecodeError, from_builtins
+from ...api.equality import same_json
 from ...api.kinds import BUDGETS, PODS
 from ...api.selectors import SelectorError, compile_label_selector
 from ...api.types import LabelSelector
 from ...api.wire import ApiError
 from ..admission import Causes
-from ..schema import Document, Stored, encode, open_section
+from ..schema import Document, Stored, StoredPod, check_form, encode, encode_clean, open_section
 from .deletion import Deletion
 from .records import Records
 
@@ -25,6 +26,10 @@ __all__ = ["PodActions"]
 
 _GATES: Final = b'"schedulingGates"'
 _NODE_NAME: Final = b'"nodeName"'
+#: What a patch of the status has that needs no general merge.
+_STATUS_PATCH: Final = frozenset({"metadata", "status"})
+_ORDER: Final = "$setElementOrder/conditions"
+_STATUS_FIELDS: Final = frozenset({"conditions", _ORDER, "nominatedNodeName"})
 
 
 class PodActions:
@@ -33,6 +38,9 @@ class PodActions:
     def __init__(self, records: Records, deletion: Deletion) -> None:
         self._records = records
         self._deletion = deletion
+        #: Template to a pod that had it and was bound in this second.
+        self._bound: dict[tuple[bytes, bytes, bytes], StoredPod] = {}
+        self._bound_at = ""
 
     def bind(
         self,
@@ -61,6 +69,11 @@ class PodActions:
         if uid and uid != old.uid:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
             raise ApiError.conflict(PODS, name, why)
+        template = None
+        if isinstance(old, StoredPod) and not annotations and not dry_run:
+            template = old.template
+            if template is not None and (item := self._bound_like(old, template, node_name)) is not None:
+                return item
         document = old.document()
         metadata = document["metadata"]
         if "deletionTimestamp" in metadata:
@@ -72,7 +85,58 @@ class PodActions:
         document["status"] = status
         if annotations:
             metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-        return records.commit(records.table(PODS), document, old, dry_run=dry_run, same_metadata=not annotations)
+        item = records.commit(records.table(PODS), document, old, dry_run=dry_run, same_metadata=not annotations)
+        if template is not None and isinstance(item, StoredPod):
+            self._bound[template] = item
+        return item
+
+    def _bound_like(self, old: StoredPod, template: tuple[bytes, bytes, bytes], node_name: str) -> Stored | None:
+        """Bind a pod whose template was bound in this second: only node and version differ. None if there was none."""
+        records, now = self._records, self._records.now()
+        if now != self._bound_at:
+            self._bound_at = now
+            self._bound.clear()
+        like = self._bound.get(template)
+        item = old.placed(node_name, like, records.resource_version + 1) if like is not None else None
+        return records.adopt(records.table(PODS), item, old) if item is not None else None
+
+    def patch_status(self, old: Stored, patch: Any) -> Stored | None:
+        """Apply the strategic merge patch of conditions and nomination that a scheduler sends.
+
+        It gives what the general way gives, and writes the status once. None, and nothing is done, for patches and pods
+        with anything more: those take the general way.
+
+        Raises:
+            ApiError: 400, when a field has the wrong type.
+        """
+        if not isinstance(patch, Mapping) or patch.keys() - _STATUS_PATCH or patch.get("metadata", {}) not in (
+            {}, {"uid": old.uid},
+        ):  # fmt: skip
+            return None
+        wanted = patch.get("status")
+        if not isinstance(wanted, Mapping) or wanted.keys() - _STATUS_FIELDS:
+            return None
+        document = old.document()
+        status = open_section(document, "status")
+        if "deletionTimestamp" in document["metadata"] or not isinstance(status, dict):
+            return None
+        after = dict(status)
+        if "nominatedNodeName" in wanted:
+            after.pop("nominatedNodeName", None)
+            if wanted["nominatedNodeName"] is not None:
+                after["nominatedNodeName"] = wanted["nominatedNodeName"]
+        if "conditions" in wanted:
+            conditions = _with_conditions(after.get("conditions") or [], wanted)
+            if conditions is None:
+                return None
+            after["conditions"] = conditions
+        if same_json(after, status):
+            return old
+        raw = encode_clean(after)
+        check_form(PODS, b'{"status":%b}' % raw)
+        document["status"] = msgspec.Raw(raw)
+        records = self._records
+        return records.commit(records.table(PODS), document, old)
 
     def _set_scheduled(self, status: dict[str, Any], generation: int) -> None:
         """Condition PodScheduled=True; its transition time stays when the pod was scheduled already."""
@@ -187,3 +251,20 @@ def _too_many(message: str, cause: str, retry_after: int) -> ApiError:
     if retry_after:
         details["retryAfterSeconds"] = retry_after
     return ApiError(429, "TooManyRequests", message, details)
+
+
+def _with_conditions(conditions: list[Any], wanted: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """The conditions with those of a patch merged in by type; None where the general way must find their order."""
+    changes, order = wanted["conditions"], wanted.get(_ORDER)
+    after: dict[str, dict[str, Any]] = {condition["type"]: condition for condition in conditions}
+    if len(after) != len(conditions) or not isinstance(changes, list):
+        return None
+    for change in changes:
+        name = change.get("type") if isinstance(change, dict) else None
+        if not isinstance(name, str) or "$patch" in change:
+            return None
+        merged = {**after.get(name, {}), **change}
+        after[name] = {field: value for field, value in merged.items() if value is not None}
+    if order is not None and order != [{"type": name} for name in after]:
+        return None
+    return list(after.values())

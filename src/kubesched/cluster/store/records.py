@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ...api.times import Clock, timestamp
-from ..schema import Document, Stored, encode, encode_clean, stored
+from ..schema import Document, Stored, encode_clean, stored
 from .reading import Reading
 from .table import Table
 
@@ -71,25 +71,21 @@ class Records(Reading):
             return Stored(table.kind, encode_clean(document), metadata, version)
         version = self._version + 1
         metadata["resourceVersion"] = str(version)
-        item = stored(table.kind, document, version, old, same_metadata=same_metadata)
-        self._version = version
+        return self.adopt(table, stored(table.kind, document, version, old, same_metadata=same_metadata), old)
+
+    def adopt(self, table: Table, item: Stored, old: Stored | None = None) -> Stored:
+        """Store an object that is made already, with the next version; ``old`` is the one before. For this package."""
+        self._version = item.resource_version
         table.record("ADDED" if old is None else "MODIFIED", item, old)
         for follow in self.followers:
             follow(item, old)
         return item
 
-    def adopt(self, table: Table, item: Stored) -> None:
-        """Store a new object that is made already, with the next version. For this package."""
-        self._version = item.resource_version
-        table.record("ADDED", item, None)
-        for follow in self.followers:
-            follow(item, None)
-
     def remove(self, table: Table, document: Document, old: Stored) -> Stored:
         """Remove an object for good; ``document`` is its last state. For this package."""
         version = self._version + 1
         document["metadata"]["resourceVersion"] = str(version)
-        return self.removed(table, Stored(table.kind, encode(document), document["metadata"], version, old), old)
+        return self.removed(table, stored(table.kind, document, version, old), old)
 
     def removed(self, table: Table, item: Stored, old: Stored) -> Stored:
         """Remove an object whose last state is made already, with the next version. For this package."""

@@ -294,6 +294,10 @@ class Store(Records):
             ApiError: 415 for another patch type, 400 or 422 for a patch that cannot be applied.
         """
         old = self.get(kind, namespace, name)
+        if kind is PODS and subresource == "status" and patch_type == STRATEGIC_PATCH and not dry_run:
+            item = self._pod_actions.patch_status(old, patch)
+            if item is not None:
+                return item
         before = old.document()
         if patch_type == JSON_PATCH:
             document = apply_json_patch(old.data(), patch)
