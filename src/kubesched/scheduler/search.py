@@ -43,12 +43,10 @@ class Signature(tuple[Hashable | None, ...]):
     Attributes:
         plan: what follows from which plugins signed.
         images: version of the names in the image table then: a plugin may sign what nodes have of a pod's images.
-        is_restricted: PreFilter allowed the last such pod only some nodes, so no layer is tried.
     """
 
     plan: Plan
     images: int
-    is_restricted = False
 
 
 #: Signature; and interaction key, None for a signature layer, or the priority that says which nominations count.
@@ -189,7 +187,7 @@ class Search:
             decision = self._on_nominated_node(pod, signature, record_plugin_metrics)
             if decision is not None:
                 return Path.FULL_SCAN, decision
-        layer = self._layer((signature, None), plan, None, pod) if not signature.is_restricted else None
+        layer = self._layer((signature, None), plan, None, pod)
         state = prepared(layer.state.clone() if layer is not None else CycleState(), record_plugin_metrics)
         nominated = self._nominated.of(pod.priority)
         skips = layer is not None and plan.all_skip(pod)
@@ -212,7 +210,8 @@ class Search:
         if not skips and (layer is None or plan.unsigned.pre_filters):
             only = plan.unsigned.pre_filters if layer is not None else None
             outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), only)
-            signature.is_restricted = layer is None and outcome.nodes is not None
+            if layer is None:
+                self._layers.mark((signature, None), unusable=outcome.nodes is not None)
 
         def remembered() -> NominationFilter | None:
             if layer is None or outcome.status is not None or self._percentage:
@@ -272,6 +271,8 @@ class Search:
         ``nominated``: for a nomination layer, which has a base.
         """
         layer = self._layers.get(key)
+        if layer is None and base is None and self._layers.is_met(key):
+            return None  # PreFilter allowed the last such pod only some nodes
         if layer is None or layer.base is not base or layer.share.view is not nominated:
             share = plan.signed if base is None else plan.unsigned
             if base is not None and nominated is not None:

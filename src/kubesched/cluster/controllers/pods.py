@@ -13,6 +13,7 @@ from ...api.times import parse_time
 from ...api.types import Pod
 from ...api.wire import Item
 from ..kubelets import ready_condition
+from ..schema import letters_of
 
 __all__ = [
     "available_in",
@@ -26,7 +27,6 @@ __all__ = [
     "template_hash",
 ]
 
-_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _FINISHED: Final = ("Succeeded", "Failed")
 
 
@@ -60,12 +60,7 @@ def available_in(pod: Pod, min_ready_seconds: float, now: float) -> float | None
 def template_hash(template: Any, collisions: int = 0) -> str:
     """A short name for a pod template; another one for each number of collisions."""
     raw = msgspec.json.encode(template, order="deterministic") + str(collisions or "").encode()
-    number = int.from_bytes(hashlib.sha256(raw).digest(), "big")
-    text = ""
-    for _ in range(10):
-        number, index = divmod(number, len(_LETTERS))
-        text += _LETTERS[index]
-    return text
+    return letters_of(int.from_bytes(hashlib.sha256(raw).digest(), "big"), 10)
 
 
 def owner_reference(owner: Item) -> dict[str, Any]:

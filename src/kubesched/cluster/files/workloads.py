@@ -25,11 +25,11 @@ from ..controllers import (
     owner_reference,
     pod_body,
 )
+from ..schema import letters_of
 from .manifests import Manifest, ManifestError, Manifests
 
 __all__ = ["expand_workloads"]
 
-_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 #: More pods than this in one workload are taken for a slip of the pen.
 _MOST_PODS: Final = 250_000
 
@@ -71,12 +71,7 @@ def expand_workloads(
 
 def _digest(*parts: str, length: int = 10) -> str:
     """A short name part from a hash, in the letters of generated names."""
-    number = int.from_bytes(hashlib.sha256("\0".join(parts).encode()).digest(), "big")
-    text = ""
-    for _ in range(length):
-        number, index = divmod(number, len(_LETTERS))
-        text += _LETTERS[index]
-    return text
+    return letters_of(int.from_bytes(hashlib.sha256("\0".join(parts).encode()).digest(), "big"), length)
 
 
 def _uid(*parts: str) -> str:

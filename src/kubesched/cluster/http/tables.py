@@ -15,7 +15,7 @@ import msgspec
 from ...api.turns import Steps
 from ...api.wire import ApiError, Item
 from ..schema import encode
-from .catalog import Resource
+from .calls import Call
 from .cells import age_of
 from .columns import Column, Layout, layouts
 from .crds import Column as DefinedColumn
@@ -70,13 +70,14 @@ def metadata_only(raw: bytes, version: str = "v1") -> bytes:
 
 
 class TableMaker:
-    """Makes the tables of one request. ``include`` is ``Metadata``, ``Object`` or ``None``.
+    """Makes the tables of one request.
 
     Raises:
-        ApiError: 400 for another value of ``include``.
+        ApiError: 400, when ``includeObject`` is not ``Metadata``, ``Object`` or ``None``.
     """
 
-    def __init__(self, resource: Resource, version: str, include: str) -> None:
+    def __init__(self, call: Call) -> None:
+        resource, version, include = call.resource, call.form.version, call.query.text("includeObject")
         if include not in ("", "Metadata", "Object", "None"):
             raise ApiError.bad_request(f'unrecognized includeObject value: "{include}"; use Metadata, Object or None')
         self._resource = resource

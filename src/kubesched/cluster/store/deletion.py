@@ -15,7 +15,7 @@ from ...api.times import parse_time, timestamp
 from ...api.types import Pod
 from ...api.wire import ApiError
 from ..admission import SYSTEM_PRIORITIES, Causes, forbidden
-from ..schema import Document, Stored, open_section
+from ..schema import Document, Stored, StoredPod, open_section
 from .records import Records
 
 __all__ = ["Deletion"]
@@ -24,6 +24,9 @@ FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 _POLICIES: Final = ("", "Background", "Foreground", "Orphan")
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
+
+_DELETED: Final = b'"deletionTimestamp"'
+_FINALIZERS: Final = b'"finalizers"'
 
 
 class Deletion:
@@ -133,6 +136,10 @@ class Deletion:
         """Delete or begin to delete; see :meth:`.store.Store.delete`."""
         self._check_request(old, uid, resource_version, propagation_policy)
         records, kind = self._records, old.kind
+        if isinstance(old, StoredPod) and not propagation_policy and not dry_run:
+            last = self._last_version(old, grace_period_seconds)
+            if last is not None:
+                return records.removed(records.table(kind), last, old)
         document = old.document()
         metadata = document["metadata"]
         if kind == PRIORITY_CLASSES and old.name in SYSTEM_PRIORITIES:
@@ -161,6 +168,13 @@ class Deletion:
         if ORPHAN in finalizers and not dry_run:
             records.defer(lambda: self._orphan(old.uid))
         return item
+
+    def _last_version(self, old: StoredPod, asked: int | None) -> Stored | None:
+        """The last state of a pod that has nothing to wait for; None for any other, and for one that is being deleted."""
+        texts = old.shared_texts
+        if texts is None or _DELETED in texts[0] or _FINALIZERS in texts[0] or self._grace(old.typed, {}, asked):
+            return None
+        return old.next_version(self._records.resource_version + 1, texts[1])
 
     def _check_request(self, old: Stored, uid: str, resource_version: str, propagation_policy: str) -> None:
         if uid and uid != old.uid:
