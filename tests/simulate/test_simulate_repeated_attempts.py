@@ -119,16 +119,16 @@ def memory(on: bool, trace: Trace) -> Iterator[None]:
         trace.vain += known is not None
         return known
 
-    def diagnosis(layer: Any) -> Any:
-        return layer.__dict__.get("diagnosis") if on else None
+    known = Layer.diagnosis
 
-    def remember(layer: Any, value: Any) -> None:
-        trace.known += value is not None
-        layer.__dict__["diagnosis"] = value
+    def diagnosis(layer: Any) -> Any:
+        found = known.__get__(layer) if on else None
+        trace.known += found is not None
+        return found
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InVain, "get", get)
-        patch.setattr(Layer, "diagnosis", property(diagnosis, remember), raising=False)
+        patch.setattr(Layer, "diagnosis", property(diagnosis, known.fset))
         yield
 
 

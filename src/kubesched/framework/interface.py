@@ -337,6 +337,13 @@ class Contract:
         """
         raise AssertionError("documentation only")
 
+    def signs_until(self) -> Hashable | None:
+        """Optional: pods that ask for extended resources, without claims and volumes, keep their signature until this changes.
+
+        None: they are signed at every attempt.
+        """
+        raise AssertionError("documentation only")
+
     def skips(self, pod: PodInfo) -> bool:
         """Optional, for plugins that cannot sign: whether PreFilter and PreScore would both answer Skip for the pod now.
 

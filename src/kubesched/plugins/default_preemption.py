@@ -62,6 +62,8 @@ class DefaultPreemption(Plugin):
         #: Made when first needed: there is no snapshot yet while some handles are built.
         self._fast: FastDryRuns | None = None
         self._in_vain = InVain(handle)
+        #: Where the next search begins, as a share of the nodes: a random place, the same one until a search has found victims.
+        self._start: float | None = None
         cls = type(self)
         self._has_default_hooks = (
             cls.importance is DefaultPreemption.importance
@@ -128,8 +130,6 @@ class DefaultPreemption(Plugin):
             return None, _prefixed(Status.unschedulable(reason))
         known = self._in_vain.get(pod, statuses)
         if known is not None:
-            if known.nodes:
-                self._first(known.nodes)  # the same random numbers as without a memory
             return _CLEARED, known.status
         nodes = statuses.nodes_for_code(Code.UNSCHEDULABLE)
         # With extenders the statuses are as old as the first answer, else of this moment.
@@ -140,8 +140,9 @@ class DefaultPreemption(Plugin):
                 return None, _prefixed(Status.from_error(_joined(found.errors)))
             status = _prefixed(Status.unschedulable(self._why_not_helpful(found)))
             if isinstance(found, FastFound) or not nodes:
-                self._in_vain.put(pod, statuses, len(nodes), status)
+                self._in_vain.put(pod, statuses, status)
             return _CLEARED, status
+        self._start = None
         extenders = interested(self.handle.extenders, pod)
         if extenders or not self._asynchronous:
             return self._slowly(extenders, pod, found)
@@ -181,7 +182,9 @@ class DefaultPreemption(Plugin):
         if not nodes:
             return Found()
         rows = nodes.rows
-        offset = self._first(len(rows))
+        if self._start is None:
+            self._start = self.handle.random.random()
+        offset = int(self._start * len(rows))
         rows = np.concatenate((rows[offset:], rows[:offset]))
         wanted = candidates_wanted(len(rows), self._percentage, self._absolute)
         plain = self._dry_run(state, pod)
@@ -193,10 +196,6 @@ class DefaultPreemption(Plugin):
             if found is not None:
                 return found
         return find_candidates(plain, NodeList(self.handle.snapshot.table, rows), wanted)
-
-    def _first(self, nodes: int) -> int:
-        """Where to begin among so many nodes."""
-        return self.handle.random.randrange(nodes)
 
     def _why_not_helpful(self, found: Found | FastFound) -> str:
         """The text when no node can be helped (spec section 3.3)."""

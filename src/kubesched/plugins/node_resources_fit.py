@@ -93,6 +93,11 @@ class NodeResourcesFit(Plugin):
             return None  # the score changes with devices, whatever happens to the node
         return self._signature(pod)
 
+    def signs_until(self) -> Hashable | None:
+        if self._classes is None:
+            return 0
+        return None if self._classes.serves_any else self._classes.version
+
     def interaction_key(self, pod: PodInfo) -> Hashable | None:
         return self._signature(pod), self._counts.key(pod.score_requests)
 

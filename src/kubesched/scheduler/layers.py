@@ -63,7 +63,7 @@ class Layer:
         verdict: uint64[size]; that filter's verdict.
         feasible: number of rows that pass.
         ranking: int64[size] totals of this layer and its base; valid once scored.
-        diagnosis: why every row is rejected, where the search found that out since a row was last evaluated.
+        changes: how often verdicts changed.
     """
 
     def __init__(self, framework: Framework, table: NodeTable, share: Share, base: Layer | None) -> None:
@@ -74,7 +74,9 @@ class Layer:
         self.state = CycleState()
         self.filters: tuple[FilterEntry, ...] = ()
         self.feasible = 0
-        self.diagnosis: Diagnosis | None = None
+        self.changes = 0
+        #: With how often verdicts of this layer and of its base had changed.
+        self._diagnosis: tuple[Diagnosis, tuple[int, int]] | None = None
         self.ranking = Ranking()
         self.columns: list[ScoreColumn] = []
         self.is_scored = False
@@ -103,6 +105,19 @@ class Layer:
             self._feasible_rows = np.flatnonzero(self.owner == PASSES)
             self._feasible_rows.flags.writeable = False
         return self._feasible_rows
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """Why every row is rejected; None unless the search found that out since a verdict last changed."""
+        known = self._diagnosis
+        return known[0] if known is not None and known[1] == self._verdicts() else None
+
+    @diagnosis.setter
+    def diagnosis(self, diagnosis: Diagnosis) -> None:
+        self._diagnosis = diagnosis, self._verdicts()
+
+    def _verdicts(self) -> tuple[int, int]:
+        return self.changes, self.base.changes if self.base is not None else 0
 
     # -- choosing --------------------------------------------------------------------------------------
 
@@ -245,18 +260,22 @@ class Layer:
 
     def _refilter(self, rows: _Rows) -> bool:
         """Evaluate the filters of these rows; True when the same ones pass as before."""
-        if rows is None or len(rows):
-            self.diagnosis = None
         if isinstance(rows, dict):
+            # A nomination filter has verdicts of rows that the base rejects, too; they are not here.
+            self.changes += self.base is not None and bool(rows)
             same = True
             for row, whole in rows.items():
-                before = self.owner.item(row) == PASSES
+                owner, verdict = self.owner.item(row), self.verdict.item(row)
+                before = owner == PASSES
                 now = self._refilter_one(row, whole)
+                if owner != self.owner.item(row) or verdict != self.verdict.item(row):
+                    self.changes += 1
                 if now is not before:
                     self.feasible += 1 if now else -1
                     rows[row] = True
                     same = False
         else:
+            self.changes += rows is None or len(rows) > 0
             at = rows if rows is not None else slice(None)
             passed = self.owner[at] == PASSES
             candidates = self._candidates(rows)

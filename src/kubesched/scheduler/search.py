@@ -42,9 +42,11 @@ class Signature(tuple[Hashable | None, ...]):
 
     Attributes:
         plan: what follows from which plugins signed.
+        until: with this answer of the plugins' ``signs_until`` it was made; None for a pod that refers to nothing.
     """
 
     plan: Plan
+    until: Hashable = None
 
 
 #: Signature; and interaction key, None for a signature layer, or the priority that says which nominations count.
@@ -106,6 +108,11 @@ class Search:
         #: Distinct plugins that can sign, or have nothing to do for some pods; a plugin's place here is its place in the
         #: signature.
         self._signers = list(signers.values())
+        #: What signatures of pods that ask for extended resources depend on; None when some plugin may depend on more.
+        self._until = [entry.plugin.signs_until for entry in self._signers if hasattr(entry.plugin, "signs_until")]
+        self._depending = frozenset(
+            entry.name for entry in self._signers if not (entry.signs_spec or hasattr(entry.plugin, "signs_until"))
+        )
         #: Those that may give pods with the same spec different signatures.
         self._signing_more = frozenset(entry.name for entry in self._signers if not entry.signs_spec)
         self._layers = LayerCache()
@@ -119,21 +126,30 @@ class Search:
             PluginFailedError: when a plugin fails.
         """
         known: Signature | None = pod.signature
-        if known is not None and known.plan.framework is self._framework:
+        until = self._signs_until(pod) if pod.refers else None
+        if known is not None and known.plan.framework is self._framework and known.until == until:
             return known
         absent = self._framework.concerned(pod).absent
         model = pod.model if self._signing_more <= absent else None
         signature: Signature | None = model.signature if model is not None else None
-        if signature is None or signature.plan.framework is not self._framework:
+        if signature is None or signature.plan.framework is not self._framework or signature.until != until:
             signature = Signature(
                 [NOT_CONCERNED if entry.name in absent else entry.sign(pod) for entry in self._signers]
             )
             signature.plan = self._plan(signature)
-        if not pod.refers:
+        if not pod.refers or until is not None:
+            signature.until = until
             pod.signature = signature
             if model is not None:
                 model.signature = signature
         return signature
+
+    def _signs_until(self, pod: PodInfo) -> Hashable:
+        """While this stays the same, so does the signature of a pod that asks for extended resources; None: sign again."""
+        if pod.storage or pod.spec.resource_claims or not self._depending <= self._framework.concerned(pod).absent:
+            return None
+        found = tuple([until() for until in self._until])
+        return None if None in found else found
 
     def _plan(self, signature: Signature) -> Plan:
         shape = tuple([None if value is None else value is NOT_CONCERNED for value in signature])

@@ -118,6 +118,10 @@ class DynamicResources(Plugin):
     def sign(self, pod: PodInfo) -> Hashable | None:
         return None if pod.spec.resource_claims or self._preparation.is_served(pod) else ()
 
+    def signs_until(self) -> Hashable | None:
+        classes = self._manager.classes
+        return None if classes.serves_any else classes.version
+
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         try:
             resolve_claims(pod.pod, self._manager.claims.get)
