@@ -115,7 +115,17 @@ class PlacedPods:
         kinds: the numbers of the kinds of pods on nodes.
     """
 
-    __slots__ = ("_columns", "_count", "_entry_of", "_free", "_of_priority", "_scalars", "_starts", "kinds", "restarted")
+    __slots__ = (
+        "_columns",
+        "_count",
+        "_entry_of",
+        "_free",
+        "_of_priority",
+        "_scalars",
+        "_starts",
+        "kinds",
+        "restarted",
+    )
 
     def __init__(self) -> None:
         self._columns = tuple(array("q") for _ in range(_COLUMNS))

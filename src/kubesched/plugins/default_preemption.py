@@ -16,7 +16,7 @@ from kubesched.config.args import DefaultPreemptionArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from kubesched.framework.fit_error import fit_error_text
-from kubesched.framework.interface import Handle, NodeToStatus, Plugin, PostFilterResult
+from kubesched.framework.interface import AlwaysInVain, Handle, InVainAnswer, NodeToStatus, Plugin, PostFilterResult
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.nominating import NominatingInfo
 from kubesched.framework.podinfo import PodInfo
@@ -41,6 +41,7 @@ __all__ = ["DefaultPreemption"]
 Answer = tuple[PostFilterResult | None, Status | None]
 
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+_NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _CLEARED: Final = PostFilterResult(NominatingInfo.clear())
 
 
@@ -49,6 +50,7 @@ class DefaultPreemption(Plugin):
 
     name = names.DEFAULT_PREEMPTION
     informs = ("poddisruptionbudgets",)
+    enqueues_alike = True
 
     def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -64,7 +66,12 @@ class DefaultPreemption(Plugin):
         self._in_vain = InVain(handle)
         #: Where the next search begins, as a share of the nodes: a random place, the same one until a search has found victims.
         self._start: float | None = None
+        self._never = AlwaysInVain(_prefixed(Status.unschedulable(_NEVER)))
         cls = type(self)
+        self._has_default_post_filter = self._asynchronous and all(
+            getattr(cls, method) is getattr(DefaultPreemption, method)
+            for method in ("post_filter", "_why_not_eligible", "pre_enqueue")
+        )
         self._has_default_hooks = (
             cls.importance is DefaultPreemption.importance
             and cls.is_eligible_victim is DefaultPreemption.is_eligible_victim
@@ -115,6 +122,16 @@ class DefaultPreemption(Plugin):
     def may_help_nominated(self, pod: PodInfo, key: Hashable, node_name: str) -> bool:
         return self._awaited.may_help_nominated(pod, key, node_name)
 
+    def in_vain(self, pod: PodInfo, statuses: NodeToStatus) -> InVainAnswer | None:
+        if not self._has_default_post_filter or pod.status.nominated_node_name:
+            return None
+        if pod.spec.preemption_policy == "Never":
+            return self._never
+        return self._in_vain.get(pod, statuses)
+
+    def was_in_vain(self, times: int) -> None:
+        self.handle.framework.metrics.preemption_attempts_total.labels().value += times
+
     # -- PostFilter ------------------------------------------------------------------------------------
 
     def post_filter(self, state: CycleState, pod: PodInfo, statuses: NodeToStatus) -> Answer | Awaitable[Answer]:
@@ -157,7 +174,7 @@ class DefaultPreemption(Plugin):
     def _why_not_eligible(self, pod: PodInfo, statuses: NodeToStatus) -> str:
         """Empty when the pod may preempt (spec section 3.1)."""
         if pod.spec.preemption_policy == "Never":
-            return "not eligible due to preemptionPolicy=Never."
+            return _NEVER
         nominated = pod.status.nominated_node_name
         if not nominated or statuses.get(nominated).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return ""

@@ -26,7 +26,7 @@ from kubesched.framework.nominating import Nominations
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
 
-from .diagnosis import Rejection
+from .diagnosis import Diagnosis, Rejection
 from .full_scan import Evaluation, FullScan, Rotation, ScanRequest
 from .layer_cache import LayerCache
 from .layers import Layer
@@ -188,6 +188,25 @@ class Search:
         if self.observer is not None:
             self.observer(path)
         return answer
+
+    def known_rejection(self, pod: PodInfo) -> Diagnosis | None:
+        """Why :meth:`find` would reject the pod now, where that is remembered; nothing is evaluated but rows that changed."""
+        if not len(self.table):
+            return None
+        try:
+            signature = self.sign(pod)
+            plan = signature.plan
+            layer = self._layer((signature, None), plan, None, pod)
+            if layer is None or not plan.all_skip(pod):
+                return None
+            nominated = self._nominated.of(pod.priority)
+            path, key = self._path(pod, plan, (signature, None), layer, skips=True, nominated=nominated)
+            if path is Path.FULL_SCAN:
+                return None
+            used = layer if path is Path.SIGNATURE else self._layer(key, plan, layer, pod, nominated)
+        except PluginFailedError:
+            return None
+        return used.diagnosis if used is not None and not used.feasible else None
 
     def _find(
         self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool

@@ -43,13 +43,16 @@ class StatusWriter:
     def busy(self) -> bool:
         return bool(self._tasks)
 
-    def write(self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None) -> None:
-        """Write a condition and a nomination (None: leave it) as soon as earlier patches of the pod are done."""
+    def write(self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None) -> bool:
+        """Write a condition and a nomination (None: leave it) as soon as earlier patches of the pod are done.
+
+        True when the status says all that already.
+        """
         uid = pod.uid
         if uid not in self._tasks and self._port.is_written(
             pod, condition=condition, nominated_node_name=nominated_node_name
         ):
-            return  # so it is most of the time for a pod that is tried again
+            return True  # so it is most of the time for a pod that is tried again
         waiting = self._waiting.get(uid)
         if waiting is not None:
             if condition is None:
@@ -59,6 +62,7 @@ class StatusWriter:
         self._waiting[uid] = _Patch(pod, condition, nominated_node_name)
         if uid not in self._tasks:
             self._tasks[uid] = self._supervisor.spawn(self._run(uid), f"status {pod.key}", lasting=False)
+        return False
 
     async def nominate(self, pod: Pod, node_name: str) -> None:
         """Publish the chosen node before work on it begins, after what is still to be written; a failure is only logged."""

@@ -25,13 +25,13 @@ class Known(NamedTuple):
     """What was found for a kind of pods.
 
     ``statuses`` is kept so that no other object gets its identity. ``changes`` and ``nominations`` are the positions in
-    the node table's journal and of the nominations, at which this was found. ``nobody``: there was no pod of lower priority.
+    the node table's journal and of the nominations, at which this was found. ``none_lower``: there was no pod of lower priority.
     """
 
     statuses: NodeToStatus
     changes: int
     nominations: int
-    nobody: bool
+    none_lower: bool
     status: Status
 
 
@@ -47,7 +47,7 @@ class InVain:
         known = self._kept.get((id(statuses), pod.priority))
         if known is None:
             return None
-        if known.nobody:
+        if known.none_lower:
             if self._handle.snapshot.table.placed.has_below(pod.priority):
                 return None
         elif (known.changes, known.nominations) != self._positions():
@@ -59,8 +59,8 @@ class InVain:
         if self._handle.nominations.node_of(pod.uid) is not None:
             return
         key = id(statuses), pod.priority
-        nobody = not self._handle.snapshot.table.placed.has_below(pod.priority)
-        self._kept[key] = Known(statuses, *self._positions(), nobody, status)
+        none_lower = not self._handle.snapshot.table.placed.has_below(pod.priority)
+        self._kept[key] = Known(statuses, *self._positions(), none_lower, status)
         self._kept.move_to_end(key)
         if len(self._kept) > _MOST:
             self._kept.popitem(last=False)
