@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.installed-commands
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clients test test-controlplane campaign lint format types layers bench bench-quick conformance sweep docs clean
+.PHONY: help setup demo clients test test-controlplane campaign lint format types layers bench bench-quick conformance sweep shutdown docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
@@ -64,6 +64,9 @@ conformance: $(STAMP) ## replay the decisions recorded from Kubernetes
 
 sweep: $(STAMP) ## the property tests again, with many more examples (slow)
 	HYPOTHESIS_PROFILE=sweep $(BIN)/python -m pytest -n auto
+
+shutdown: $(STAMP) ## how soon a cluster with a thousand watchers that reconnect has saved and ended: two seconds at most
+	KUBESCHED_SHUTDOWN_SECONDS=2 $(BIN)/python -m pytest -n 0 -s tests/cli/test_cli_up_files.py -k reconnecting
 
 docs: $(STAMP) ## write the generated reference pages again
 	$(BIN)/python -m kubesched.cli.reference docs

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kubesched.api.kinds import NODES
 from kubesched.api.types import (
     Affinity,
     Container,
@@ -34,6 +35,9 @@ from kubesched.api.types import (
     Volume,
 )
 from kubesched.api.volume_sources import ClaimSource
+from kubesched.cluster.kubelets import make_nodes
+from kubesched.cluster.schema import Stored
+from kubesched.cluster.store import Store
 from kubesched.framework.podinfo import PodInfo
 
 __all__ = [
@@ -44,6 +48,7 @@ __all__ = [
     "a_taint",
     "a_toleration",
     "an_image",
+    "create_nodes",
     "field_term",
     "info",
     "node_affinity",
@@ -226,3 +231,10 @@ def node_affinity(
         if preferred is None
         else tuple(PreferredSchedulingTerm(weight=weight, preference=item) for weight, item in preferred),
     )
+
+
+def create_nodes(
+    store: Store, count: int, template: Mapping[str, Any] | None = None, *, zones: Sequence[str] = ()
+) -> list[Stored]:
+    """Hollow nodes in a store."""
+    return [store.create(NODES, "", node) for node in make_nodes(count, template, zones=zones)]

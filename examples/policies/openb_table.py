@@ -1,6 +1,6 @@
 """GPU allocation of the policies on the openb trace: the table of the FGD study, computed again.
 
-    kubesched sweep examples/policies/openb.yaml --set trace=PATH
+    kubesched sweep examples/policies/config/openb.yaml --set trace=PATH
 
 calls :func:`run` for every policy and seed. PATH is a directory with ``openb_node_list_all_node.csv`` and ``openb_pod_list_default.csv``. Pods arrive one after the other
 until they request 130 % of all GPUs, and none leaves; the figure is the share of all GPUs that is in use then. See

@@ -74,7 +74,7 @@ def test_the_example_gives_out_whole_gpus_parts_and_second_choices(capsys: pytes
     assert sorted(late)[:4] == [0, 0, 0, 0]
     assert max(late) > 7200
     ((name, text),) = pending(result).items()
-    assert name == "ml/too-large"
+    assert name == "default/too-large"
     assert "no node has 6 free devices of class gpu with 40Gi; big-1 has 4" in text
 
 

@@ -197,6 +197,12 @@ class FakeServer:
     ) -> None:
         self._call("delete", namespace, name)
 
+    def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Any) -> bool:
+        return False
+
+    def delete_now(self, kind: Kind, namespace: str, name: str, **options: Any) -> bool:
+        return False
+
     def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
         return False
 

@@ -80,6 +80,23 @@ def test_changes_arrive_in_order_and_a_watch_starts_at_the_lists_version() -> No
     assert (statistics.resource_version, statistics.objects, statistics.lists) == (14, 1, 1)
 
 
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_change_that_comes_with_the_deletion_may_be_left_out(skip: bool) -> None:
+    async def script(server: FakeServer, informer: Informer, view: View) -> None:
+        server.put("a")
+        await soon()
+        server.put("a")
+        server.remove("a")
+        server.put("a")
+        server.put("a")
+        await soon()
+
+    _, informer, view = play(script, skip_ended=skip)
+    changes = [("add", "a", 11), ("update", "a", 12), ("delete", "a", 13), ("add", "a", 14), ("update", "a", 15)]
+    assert view.received == [change for change in changes if not (skip and change == changes[1])]
+    assert (informer.statistics().events, informer.statistics().resource_version) == (5, 15)
+
+
 def test_a_watch_that_times_out_is_taken_up_again_without_a_list() -> None:
     async def script(server: FakeServer, informer: Informer, view: View) -> None:
         server.put("a")

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from cluster_world import a_node, a_pod, a_store, in_virtual_time
 
+from builders import create_nodes
 from kubesched.api.kinds import NODES, PODS
 from kubesched.cluster.kubelets import HollowKubelets, make_nodes, node_template
 from kubesched.cluster.kubelets.hollow import DURATION, EXIT
-from kubesched.cluster.kubelets.nodes import create_nodes
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.cluster.store.faults import connection_lost, server_error
 from kubesched.simulate.virtual_time import VirtualClock

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cluster_world import a_pod, a_store, kind, refused, running
 
-from kubesched.api.kinds import KINDS, NAMESPACES, PODS, Kind
+from kubesched.api.kinds import KINDS, NAMESPACES, NODES, PODS, Kind
 from kubesched.api.wire import ApiError
 from kubesched.cluster.schema import field_rules, types
 from kubesched.cluster.store import Store
@@ -21,7 +21,7 @@ SERVICES, SECRETS, CONFIG_MAPS = kind("services"), kind("secrets"), kind("config
 BUDGETS = kind("poddisruptionbudgets", "policy")
 CAPACITIES = kind("csistoragecapacities", "storage.k8s.io")
 RESOURCE_CLAIMS = kind("resourceclaims", "resource.k8s.io")
-TEMPLATES = kind("resourceclaimtemplates", "resource.k8s.io")
+TEMPLATES, SLICES = kind("resourceclaimtemplates", "resource.k8s.io"), kind("resourceslices", "resource.k8s.io")
 QUOTAS, LIMITS, POLICIES = kind("resourcequotas"), kind("limitranges"), kind("networkpolicies", "networking.k8s.io")
 AUTOSCALERS = kind("horizontalpodautoscalers", "autoscaling")
 
@@ -62,6 +62,23 @@ def cron_job(**spec: Any) -> Data:
 
 def devices(**exactly: Any) -> Data:
     return {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", **exactly}}]}}
+
+
+def pod(**container: Any) -> Data:
+    return {"spec": {"containers": [{"name": "c", "image": "i", **container}]}}
+
+
+def indexed(**spec: Any) -> Data:
+    return {"spec": {"template": template(restartPolicy="Never"), "completionMode": "Indexed", **spec}}
+
+
+def scoped(**expression: Any) -> Data:
+    return {"spec": {"scopeSelector": {"matchExpressions": [expression]}}}
+
+
+def a_slice(**device: Any) -> Data:
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    return {"spec": {"driver": "d", "nodeName": "n", "pool": pool, "devices": [{"name": "d", **device}]}}
 
 
 def make(store: Store, of: Kind, rest: Data, name: str = "x", namespace: str = "default") -> Data:
@@ -132,6 +149,45 @@ REFUSED: list[tuple[str, Kind, Data, str]] = [
     ("limits in disorder", LIMITS, {"spec": {"limits": [{"type": "Container", "min": {"cpu": "2"}, "max": {"cpu": "1"}}]}}, 'spec.limits[0].min[cpu]: Invalid value: "2": min value 2 is greater than max value 1'),
     ("default over the limit", LIMITS, {"spec": {"limits": [{"type": "Container", "default": {"cpu": "2"}, "max": {"cpu": "1"}}]}}, 'spec.limits[0].default[cpu]: Invalid value: "2": default value 2 is greater than max value 1'),
     ("policy type", POLICIES, {"spec": {"podSelector": {}, "policyTypes": ["Sideways"]}}, 'spec.policyTypes: Unsupported value: "Sideways": supported values: "Egress", "Ingress"'),
+    ("empty probe", PODS, pod(livenessProbe={}), "spec.containers[0].livenessProbe: Required value: must specify a handler type"),
+    ("two probes in one", PODS, pod(startupProbe={"exec": {"command": ["a"]}, "tcpSocket": {"port": 1}}), "spec.containers[0].startupProbe.tcpSocket: Forbidden: may not specify more than 1 handler type"),
+    ("no command", PODS, pod(readinessProbe={"exec": {}}), "spec.containers[0].readinessProbe.exec.command: Required value"),
+    ("alive twice", PODS, pod(livenessProbe={"exec": {"command": ["a"]}, "successThreshold": 2}), "spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1"),
+    ("grace of readiness", PODS, pod(readinessProbe={"exec": {"command": ["a"]}, "terminationGracePeriodSeconds": 5}), "readinessProbe.terminationGracePeriodSeconds: Invalid value: 5: must not be set for readinessProbes"),
+    ("no grace", PODS, pod(livenessProbe={"exec": {"command": ["a"]}, "terminationGracePeriodSeconds": 0}), "livenessProbe.terminationGracePeriodSeconds: Invalid value: 0: must be greater than 0"),
+    ("hook", PODS, pod(lifecycle={"preStop": {}}), "spec.containers[0].lifecycle.preStop: Required value: must specify a handler type"),
+    ("probe of an init container", PODS, {"spec": {**pod()["spec"], "initContainers": [{"name": "i", "image": "i", "livenessProbe": {"exec": {"command": ["a"]}}}]}}, "spec.initContainers[0].livenessProbe: Forbidden: may not be set for init containers without restartPolicy=Always"),
+    ("probe", CRON_JOBS, cron_job(jobTemplate={"spec": {"template": template(restartPolicy="Never", containers=[{"name": "c", "image": "i", "livenessProbe": {}}])}}), "spec.jobTemplate.spec.template.spec.containers[0].livenessProbe: Required value: must specify a handler type"),
+    ("scope", QUOTAS, {"spec": {"scopes": ["Nice"]}}, 'spec.scopes: Invalid value: ["Nice"]: unsupported scope'),
+    ("scope of storage", QUOTAS, {"spec": {"scopes": ["Terminating"], "hard": {"requests.storage": "1Gi"}}}, 'spec.scopes: Invalid value: ["Terminating"]: unsupported scope applied to resource'),
+    ("best effort of cpu", QUOTAS, {"spec": {"scopes": ["BestEffort"], "hard": {"cpu": "1"}}}, "unsupported scope applied to resource"),
+    ("every effort", QUOTAS, {"spec": {"scopes": ["BestEffort", "NotBestEffort"]}}, "spec.scopes: Invalid value: [\"BestEffort\",\"NotBestEffort\"]: conflicting scopes"),
+    ("scope name", QUOTAS, scoped(scopeName="Nice", operator="Exists"), 'spec.scopeSelector.matchExpressions.scopeName: Invalid value: "Nice": unsupported scope'),
+    ("scope operator", QUOTAS, scoped(scopeName="BestEffort", operator="In", values=["a"]), "spec.scopeSelector.matchExpressions.operator: Invalid value: \"In\": must be 'Exist' when scope is any of"),
+    ("scope values", QUOTAS, scoped(scopeName="PriorityClass", operator="In"), "spec.scopeSelector.matchExpressions.values: Required value: must be at least one value when `operator` is 'In'"),
+    ("scope without values", QUOTAS, scoped(scopeName="PriorityClass", operator="Exists", values=["a"]), "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"),
+    ("range", NODES, {"spec": {"podCIDR": "10.0.0.0"}}, 'spec.podCIDRs[0]: Invalid value: "10.0.0.0": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)'),
+    ("two ranges", NODES, {"spec": {"podCIDRs": ["10.0.0.0/24", "10.0.1.0/24"]}}, "spec.podCIDRs: Invalid value: [\"10.0.0.0/24\",\"10.0.1.0/24\"]: may specify no more than one CIDR for each IP family"),
+    ("too many at once", JOBS, indexed(completions=200_000, parallelism=100_001), "spec.parallelism: Invalid value: 100001: must be less than or equal to 100000 when completion mode is Indexed"),
+    ("many indexes with limits", JOBS, indexed(completions=200_000, parallelism=10_001, backoffLimitPerIndex=1), "spec.parallelism: Invalid value: 10001: must be less than or equal to 10000 when completions are above 100000"),
+    ("many indexes", JOBS, indexed(completions=100_001, backoffLimitPerIndex=1), "spec.maxFailedIndexes: Required value: must be specified when completions is above 100000"),
+    ("more failures than indexes", JOBS, indexed(completions=2, backoffLimitPerIndex=1, maxFailedIndexes=3), "spec.maxFailedIndexes: Invalid value: 3: must be less than or equal to completions"),
+    ("limit of an index", JOBS, indexed(completionMode="NonIndexed", backoffLimitPerIndex=1), "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode"),
+    ("reference", RESOURCE_CLAIMS, {"spec": {"devices": {**devices()["devices"], "constraints": [{"requests": ["x"], "matchAttribute": "a/b"}]}}}, 'spec.devices.constraints[0].requests[0]: Invalid value: "x": must be the name of a request in the claim'),
+    ("domain", RESOURCE_CLAIMS, {"spec": {"devices": {**devices()["devices"], "constraints": [{"matchAttribute": "b"}]}}}, 'spec.devices.constraints[0].matchAttribute: Invalid value: "b": must include a domain'),
+    ("no constraint", RESOURCE_CLAIMS, {"spec": {"devices": {**devices()["devices"], "constraints": [{}]}}}, "spec.devices.constraints[0]: Required value: exactly one of `matchAttribute`, or `distinctAttribute` is required"),
+    ("no request", RESOURCE_CLAIMS, {"spec": {"devices": {"requests": [{"name": "r"}]}}}, "spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required"),
+    ("one name twice", RESOURCE_CLAIMS, {"spec": {"devices": {"requests": devices()["devices"]["requests"] * 2}}}, 'spec.devices.requests[1].name: Duplicate value: "r"'),
+    ("all of a number", TEMPLATES, {"spec": {"spec": devices(allocationMode="All", count=2)}}, "spec.spec.devices.requests[0].exactly.count: Invalid value: 2: must not be specified when allocationMode is 'All'"),
+    ("expression", RESOURCE_CLAIMS, {"spec": devices(selectors=[{"cel": {"expression": "device."}}])}, 'spec.devices.requests[0].exactly.selectors[0].cel.expression: Invalid value: "device."'),
+    ("toleration", RESOURCE_CLAIMS, {"spec": devices(tolerations=[{"operator": "Exists", "value": "v"}])}, 'spec.devices.requests[0].exactly.tolerations[0].value: Invalid value: "v": must be empty for operator `Exists`'),
+    ("nowhere", SLICES, {"spec": {**a_slice()["spec"], "nodeName": None}}, "spec: Required value: exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"),
+    ("two values", SLICES, a_slice(attributes={"a": {"int": 1, "bool": True}}), "spec.devices[0].attributes[a]: Invalid value: "),
+    ("long text", SLICES, a_slice(attributes={"a": {"string": "x" * 65}}), "spec.devices[0].attributes[a].string: Too long: may not be more than 64 bytes"),
+    ("taint", SLICES, a_slice(taints=[{"key": "-", "effect": "NoExecute"}]), 'spec.devices[0].taints[0].key: Invalid value: "-": name part must consist of'),
+    ("node of a device", SLICES, a_slice(nodeName="n"), "spec.devices[0].nodeName: Invalid value: \"n\": must not be set unless `perDeviceNodeSelection` is set"),
+    ("too many", SLICES, {"spec": {**a_slice()["spec"], "devices": [{"name": f"d{number}"} for number in range(129)]}}, "spec.devices: Too many: 129: must have at most 128 items"),
+    ("resource", kind("deviceclasses", "resource.k8s.io"), {"spec": {"extendedResourceName": "cpu"}}, 'spec.extendedResourceName: Invalid value: "cpu": must be a valid extended resource name'),
 ]  # fmt: skip
 
 
@@ -151,6 +207,10 @@ ACCEPTED: list[tuple[str, Kind, Data]] = [
     ("amounts", BUDGETS, {"spec": {"minAvailable": "100%"}}),
     ("local", VOLUMES, local([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}])),
     ("topology", CAPACITIES, {"storageClassName": "a", "capacity": "1Gi", "nodeTopology": SELECTOR}),
+    ("probes", PODS, pod(livenessProbe={"grpc": {"port": 1}}, readinessProbe={"exec": {"command": ["a"]}, "successThreshold": 2}, lifecycle={"preStop": {"sleep": {"seconds": 1}}})),
+    ("scopes", QUOTAS, {"spec": {"scopes": ["NotTerminating"], "hard": {"pods": "1", "cpu": "1", "count/secrets": "1"}}}),
+    ("two families", NODES, {"spec": {"podCIDRs": ["10.0.0.0/24", "fd00::/64"]}}),
+    ("as many as may be", JOBS, indexed(completions=2**31 - 1, parallelism=100_000)),
     ("a long secret", SECRETS, {"data": {"a": "YWJj\nZGVm", "b": ""}}),
 ]  # fmt: skip
 
@@ -292,6 +352,10 @@ UPDATES: list[tuple[str, Kind, Data, Data, str]] = [
     ("type", SECRETS, {}, {"type": "example.com/x"}, "type: Invalid value: \"example.com/x\": field is immutable"),
     ("template", JOBS, {"spec": {"template": template(restartPolicy="Never")}}, {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}}, "spec.template: Invalid value"),
     ("completions", JOBS, {"spec": {"template": template(restartPolicy="Never")}}, {"spec": {"completions": 9}}, "spec.completions: Invalid value: 9: field is immutable"),
+    ("range", NODES, {"spec": {"podCIDR": "10.0.0.0/24"}}, {"spec": {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}}, 'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid'),
+    ("provider", NODES, {"spec": {"providerID": "a"}}, {"spec": {"providerID": "b"}}, "spec.providerID: Forbidden: node updates may not change providerID"),
+    ("pool", SLICES, a_slice(), {"spec": {"pool": {"name": "q"}}}, 'spec.pool.name: Invalid value: "q": field is immutable'),
+    ("parameters", kind("storageclasses", "storage.k8s.io"), {"provisioner": "p"}, {"parameters": {"a": "b"}}, "parameters: Invalid value: {\"a\":\"b\"}: updates to parameters are forbidden."),
     ("service", STATEFUL_SETS, workload(serviceName="a"), {"spec": {"serviceName": "b"}}, "spec: Forbidden: updates to statefulset spec for fields other than 'replicas'"),
     ("mode", CLAIMS, claim(), {"spec": {"accessModes": ["ReadWriteMany"]}}, "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"),
     ("size unbound", CLAIMS, claim(), {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}, "spec: Forbidden: spec is immutable after creation"),
@@ -307,7 +371,7 @@ def test_an_update_is_refused(what: str, of: Kind, before: Data, change: Data, t
     store = a_store()
     make(store, of, before)
     with refused(422, "Invalid", text):
-        store.patch(of, "default", "x", change)
+        store.patch(of, "default" if of.namespaced else "", "x", change)
 
 
 def test_a_suspended_job_may_get_another_place_and_a_bound_claim_may_grow() -> None:

@@ -18,6 +18,7 @@ from kubesched.cluster.store import InProcessClient, Store
 from kubesched.cluster.store.events import RecordedEvent
 
 POD = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="u1", resource_version="7"))
+OTHER = Pod(metadata=ObjectMeta(name="q", namespace="default", uid="u2"))
 
 
 class StillClock:
@@ -45,9 +46,16 @@ def world(*, eager: bool = False) -> tuple[Store, EventWriter, list[str]]:
     return store, EventWriter(transport, StillClock(), SERIES, rng=Random(1), report=problems.append), problems
 
 
-def take(writer: EventWriter, note: str = "too little cpu", reason: Any = "FailedScheduling", pod: Pod = POD) -> None:
+def take(
+    writer: EventWriter,
+    note: str = "too little cpu",
+    reason: Any = "FailedScheduling",
+    pod: Pod = POD,
+    related: Pod | None = None,
+) -> None:
     words = ("Warning", "Scheduling", reason, "default-scheduler", "host")
-    asyncio.run(writer.take(Key(*words, Reference.to(pod)), note, 1_700_000_000.125, 0.0))
+    key = Key(*words, Reference.to(pod), Reference.to(related) if related is not None else None)
+    asyncio.run(writer.take(key, note, 1_700_000_000.125, 0.0))
 
 
 def has_bytes(item: Any) -> bool:
@@ -63,16 +71,18 @@ def contents(store: Store) -> list[list[bytes]]:
     return [[item.raw for item in store.list(kind).items] for kind in (CORE_EVENTS, EVENTS)]
 
 
-@pytest.mark.parametrize("repeated", [1, 2, 5])
-def test_it_reads_the_same_in_both_groups_and_after_it_became_a_series(repeated: int) -> None:
+@pytest.mark.parametrize(("repeated", "related"), [(1, None), (2, None), (5, None), (1, OTHER), (2, OTHER)])
+def test_it_reads_the_same_in_both_groups_and_after_it_became_a_series(repeated: int, related: Pod | None) -> None:
     worlds = [world(), world(eager=True)]
     for _, writer, problems in worlds:
         for _ in range(repeated):
-            take(writer)
+            take(writer, related=related)
         assert not problems
     (store, _, _), (other, _, _) = worlds
     assert contents(store) == contents(other)
-    assert msgspec.json.decode(contents(store)[0][0])["message"] == "too little cpu"
+    data = msgspec.json.decode(contents(store)[0][0])
+    assert data["message"] == "too little cpu"
+    assert data.get("related", {}).get("name") == (related.name if related is not None else None)
 
 
 def test_its_bytes_are_made_when_they_are_read() -> None:

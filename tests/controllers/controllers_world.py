@@ -9,7 +9,7 @@ from typing import Any
 
 from kubesched.api.kinds import NODES, PODS, Kind, kind_by_plural
 from kubesched.api.types import Pod
-from kubesched.cluster.files.snapshot_file import restore
+from kubesched.cluster.files import read
 from kubesched.cluster.kubelets import make_nodes, node_template
 from kubesched.cluster.kubelets.stages import parse_stages
 from kubesched.config import default_config
@@ -105,6 +105,7 @@ def play(
     seed: int = 0,
     restore_from: Path | None = None,
     stages: str = "",
+    event_cache_size: int = 4096,
     **template: Any,
 ) -> None:
     """Run a scenario in a cluster with some nodes; afterwards nothing may be wrong."""
@@ -113,11 +114,17 @@ def play(
         clock = VirtualClock(asyncio.get_running_loop())
         rules = parse_stages(stages) if stages else ()
         embedded = Embedded(
-            default_config(), in_tree_registry(), clock=clock, seed=seed, controllers=True, stages=rules
+            default_config(),
+            in_tree_registry(),
+            clock=clock,
+            seed=seed,
+            controllers=True,
+            stages=rules,
+            event_cache_size=event_cache_size,
         )
         world = World(embedded)
         if restore_from is not None:
-            restore(embedded.store, restore_from)
+            read(restore_from).load_into(embedded.store)
         world.add_nodes(nodes, **template)
         await embedded.start()
         try:

@@ -9,13 +9,13 @@ from random import Random
 import pytest
 from controllers_world import DEPLOYMENTS, REPLICA_SETS, workload
 
+from builders import create_nodes
 from kubesched.api.kinds import PODS
 from kubesched.api.wire import Item
 from kubesched.cluster.controllers import ALL, ControllerManager
 from kubesched.cluster.controllers.watch_cache import WatchCache
 from kubesched.cluster.controllers.work_queue import STUCK_AFTER, WorkQueue
 from kubesched.cluster.kubelets import HollowKubelets
-from kubesched.cluster.kubelets.nodes import create_nodes
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.cluster.store.faults import connection_lost, server_error
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
@@ -101,10 +101,8 @@ def test_own_writes_show_at_once_and_never_come_back_from_the_dead() -> None:
         cache = WatchCache(client, PODS, pytest.fail, Random(1))
         seen: list[tuple[str, str]] = []
 
-        def handler(old: Item | None, new: Item | None) -> None:
+        def handler(item: Item, old: Item | None, new: Item | None) -> None:
             what = "add" if old is None else "delete" if new is None else "update"
-            item = new or old
-            assert item is not None
             seen.append((what, item.name))
 
         cache.add_handler(handler)

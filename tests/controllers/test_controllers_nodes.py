@@ -23,13 +23,13 @@ from controllers_world import (
     workload,
 )
 
+from builders import create_nodes
 from kubesched.api.kinds import NODES, PODS
 from kubesched.api.types import Taint, Toleration
 from kubesched.api.wire import ApiError
 from kubesched.cluster.controllers import ControllerManager, ControllerSettings
 from kubesched.cluster.controllers.taint_eviction import toleration_seconds
 from kubesched.cluster.kubelets import HollowKubelets
-from kubesched.cluster.kubelets.nodes import create_nodes
 from kubesched.cluster.store import InProcessClient, Store
 from kubesched.config import default_config
 from kubesched.plugins import in_tree_registry

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from builders import create_nodes
 from kubesched.api.kinds import NODES, PODS
 from kubesched.cluster.kubelets import HollowKubelets, Stage, StageError, job_end, load_stages, node_template, rules_of
-from kubesched.cluster.kubelets.nodes import create_nodes
 from kubesched.cluster.kubelets.stages import default_stages, parse_stages
 from kubesched.cluster.store import InProcessClient, Store
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
@@ -240,7 +240,7 @@ def test_nodes_report_the_images_that_ran_there() -> None:
     ("text", "want"),
     [
         ("[]", "expected an object with a list `stages:`"),
-        ("stages: [{}]", "stages[0]: name is missing"),
+        ("stages: [{}]", "stages[0].name: is missing; give the stage a name"),
         ("stages: [{name: a}]", "stages[0] (a).next: is missing"),
         ("stages: [{name: a, next: {phase: Runing}}]", "(a).next.phase: 'Runing' is not a phase"),
         ("stages: [{name: a, nxt: {}}]", "'nxt' is not known here; there are name, kind, selector"),

@@ -24,7 +24,7 @@ from controllers_world import (
 from test_controllers_volumes import claim, storage_class, volume
 
 from kubesched.api.kinds import CORE_EVENTS, NODES, PODS
-from kubesched.cluster.files.snapshot_file import import_dump, save
+from kubesched.cluster.files import import_dump, save
 
 DRIVER = "hollow.example"
 SELECTED = "volume.kubernetes.io/selected-node"
@@ -357,6 +357,9 @@ stages:
         assert "status" not in data, "not attached yet"
         await asyncio.sleep(1)
         assert world.get(ATTACHMENTS, name)["status"] == {"attached": True}
+        assert world.get(PODS, "p")["status"]["phase"] == "Pending", "it begins to start now"
+        await asyncio.sleep(1)
+        assert world.get(PODS, "p")["status"]["phase"] == "Running"
         assert "SuccessfulAttachVolume" in reasons(world, "p")
         world.store.delete(PODS, "default", "p", grace_period_seconds=0)
         await asyncio.sleep(6.5)
@@ -365,6 +368,24 @@ stages:
         assert world.names(ATTACHMENTS) == []
 
     play(scenario, stages=rules)
+
+
+def test_a_pod_whose_volume_is_never_attached_does_not_start() -> None:
+    async def scenario(world: World) -> None:
+        world.create(STORAGE_CLASSES, storage_class("fast", provisioner=DRIVER))
+        world.create(CLAIMS, claim("c", "1Gi", "fast"))
+        world.create(PODS, user("p", "c"))
+        world.create(PODS, user("q", "none") | {"metadata": {"name": "q"}})
+        await world.settle()
+        phases = {name: world.get(PODS, name)["status"]["phase"] for name in ("p", "q")}
+        assert phases == {"p": "Pending", "q": "Pending"}
+        assert world.get(PODS, "p")["spec"]["nodeName"]
+        [name] = world.names(ATTACHMENTS)
+        world.patch(ATTACHMENTS, name, {"status": {"attached": True}}, subresource="status")
+        await world.settle()
+        assert world.get(PODS, "p")["status"]["phase"] == "Running"
+
+    play(scenario, stages="stages: [{name: never, kind: VolumeAttachment, weight: 0}]")
 
 
 def test_attaching_may_fail_and_is_tried_again() -> None:
@@ -393,6 +414,7 @@ def test_a_driver_that_needs_no_attaching_has_no_attachments() -> None:
         await world.settle()
         assert world.get(CLAIMS, "c")["status"]["phase"] == "Bound"
         assert world.names(ATTACHMENTS) == []
+        assert world.get(PODS, "p")["status"]["phase"] == "Running"
 
     play(scenario)
 

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from kubesched.config import KubeSchedulerConfiguration
 from kubesched.config.legacy import load_any
 
 CHART = DEPLOY / "helm" / "kubesched"
+HELM = shutil.which("helm", path=sysconfig.get_path("scripts")) or shutil.which("helm")
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
 VARIANTS = {"second-scheduler": ("kubesched", "kubesched"), "replacement": ("default-scheduler", "kube-scheduler")}
 BASE = documents(KUSTOMIZE / "base" / "rbac.yaml", KUSTOMIZE / "base" / "deployment.yaml")
@@ -54,8 +56,8 @@ def built(variant: str) -> list[dict[str, Any]]:
 
 def rendered(values: dict[str, Any]) -> list[dict[str, Any]]:
     """What Helm makes of the chart, by its program or by its Python binding, whichever is there."""
-    if shutil.which("helm"):
-        command = ["helm", "template", "mine", str(CHART), "--namespace", "schedulers", "--values", "-"]
+    if HELM is not None:
+        command = [HELM, "template", "mine", str(CHART), "--namespace", "schedulers", "--values", "-"]
         result = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
         if result.returncode:
             raise ValueError(result.stderr)

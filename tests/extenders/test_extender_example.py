@@ -33,7 +33,7 @@ def example_module() -> Any:
 
 def configured(port: int) -> KubeSchedulerConfiguration:
     """The example's configuration, with the port that the extender got here."""
-    config = load_config_file(str(EXAMPLE / "scheduler.yaml"))
+    config = load_config_file(str(EXAMPLE / "config/scheduler.yaml"))
     (extender,) = config.extenders
     assert extender.url_prefix == "http://127.0.0.1:8888/gpu"
     moved = msgspec.structs.replace(extender, url_prefix=f"http://127.0.0.1:{port}/gpu")

@@ -161,6 +161,17 @@ def test_openapi_v3_has_a_document_for_every_group_version_and_resolves_its_refe
             assert {"dryRun", "fieldValidation"} <= {item["name"] for item in patch["parameters"]}
             spec = pods["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]["properties"]
             assert all(spec[name].get("description") for name in ("tolerations", "affinity", "schedulerName"))
+            assert spec["restartPolicy"] == {
+                "type": "string",
+                "enum": ["Always", "OnFailure", "Never"],
+                "default": "Always",
+                "description": "Always, OnFailure or Never.",
+            }
+            assert (spec["activeDeadlineSeconds"]["minimum"], spec["securityContext"]["default"]) == (1, {})
+            claim = pods["components"]["schemas"]["io.k8s.api.core.v1.PersistentVolumeClaimSpec"]["properties"]
+            assert "ReadWriteOnce" in claim["accessModes"]["items"]["enum"]
+            devices = (await api.get("/openapi/v3/apis/resource.k8s.io/v1")).data["components"]["schemas"]
+            assert devices["io.k8s.api.resource.v1.DeviceClaim"]["properties"]["requests"]["maxItems"] == 32
 
     run(main())
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import yaml
-from http_world import PARTIAL, PARTIAL_LIST, PODS, TABLE, Api, a_deployment, a_node, a_pod, run, served
+from http_world import MERGE, PARTIAL, PARTIAL_LIST, PODS, TABLE, Api, a_deployment, a_node, a_pod, run, served
 
 from kubesched.api.kinds import NODES
-from kubesched.cluster.http.columns import COLUMNS
-from kubesched.cluster.http.durations import human_duration
+from kubesched.cluster.http.cells import human_duration
+from kubesched.cluster.http.columns import layouts
 
 
 async def _five(api: Api) -> None:
@@ -312,12 +312,12 @@ TITLES = [
 
 @pytest.mark.parametrize(("resource", "titles"), TITLES)
 def test_columns_have_upstreams_names_and_order(resource: str, titles: str) -> None:
-    assert " ".join(column.title for column in COLUMNS[resource].columns) == titles
+    assert " ".join(column.title for column in layouts()[resource].columns) == titles
 
 
-@pytest.mark.parametrize("resource", sorted(COLUMNS))
+@pytest.mark.parametrize("resource", sorted(layouts()))
 def test_every_layout_survives_an_empty_object_and_one_of_nonsense(resource: str) -> None:
-    layout = COLUMNS[resource]
+    layout = layouts()[resource]
     nonsense = {"metadata": {"name": "x"}, "spec": 3, "status": [], "data": "x", "subsets": 1, "subjects": None}
     for data in ({"metadata": {"name": "x"}}, nonsense):
         assert len(layout.cells(data, 0.0)) == len(layout.columns)
@@ -342,6 +342,14 @@ def test_the_scale_of_a_deployment() -> None:
             await api.post(path, a_deployment(replicas=3))
             scale = (await api.get(f"{path}/web/scale")).data
             assert (scale["kind"], scale["spec"], scale["status"]["selector"]) == ("Scale", {"replicas": 3}, "app=web")
+            table = (await api.get(f"{path}/web/scale", accept=TABLE)).data
+            assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
+            assert (table["kind"], table["rows"][0]["cells"][:3]) == ("Table", ["web", 3, 0])
+            assert table["rows"][0]["object"]["metadata"]["name"] == "web"
+            patched = await api.patch(f"{path}/web/scale", {"spec": {"replicas": 4}}, type=MERGE, accept=TABLE)
+            assert patched.data["rows"][0]["cells"][:3] == ["web", 4, 0]
+            assert (await api.put(f"{path}/web/scale", [])).status == 400
+            scale = (await api.get(f"{path}/web/scale")).data
             scale["spec"]["replicas"] = 5
             assert (await api.put(f"{path}/web/scale", scale)).data["spec"] == {"replicas": 5}
             assert (await api.put(f"{path}/web/scale", scale)).status == 409

@@ -29,12 +29,12 @@ from topology_worlds import (
     world,
 )
 
+from builders import create_nodes
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import KINDS, NAMESPACES, PODS
 from kubesched.api.times import RealClock
 from kubesched.api.types import LabelSelectorRequirement, Namespace, Node
 from kubesched.cache.check import check_cache
-from kubesched.cluster.kubelets.nodes import create_nodes
 from kubesched.cluster.store import Store
 from kubesched.config import default_config
 from kubesched.framework.enqueue import registrations

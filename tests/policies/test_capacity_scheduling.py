@@ -42,7 +42,7 @@ class Story:
 
     def run(self, given: dict[str, tuple[int, int]], objects: Objects, *more: str) -> dict[str, Any]:
         config = yaml.safe_load(
-            (Path(load("capacity_scheduling").__file__).parents[1] / "quotas-config.yaml").read_text()
+            (Path(load("capacity_scheduling").__file__).parents[1] / "config/quotas.yaml").read_text()
         )
         least = {name: {"min": {"cpu": low}, "max": {"cpu": high}} for name, (low, high) in given.items()}
         config["profiles"][0]["pluginConfig"][0]["args"]["quotas"] = least
@@ -68,7 +68,7 @@ def reasons(result: dict[str, Any]) -> dict[str, str]:
 
 def test_the_demonstration(capsys: pytest.CaptureFixture[str]) -> None:
     """Two teams with min 4 and max 6 of 8 CPUs; the first has borrowed two, the second needs its own."""
-    result = simulated(capsys, "quotas.yaml", "quotas-config.yaml", "capacity_scheduling")
+    result = simulated(capsys, "quotas.yaml", "config/quotas.yaml", "capacity_scheduling")
     assert Counter(placed["namespace"] for placed in result["placements"]) == {"quota1": 2, "quota2": 2}
     (preemption,) = result["preemptions"]
     assert preemption["pod"].startswith("quota2/")

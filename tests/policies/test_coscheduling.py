@@ -191,7 +191,7 @@ def test_arguments_that_cannot_be_used_are_refused(handle: Handle) -> None:
 
 
 def gangs(capsys: Any, manifests: Path | str, *more: str) -> dict[str, Any]:
-    return simulated(capsys, str(manifests), "gangs-config.yaml", "coscheduling", *more)
+    return simulated(capsys, str(manifests), "config/gangs.yaml", "coscheduling", *more)
 
 
 def test_the_example_runs_one_training_after_the_other(capsys: pytest.CaptureFixture[str]) -> None:

@@ -165,7 +165,7 @@ def test_arguments_that_cannot_be_used_are_refused(args: Any, message: str) -> N
 
 
 def test_the_example_fills_the_node_up_to_the_target(capsys: pytest.CaptureFixture[str]) -> None:
-    result = simulated(capsys, "load-aware.yaml", "load-aware-config.yaml", "load_aware.target_load")
+    result = simulated(capsys, "load-aware.yaml", "config/load-aware.yaml", "load_aware.target_load")
     assert list(nodes_of(result).values()) == ["quiet", "quiet"]
 
 

@@ -184,7 +184,7 @@ def test_arguments_that_cannot_be_used_are_refused(args: Any, message: str) -> N
 def test_the_example_keeps_an_application_together(capsys: pytest.CaptureFixture[str]) -> None:
     for seed in ("0", "1"):
         result = simulated(
-            capsys, "network-topology.yaml", "network-topology-config.yaml", "network_topology", "--seed", seed
+            capsys, "network-topology.yaml", "config/network-topology.yaml", "network_topology", "--seed", seed
         )
         assert nodes_of(result) == {"p1": "n5", "p2": "n5", "p3": "n7"}
         assert result["warnings"] == []

@@ -44,7 +44,7 @@ def test_a_run_is_reproducible_and_a_plausible_figure(tmp_path: Path) -> None:
 
 def test_the_sweep_makes_all_runs_of_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = small_trace(tmp_path)
-    file = str(POLICIES / "openb.yaml")
+    file = str(POLICIES / "config/openb.yaml")
     assert main(["sweep", file, "--set", f"trace={trace}", "--grid", "seed=42-44", "--processes", "2"]) == 0
     header, *lines = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["policy", "figure", "runs", "mean"]
@@ -56,7 +56,7 @@ def test_the_sweep_makes_all_runs_of_the_table(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_the_study_has_ten_seeds_of_six_policies() -> None:
-    runs = read_sweep(POLICIES / "openb.yaml").runs
+    runs = read_sweep(POLICIES / "config/openb.yaml").runs
     assert len(runs) == 60
     assert {run.arguments["seed"] for run in runs} == set(range(42, 52))
     assert {run.arguments["policy"] for run in runs} == set(gpu_sharing.__all__)
@@ -64,7 +64,7 @@ def test_the_study_has_ten_seeds_of_six_policies() -> None:
 
 def test_a_trace_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--set", f"trace={tmp_path}", "--grid", "seed=1", "--processes", "1"]
-    assert main(["sweep", str(POLICIES / "openb.yaml"), *options]) == 1
+    assert main(["sweep", str(POLICIES / "config/openb.yaml"), *options]) == 1
     captured = capsys.readouterr()
     reason = f"TraceError: {tmp_path}/openb_node_list_all_node.csv: cannot be read: No such file or directory"
     assert reason in captured.err

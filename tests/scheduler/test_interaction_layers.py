@@ -181,7 +181,7 @@ def look(world: World, pod: PodInfo) -> Decision | None:
     best = evaluation.feasible[evaluation.totals == evaluation.totals.max()].tolist()
     assert decision.node.row in best
     layer = layer_of(world, pod)
-    if layer is not None and layer.base is not None and layer._position == world.cache.table.journal.position:
+    if layer is not None and layer.base is not None and layer._journal.position == world.cache.table.journal.position:
         assert np.flatnonzero(layer.owner == PASSES).tolist() == sorted(evaluation.feasible.tolist())
         assert layer.feasible == len(evaluation.feasible)
         if layer.is_scored and layer.base.holds(layer):
@@ -331,6 +331,7 @@ class CrampedMachine(LayerMachine):
         "plugins.compiled_constraints._LEAST_KEPT": 3,
         "plugins.compiled_constraints._BUDGET": 1,
         "scheduler.layer_cache._BUDGET": 1,
+        "scheduler.layers.MOST_GROUPS": 3,
     }
 
 
@@ -408,11 +409,20 @@ def test_for_a_topology_of_single_nodes_only_the_node_that_took_a_pod_is_evaluat
     assert set(rows) <= {world.cache.table.row_of(last)}
 
 
-def test_for_a_topology_of_zones_only_the_zone_that_took_a_pod_is_evaluated() -> None:
+def test_for_a_topology_of_a_few_zones_no_row_is_scored_but_the_zones() -> None:
     world = world_of_zones(12, 10)
     *_, last = place(world, "soft-both", 6)
     with evaluated_rows(world) as rows:
         place(world, "soft-both", 1, start=6)
+    assert set(rows) <= {world.cache.table.row_of(last)}
+
+
+def test_for_a_topology_of_many_zones_only_the_zone_that_took_a_pod_is_evaluated() -> None:
+    world = world_of_zones(12, 10)
+    with patch("kubesched.scheduler.layers.MOST_GROUPS", 12):
+        *_, last = place(world, "soft-both", 6)
+        with evaluated_rows(world) as rows:
+            place(world, "soft-both", 1, start=6)
     zone = world.cache.table.get(last)
     assert zone is not None
     of_zone = {info.row for info in world.cache.table.all_infos() if info.labels[ZONE] == zone.labels[ZONE]}

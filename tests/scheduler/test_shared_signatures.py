@@ -8,8 +8,10 @@ import msgspec
 from search_kit import SIGNING, House, make_plugin
 
 from builders import a_node, a_pod
-from kubesched.api.types import Pod
+from kubesched.api.types import ContainerImage, Pod
+from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.templates import PodTemplates
+from kubesched.scheduler.search import Decision
 
 
 def counting(**more: Any) -> tuple[type, list[str]]:
@@ -50,3 +52,17 @@ def test_pods_that_do_not_concern_a_plugin_that_signs_labels_are_signed_once() -
     infos = [templates.info(named(pod, name, app=name)) for name in ("one", "two")]
     assert house.search.sign(infos[0]) is house.search.sign(infos[1])
     assert not signed
+
+
+def test_pods_that_differ_in_images_share_a_signature_until_a_node_has_one_of_them() -> None:
+    house = House([a_node("a"), a_node("b")], plugins=SIGNING)
+    infos = [PodInfo(a_pod(name, image=f"registry.example/{name}:1")) for name in ("one", "two")]
+    assert house.search.sign(infos[0]) == house.search.sign(infos[1])
+    image = ContainerImage(names=("registry.example/one:1",), size_bytes=900 << 20)
+    house.cache.set_node(a_node("a", images=(image,)))
+    assert house.search.sign(infos[0]) != house.search.sign(infos[1])
+    found = house.search.find(infos[0])
+    assert isinstance(found, Decision)
+    assert found.node.name == "a"
+    house.cache.set_node(a_node("a"))
+    assert house.search.sign(infos[0]) == house.search.sign(infos[1])

@@ -75,6 +75,12 @@ class Connection(InProcessClient):
     def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
         return self.alive and super().bind_now(namespace, name, uid, node_name)
 
+    def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Any) -> bool:
+        return False  # so that the hooks are called
+
+    def delete_now(self, kind: Kind, namespace: str, name: str, **options: Any) -> bool:
+        return self.alive and super().delete_now(kind, namespace, name, **options)
+
     def record_now(self, event: EventRecord) -> bool:
         return self.alive and super().record_now(event)
 

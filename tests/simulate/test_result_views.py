@@ -165,6 +165,32 @@ def test_a_plot_is_drawn_into_given_axes(result: SimulationResult) -> None:
     axes = Figure().subplots()
     assert result.plot("queue", axes=axes) is axes
     assert axes.get_title() == "Pods in the scheduling queue"
+
+
+def test_plots_have_units_and_runs_of_different_lengths_share_axes(
+    result: SimulationResult, empty: SimulationResult
+) -> None:
+    from matplotlib.figure import Figure
+
+    end = result.series.times[-1]
+    axes = Figure().subplots()
+    for one in (result, empty, result):
+        one.plot("utilisation", axes=axes)
+        assert axes.get_xlim() == (0, end)
+    assert axes.get_xlabel() in ("virtual minutes", "virtual hours")
+    assert len(axes.get_xticks()) < 12
+    (alone,) = empty.plot("queue").axes
+    assert alone.get_xlabel() == "at the start, after which nothing changed"
+    assert [text.get_text() for text in alone.texts] == ["none"]
+    (waits,) = result.plot("waits").axes
+    assert waits.yaxis.get_major_formatter()(1_000_000) == "1,000,000"
+    assert all(tick == int(tick) for tick in waits.get_yticks())
+
+
+def test_axes_are_refused_where_there_are_several_plots(result: SimulationResult) -> None:
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
     with pytest.raises(ValueError, match="axes take one plot; name one of"):
         result.plot(axes=axes)
 

@@ -21,6 +21,7 @@ from kubesched.simulate.traces import (
     read_alibaba_2023,
     read_google_2019,
     read_philly,
+    read_pods,
     table_text,
 )
 
@@ -290,8 +291,39 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path, reader: Callable[..
     for content in (b"\x1f\x8bno gzip", gzip.compress(b"a,b\n" * 1000)[:40], gzip.compress(b"a" * 99)[:-9] + b"\0" * 9):
         with pytest.raises(TraceError, match=r"trace(:1)?: "):
             reader(written(tmp_path, content))
-    with pytest.raises(TraceError, match="trace: is n"):
-        reader(written(tmp_path, b"\xff\xfe\x00\x01,\n"))
+    for content, message in (
+        (b"a,b\nc,\xff\n", "trace:2: is no text in UTF-8: byte 0xff at column 3"),
+        (gzip.compress(b"\xef\xbb\xbf\xff"), "trace:1: is no text in UTF-8: byte 0xff at column 4"),
+        (b"\xff\xfea\x00\x00", "trace: is no text in UTF-16-LE: "),
+    ):
+        with pytest.raises(TraceError, match=message):
+            reader(written(tmp_path, content))
+
+
+def test_names_and_numbers_that_kubernetes_does_not_know_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "pods.csv"
+    lines = (
+        "a\0b,1,1,0,0,",
+        "ok,1,1,1,500,V100|x\x01",
+        "Up,1,1,0,0,",
+        f"long,{'9' * 5000},1,0,0,",
+        "two words,1,1,0,0,",
+    )
+    path.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + "\n".join(lines))
+    with pytest.raises(TraceError) as caught:
+        read_pods(path)
+    assert [problem.removeprefix(f"{path}:").partition("; expected ")[0] for problem in caught.value.problems] == [
+        "2: column name: 'a\\x00b'",
+        "3: column gpu_spec: 'x\\x01'",
+        "4: column name: 'Up'",
+        f"5: column cpu_milli: '{'9' * 60}…'",
+        "6: column name: 'two words'",
+    ]
+
+
+def test_tables_in_utf_16_are_read_plain_and_gzipped(tmp_path: Path) -> None:
+    text = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\na,1,1,0,0,\n".encode("utf-16")
+    assert read_pods(written(tmp_path, text)) == read_pods(written(tmp_path, gzip.compress(text)))
 
 
 # -- tasks -----------------------------------------------------------------------------------------------------

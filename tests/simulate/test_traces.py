@@ -77,7 +77,8 @@ def test_all_bad_values_are_reported_with_line_and_column(tmp_path: Path) -> Non
         (NODES, ": holds no line below the header"),
         (NODES + "n0,1,1,0,,7\n", ":2: has more values than the header"),
         (NODES + "n0,1,1,0,G2\n", ":2: column gpu: '0'; expected a number of G2 GPUs, as the model is given"),
-        (b"\xff\xfe\x00", ": is no table in CSV: "),
+        (b"\xff\xfe\x00", ": is no text in UTF-16-LE: "),
+        (NODES + "x" * 200_000, ":2: is no table in CSV: field larger than field limit"),
     ],
 )
 def test_a_table_that_cannot_be_used(tmp_path: Path, text: str | bytes, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,9 @@ def test_the_pods_run_when_they_arrive() -> None:
         ),
         ("example.com/gpu,labels\n1500m,a=b c\n", ["column labels: 'a=b c'", "1500m': must be a whole number"]),
         ('arrival,name\n1,"open\n', ["is no table in CSV"]),
+        (f"arrival\n{'9' * 400}\n", [f"'{'9' * 60}…': must not be negative, and must have an end"]),
+        (f"count\n{'9' * 5000}\n", ["expected a whole number from 1 to 250000"]),
+        ("name,namespace\na\0b,c d\n", ["t.csv:2: column name: 'a\\x00b'", "t.csv:2: column namespace: 'c d'"]),
         ("count\n99999999999\n", ["expected a whole number from 1 to 250000"]),
         ("arrival\nnan\ninf\n1e400\n\u0661\n", ["t.csv:2", "t.csv:3", "t.csv:4", "t.csv:5"]),
     ],
@@ -87,8 +91,23 @@ def test_every_value_that_cannot_be_used_is_named(table: str, expected: list[str
 def test_a_table_that_is_no_text_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_bytes(b"arrival\n\xff\xfe\n")
-    with pytest.raises(ManifestError, match="is no table in CSV"):
+    with pytest.raises(ManifestError, match=r"x\.csv: line 2: cannot be read: byte 0xff is no text in UTF-8"):
         read_table(file)
+
+
+def test_a_table_may_be_gzipped_or_in_utf_16(tmp_path: Path) -> None:
+    text = "arrival,name,cpu\n0,a,1\n"
+    files = {"plain": text.encode(), "wide": text.encode("utf-16"), "zipped": gzip.compress(text.encode("utf-16"))}
+    found = []
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+        found.append([item.data for item in read_table(tmp_path / name)])
+    assert found == [found[0]] * 3
+    (tmp_path / "cut").write_bytes(gzip.compress(text.encode() * 99)[:50])
+    with pytest.raises(ManifestError, match="cut: cannot be read: Compressed file ended"):
+        read_table(tmp_path / "cut")
+    with pytest.raises(ManifestError, match="none: cannot be read: No such file or directory"):
+        read_table(tmp_path / "none")
 
 
 def test_the_documentation_names_every_column() -> None:

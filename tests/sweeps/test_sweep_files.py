@@ -189,8 +189,8 @@ def test_a_simulation_with_errors_is_a_failed_run(capsys: pytest.CaptureFixture[
 
 
 def test_the_example_is_a_sweep_of_simulations(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(read_sweep(EXAMPLES / "sweep.yaml").runs) == 40
-    code, out, err = swept(capsys, EXAMPLES / "sweep.yaml", "--grid", "seed=0", "--processes", 0)
+    assert len(read_sweep(EXAMPLES / "config/sweep.yaml").runs) == 40
+    code, out, err = swept(capsys, EXAMPLES / "config/sweep.yaml", "--grid", "seed=0", "--processes", 0)
     assert (code, err) == (0, "")
     rows = {tuple(line.split()[:3]): line.split()[3:5] for line in out.splitlines()[1:]}
     assert rows["packing", "shop", "placed"] == ["1", "25"]

@@ -17,8 +17,11 @@ class TextError(ValueError):
 
     ``problem`` says why, in upstream's words where there are any; ``line`` counts from 1, 0 when it is not known;
     ``details`` explain further. ``document`` is the number of the document in a YAML stream, from 1, and 0 for JSON.
-    ``format`` is YAML or JSON for text that is not in that format, empty for text that breaks another rule.
+    ``format`` is YAML or JSON for text that is not in that format, empty for text that breaks another rule. ``start`` is
+    the line where the document begins, 0 when it is not known.
     """
+
+    start = 0
 
     def __init__(self, problem: str, line: int = 0, *details: str, document: int = 1, format: str = "") -> None:  # noqa: A002
         self.problem = problem

@@ -138,6 +138,17 @@ class Resources:
                 result.scalars[name] = amount.value()
         return result
 
+    def plus(self, others: Iterable[Resources]) -> Resources:
+        """A new vector with the amounts of ``others`` added; ``allowed_pods`` is this one's."""
+        cpu, memory, ephemeral, scalars = self.milli_cpu, self.memory, self.ephemeral_storage, dict(self.scalars)
+        for other in others:
+            cpu += other.milli_cpu
+            memory += other.memory
+            ephemeral += other.ephemeral_storage
+            for name, amount in other.scalars.items():
+                scalars[name] = scalars.get(name, 0) + amount
+        return Resources(cpu, memory, ephemeral, self.allowed_pods, scalars)
+
     def get(self, name: str) -> int:
         """The amount of one resource, 0 when it is not in the vector."""
         if name == CPU:

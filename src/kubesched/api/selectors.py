@@ -38,6 +38,7 @@ __all__ = [
     "TermMatcher",
     "compile_label_selector",
     "is_label_value",
+    "is_object_name",
     "is_qualified_name",
     "label_selector_problem",
     "parse_int64",
@@ -84,6 +85,11 @@ def is_qualified_name(key: str) -> bool:
     if slash and not (prefix and len(prefix) <= 253 and _DNS_SUBDOMAIN.match(prefix)):
         return False
     return len(name) <= 63 and _NAME_PART.match(name) is not None
+
+
+def is_object_name(name: str) -> bool:
+    """Whether most kinds of objects may have this name: a DNS subdomain of at most 253 characters."""
+    return len(name) <= 253 and _DNS_SUBDOMAIN.match(name) is not None
 
 
 def is_label_value(value: str) -> bool:

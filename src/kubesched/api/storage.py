@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from .structs import Int32, ResourceList, Struct
-from .types import LabelSelector, NodeSelector, ObjectMeta, ObjectReference
+from .types import LabelSelector, NodeSelector, ObjectMeta, ObjectReference, Pod
 from .volume_sources import (
     AWSElasticBlockStore,
     AzureDisk,
@@ -35,6 +35,7 @@ __all__ = [
     "PersistentVolumeClaim",
     "StorageClass",
     "VolumeAttachment",
+    "claims_of",
     "class_of",
 ]
 
@@ -133,6 +134,20 @@ def class_of(obj: PersistentVolume | PersistentVolumeClaim) -> str:
     return legacy if legacy is not None else obj.spec.storage_class_name or ""
 
 
+def claims_of(pod: Pod) -> list[tuple[str, dict[str, Any] | None]]:
+    """The keys of the claims that a pod's volumes use, with the template of each that belongs to the pod."""
+    found: list[tuple[str, dict[str, Any] | None]] = []
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            name = volume.persistent_volume_claim.claim_name
+            if name:
+                found.append((f"{pod.namespace}/{name}", None))
+        elif volume.ephemeral is not None:
+            template = volume.ephemeral.volume_claim_template or {}
+            found.append((f"{pod.namespace}/{pod.name}-{volume.name}", template))
+    return found
+
+
 # -- classes and drivers -----------------------------------------------------------------------------------
 
 
@@ -183,6 +198,7 @@ class CSINode(Struct, frozen=True):
 
 
 class CSIDriverSpec(Struct, frozen=True):
+    attach_required: bool | None = None
     storage_capacity: bool | None = None
     prevent_pod_scheduling_if_missing: bool | None = None
 
@@ -194,6 +210,11 @@ class CSIDriver(Struct, frozen=True):
     @property
     def name(self) -> str:
         return self.metadata.name
+
+    @property
+    def attaches(self) -> bool:
+        """Whether volumes have to be attached to a node: unless the driver says that they do not."""
+        return self.spec.attach_required is not False
 
 
 class CSIStorageCapacity(Struct, frozen=True):

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 __all__ = [
     "Clock",
+    "FixedClock",
     "RealClock",
     "SteadyClock",
     "cached_time",
@@ -31,6 +32,13 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds since the epoch. Used for timestamps, backoff and durations alike."""
         ...
+
+
+class FixedClock:
+    """A clock that stands still."""
+
+    def now(self) -> float:
+        return 0.0
 
 
 class RealClock:

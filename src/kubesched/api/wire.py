@@ -276,6 +276,14 @@ class Transport(Protocol):
         """Delete an object, or begin to."""
         ...
 
+    def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> bool:
+        """The same as :meth:`patch` where nothing has to be waited for; False, and nothing is done, where it has."""
+        ...
+
+    def delete_now(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> bool:
+        """The same as :meth:`delete` where nothing has to be waited for; False, and nothing is done, where it has."""
+        ...
+
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         """POST the pod's binding subresource; 409 when the pod is bound already or is another one by UID."""
         ...

@@ -24,6 +24,7 @@ from .documents import MAX_DEPTH, TOO_DEEP, Document, Duplicate, TextError
 from .jsontext import parse_json
 
 __all__ = [
+    "CONTROLS",
     "MAX_DEPTH",
     "Document",
     "Duplicate",
@@ -58,6 +59,9 @@ _INTEGER: Final = re.compile(
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _BASES: Final = {"bin": 2, "hex": 16, "oct": 8, "dec": 10}
 _NUMERIC_START: Final = frozenset("+-.0123456789")
+_CONTROL: Final = yaml.reader.Reader.NON_PRINTABLE
+#: The problem of a text with characters that YAML does not allow.
+CONTROLS: Final = "control characters are not allowed"
 
 
 def resolve_plain(text: str) -> Any:
@@ -305,18 +309,23 @@ def _events(text: str) -> Iterator[Any]:
         line = mark.line + 1 if mark else 0
         raise TextError(error.problem or "not readable", line, *details, format="YAML") from None
     except yaml.reader.ReaderError as error:
-        raise TextError("control characters are not allowed", 0, str(error).splitlines()[0], format="YAML") from None
+        found = _CONTROL.search(text)
+        line = text.count("\n", 0, found.start()) + 1 if found else 0
+        raise TextError(CONTROLS, line, str(error).splitlines()[0], format="YAML") from None
     except (yaml.YAMLError, UnicodeError) as error:
         raise TextError(f"not readable: {error}", format="YAML") from None
 
 
-def parse_documents(raw: str | bytes) -> Iterator[Document]:
-    """The documents of a YAML stream, empty ones included. Keys brought in by ``<<`` yield to the mapping's own.
+def parse_documents(raw: str | bytes, *, first: int = 1) -> Iterator[Document]:
+    """The documents of a YAML stream, empty ones included; the first has the number ``first``.
+
+    Keys brought in by ``<<`` yield to the mapping's own.
 
     Raises:
         TextError: where the text is not YAML, nested too deep, or blown up by aliases.
     """
-    builder = _Builder(1)
+    builder = _Builder(first)
+    ended = 0
     try:
         for event in _events(as_text(raw)):
             if type(event) is yaml.DocumentStartEvent:
@@ -324,11 +333,13 @@ def parse_documents(raw: str | bytes) -> Iterator[Document]:
                 builder.document.start = builder.document.line = mark.line + 1
             elif type(event) is yaml.DocumentEndEvent:
                 yield builder.document
-                builder = _Builder(builder.document.number + 1)
+                mark = event.end_mark
+                builder, ended = _Builder(builder.document.number + 1), mark.line + 1
             else:
                 builder.feed(event)
     except TextError as error:
         error.document = builder.document.number
+        error.start = builder.document.start or ended
         raise
 
 

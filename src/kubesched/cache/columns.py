@@ -85,10 +85,12 @@ def equal_places(numbers: npt.NDArray[Any]) -> Iterator[tuple[int, IntpArray]]:
 class LabelColumn:
     """One label key over all rows: ``codes`` is int32[capacity], -1 where the label is absent."""
 
-    __slots__ = ("_counts", "_free", "_gathered", "_parts", "_sorted", "_sorted_version", "_starts", "code_of", "codes", "values", "version")  # fmt: skip
+    __slots__ = ("_counts", "_free", "_gathered", "_parts", "_sorted", "_sorted_version", "_starts", "code_of", "codes", "is_kept", "values", "version")  # fmt: skip
 
     def __init__(self, capacity: int) -> None:
         self.codes = np.full(capacity, ABSENT, np.int32)
+        #: False once it was dropped; it is not kept up to date then.
+        self.is_kept = True
         self.code_of: dict[str, int] = {}
         #: code to value; a freed code keeps its last value until it is used again.
         self.values: list[str] = []
@@ -205,7 +207,7 @@ class LabelColumns:
                 if value is not None:
                     column.set(row, value)
             if len(self._columns) >= _MAX_COLUMNS:
-                del self._columns[next(iter(self._columns))]
+                self._columns.pop(next(iter(self._columns))).is_kept = False
         # Last in the dict is most recently used.
         self._columns[key] = column
         return column

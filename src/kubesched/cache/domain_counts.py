@@ -211,7 +211,9 @@ class DomainCounts:
 
     def sync(self) -> None:
         """Catch up with labels, nodes and pods."""
-        column, counter, mask = self._nodes.labels.column(self.key), self.counter, self._mask
+        column, counter, mask = self.column, self.counter, self._mask
+        if not column.is_kept:
+            column = self._nodes.labels.column(self.key)
         if mask is not None:
             mask.sync()
         if (

@@ -18,11 +18,12 @@ class ImageState:
 
 
 class ImageTable:
-    """Image name to state. ``version`` grows whenever any spread changes."""
+    """Image name to state. ``version`` grows whenever any spread changes, ``names_version`` when a name comes or goes."""
 
     def __init__(self) -> None:
         self.states: dict[str, ImageState] = {}
         self.version = 0
+        self.names_version = 0
 
     def replace(self, row: int, old: Node | None, new: Node | None) -> None:
         """Take a row from its old node object to its new one. The size stays the first seen while any node has the image."""
@@ -36,6 +37,7 @@ class ImageTable:
                         state.rows.discard(row)
                         if not state.rows:
                             del self.states[name]
+                            self.names_version += 1
                         self.version += 1
         if new is not None:
             for image in new.status.images:
@@ -43,5 +45,6 @@ class ImageTable:
                     state = self.states.get(name)
                     if state is None:
                         state = self.states[name] = ImageState(image.size_bytes)
+                        self.names_version += 1
                     state.rows.add(row)
                     self.version += 1

@@ -291,7 +291,7 @@ combination of a grid of values, and single runs. Runs are simulations, or calls
 With --results an interrupted sweep is continued where it stopped; runs that failed, or whose input changed, are made again."""
     parser.epilog = """\
 examples: kubesched sweep --set manifests=examples/web-shop --grid nodes=2,3,4 --grid seed=0-9
-          kubesched sweep examples/policies/openb.yaml --set trace=openb --results openb.jsonl
+          kubesched sweep examples/policies/config/openb.yaml --set trace=openb --results openb.jsonl
           kubesched sweep sweep.yaml -o csv >runs.csv
 Exit code: 0 when every run was made, 1 when the sweep cannot be run as given, or runs failed; the others are still shown."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="a file of kind Sweep; see docs/sweeps.md")

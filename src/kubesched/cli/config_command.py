@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
-from pathlib import Path
 
+from kubesched.api.whole_file import whole_file
 from kubesched.config import dump_yaml
 from kubesched.config.legacy import Loaded, load_any_file
 from kubesched.simulate.loading import expand
@@ -29,14 +28,8 @@ def _convert(options: argparse.Namespace) -> int:
     if options.output is None:
         write(text)
         return 0
-    # Written to a second file and moved: the target is never incomplete, not even where it is the input.
-    target = Path(options.output)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(options.output) as file:
+        file.write(text.encode())
     return 0
 
 

@@ -1,7 +1,7 @@
-"""The file a command saves a cluster to: one run at a time, and no save that loses what there was to save.
+"""Files that commands write. The one a cluster is saved to: one run at a time, and no save that loses what there was to save.
 
-Callers: :mod:`.up_command` for its snapshot, :mod:`.import_command` for what it writes. The format is in
-:mod:`kubesched.cluster.files.snapshot_file`.
+Callers: :mod:`.up_command` for its snapshot, :mod:`.import_command` for what it writes; the format is in
+:mod:`kubesched.cluster.files.snapshot_file`. Commands with other results use :func:`output_file`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from kubesched.api.turns import in_turns
+from kubesched.api.whole_file import whole_file
 from kubesched.cluster.files import is_saved_cluster, saving
 from kubesched.cluster.store import Store
 
 from .errors import CliError
 
-__all__ = ["claimed", "refuse_other_file", "save_or_rescue"]
+__all__ = ["claimed", "output_file", "refuse_other_file", "save_or_rescue"]
 
 
 @contextmanager
@@ -58,6 +60,26 @@ def claimed(given: str, option: str) -> Iterator[None]:
         with contextlib.suppress(OSError):
             place.unlink()  # while it is still locked: a waiting process checks whether the file still exists
         os.close(descriptor)
+
+
+@contextmanager
+def output_file(given: str, option: str) -> Iterator[BinaryIO]:
+    """A file that a command writes its result to, open from the beginning: see :func:`~kubesched.api.whole_file.whole_file`.
+
+    Raises:
+        CliError: when it cannot be written; ``option`` is how the user named it.
+    """
+    where = f"{option} {given}"
+    if not given:
+        raise CliError(f"{option}: the name of the file is empty", code=2)
+    if not Path(given).parent.is_dir():
+        raise CliError(f"{where}: there is no directory {Path(given).parent}")
+    with ExitStack() as opened:
+        try:
+            file = opened.enter_context(whole_file(given))
+        except OSError as error:
+            raise CliError(f"{where}: cannot be written: {error.strerror or error}") from None
+        yield file
 
 
 def refuse_other_file(given: str, option: str) -> None:

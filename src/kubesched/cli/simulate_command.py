@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext, redirect_stdout
+from contextlib import ExitStack, nullcontext, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 from kubesched.cluster.files import load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template
@@ -22,6 +24,7 @@ from kubesched.simulate.workload_table import read_table
 from .console import print_lines, progress_bar, terminal_width, warn, write
 from .errors import CliError
 from .loading import load_setup
+from .saved_file import output_file
 
 __all__ = ["run"]
 
@@ -36,27 +39,31 @@ def run(options: argparse.Namespace) -> int:
     if not paths and not options.trace and options.start is None:
         text = "give manifests with -f, a cluster with --from, or a table of pods with --trace"
         raise CliError(f"there is nothing to simulate: {text}", code=2)
-    for file in (options.report, *(file for _, file in options.save)):
-        if file is not None:
-            _check_output(file, is_page=file == options.report)
-    manifests = load_manifests(paths)
+    _check_outputs(options)
+    manifests = load_manifests(paths, lenient=True)
     if options.start is not None:
         cluster = cluster_of(options.start)
-        manifests.objects[:0] = cluster.objects
-        manifests.warnings += cluster.warnings
+        cluster.extend(manifests)
+        manifests = cluster
         paths.append(options.start)
+    template: dict[str, Any] = {}
+    with manifests.collecting():
+        template = node_template_of(
+            options.node_template or node_template(cpu=options.node_cpu, memory=options.node_memory),
+            dict(options.node_resources),
+        )
     for path in options.trace:
-        manifests.objects += read_table(path)
-    if not manifests.objects:
+        with manifests.collecting():
+            manifests.objects += read_table(path)
+    if not manifests.objects and not manifests.problems:
         nothing = f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)"
         raise CliError("\n".join((nothing, *manifests.warnings)))
-    template = node_template_of(
-        options.node_template or node_template(cpu=options.node_cpu, memory=options.node_memory),
-        dict(options.node_resources),
-    )
     # What plugins print must not be part of a document.
     aside = nullcontext() if options.output == "table" else redirect_stdout(sys.stderr)
-    with progress_bar("pods bound", quiet=options.quiet) as bar, aside:
+    with progress_bar("pods bound", quiet=options.quiet) as bar, aside, ExitStack() as outputs:
+        # Opened before the run: what cannot be written to is to be known before.
+        page = outputs.enter_context(output_file(options.report, "--report")) if options.report is not None else None
+        tables = [(name, path, outputs.enter_context(output_file(path, "--save"))) for name, path in options.save]
         result = run_simulation(
             manifests,
             registry=registry,
@@ -73,12 +80,12 @@ def run(options: argparse.Namespace) -> int:
             on_progress=bar.update,
             on_slow_plugin=warn,
         )
+        if page is not None:
+            page.write(render_html(result, _title(paths, options.trace)).encode())
+        for name, path, file in tables:
+            write_table(table(result, name), path, file)
     for remark in result.warnings:
         warn(remark)
-    if options.report is not None:
-        Path(options.report).write_text(render_html(result, _title(paths, options.trace)), encoding="utf-8")
-    for name, file in options.save:
-        write_table(table(result, name), file)
     if options.output == "table":
         print_lines(render_table(result, wide=options.wide, width=terminal_width()))
     else:
@@ -95,15 +102,18 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check_output(file: str, *, is_page: bool) -> None:
-    """Refuse a file that cannot be written to before a long run, not after it."""
+def _check_outputs(options: argparse.Namespace) -> None:
+    """Refuse names that no file can be written by, before a long run and not after it."""
+    given = [*([options.report] if options.report is not None else []), *(path for _, path in options.save)]
+    places = [os.path.realpath(path) for path in given]
+    for path, place in zip(given, places, strict=True):
+        if places.count(place) > 1:
+            raise CliError(f"{path}: two outputs would be written to it; give another name", code=2)
     try:
-        if not is_page:
-            check_file(file)
-        elif not Path(file).parent.is_dir() or Path(file).is_dir():
-            raise CliError(f"{file}: cannot be written: it is a directory, or its directory is missing")
+        for _, path in options.save:
+            check_file(path)
     except TableFileError as error:
-        raise CliError(str(error)) from None
+        raise CliError(f"--save {error}") from None
 
 
 def _title(paths: Sequence[str], traces: Sequence[str]) -> str:

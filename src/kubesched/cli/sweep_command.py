@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import BinaryIO, Final
 
 from kubesched.simulate.plots import new_figure
 from kubesched.sweeps import SweepTable, execute
 from kubesched.sweeps.plan import Scalar
-from kubesched.sweeps.sweep_file import read_sweep, read_value
+from kubesched.sweeps.sweep_file import Description, read_sweep, read_value
 from kubesched.sweeps.table import ERROR
 from kubesched.sweeps.text import summary_lines
 
 from .console import progress_bar, warn, write
 from .errors import CliError
+from .saved_file import output_file
 
 __all__ = ["run"]
 
@@ -43,9 +45,18 @@ def run(options: argparse.Namespace) -> int:
     for option, name in asked:
         if name not in known:
             raise CliError(f"--{option} {name}: no run has such a parameter")
-    if options.plot is not None:
-        _check_plot(options.plot)
     signal.signal(signal.SIGTERM, _interrupt)
+    with ExitStack() as outputs:
+        # Opened before the runs: what cannot be written to is to be known before.
+        plot = None
+        if options.plot is not None:
+            _check_plot(options.plot)
+            plot = outputs.enter_context(output_file(options.plot, "--plot"))
+        return _run(options, description, plot)
+
+
+def _run(options: argparse.Namespace, description: Description, plot: BinaryIO | None) -> int:
+    by = options.by or description.by
     with progress_bar("runs", quiet=options.quiet) as bar:
         table = execute(
             description.runs,
@@ -56,8 +67,8 @@ def run(options: argparse.Namespace) -> int:
             ray=options.ray,
             on_progress=lambda done, total, failed: bar.update(done, total),
         )
-    if options.plot is not None and len(table.failed) < len(table.rows):
-        _plot(table, options, options.figure or description.figures, by)
+    if plot is not None and len(table.failed) < len(table.rows):
+        _plot(table, options, plot, options.figure or description.figures, by)
     _show(table, options, options.figure or description.figures, by)
     failed = table.failed
     alike: dict[Scalar, list[dict[str, Scalar]]] = {}
@@ -101,15 +112,15 @@ def _check_plot(file: str) -> None:
     suffix = Path(file).suffix.removeprefix(".")
     if suffix not in known:
         raise CliError(f"--plot {file}: files are named by their format: .{', .'.join(sorted(known))}")
-    if not Path(file).parent.is_dir():
-        raise CliError(f"--plot {file}: there is no directory {Path(file).parent}")
 
 
-def _plot(table: SweepTable, options: argparse.Namespace, figures: list[str] | None, by: list[str] | None) -> None:
+def _plot(
+    table: SweepTable, options: argparse.Namespace, file: BinaryIO, figures: list[str] | None, by: list[str] | None
+) -> None:
     try:
         drawn = table.plot(figures[0] if figures else None, options.x, by)
-        drawn.savefig(options.plot)
-    except (ImportError, ValueError) as error:  # also a suffix that matplotlib does not know
+        drawn.savefig(file, format=Path(options.plot).suffix.removeprefix("."))
+    except (ImportError, ValueError) as error:
         raise CliError(f"--plot {options.plot}: {error}") from error
 
 

@@ -29,6 +29,7 @@ from kubesched.api.yamltext import read_single
 from kubesched.cluster.files import (
     Import,
     Manifest,
+    ManifestError,
     Snapshot,
     SnapshotError,
     import_dump,
@@ -51,8 +52,9 @@ from kubesched.extenders.http import http_extenders
 from kubesched.framework.slow_calls import plugins_of, watching_plugins
 from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.inputs import node_template_of
-from kubesched.simulate.intake import check_devices, ensure_namespace, in_order, unknown_fields, with_default_class
+from kubesched.simulate.intake import in_order, unknown_fields, with_default_class, wrong_devices
 from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
+from kubesched.simulate.storing import ensure_namespace
 
 from .console import progress_bar, warn, write
 from .errors import CliError
@@ -276,17 +278,16 @@ def _fill(
     elif options.node_template or options.node_resources:
         given = f"--node-template {options.node_template}" if options.node_template else "--node-resource"
         warn(f"{given}: left out, --nodes says how many to make of it")
-    objects: list[Manifest] = []
-    if options.filename:
-        loaded = load_manifests([path for group in options.filename for path in group])
-        for warning in (*loaded.warnings, *unknown_fields(loaded.objects)):
-            warn(warning)
-        objects = loaded.objects
-    check_devices(objects)
-    for item in in_order(objects if started else with_default_class(objects)):
-        if item.kind.namespaced:
-            ensure_namespace(store, item)
-        _create(store, item, exists_is_fine=started)
+    loaded = load_manifests((path for group in options.filename for path in group), lenient=True)
+    for warning in (*loaded.warnings, *unknown_fields(loaded.objects)):
+        warn(warning)
+    loaded.problems += wrong_devices(loaded.objects)
+    for item in in_order(loaded.objects if started else with_default_class(loaded.objects)):
+        with loaded.collecting():
+            if item.kind.namespaced:
+                ensure_namespace(store, item)
+            _create(store, item, exists_is_fine=started)
+    loaded.close()  # raises what is wrong
 
 
 def _create(store: Store, item: Manifest, *, exists_is_fine: bool = False) -> None:
@@ -295,7 +296,7 @@ def _create(store: Store, item: Manifest, *, exists_is_fine: bool = False) -> No
     except ApiError as error:
         if exists_is_fine and error.reason == "AlreadyExists":
             return
-        raise CliError(f"{item.source}: {item.kind.kind} {item.name} was refused: {error}") from None
+        raise ManifestError(f"{item.source}: {item.kind.kind} {item.name} was refused: {error}") from None
 
 
 async def _serve(store: Store, options: argparse.Namespace, scratch: Path) -> tuple[HttpServer, Path]:

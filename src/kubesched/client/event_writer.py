@@ -198,9 +198,11 @@ def _head(kind: Kind, key: Key, namespace: str, name: str, time: float) -> dict[
 def _is_plain(entry: Entry) -> bool:
     """Whether all that an event is made of is text that JSON can hold; recorders may be given anything."""
     key = entry.key
-    words = key.type, key.action, key.reason, key.controller, key.instance, entry.note
+    words = key.type, key.action, key.reason, key.controller, key.instance, entry.note, *astuple(key.regarding)
+    if key.related is not None:
+        words += astuple(key.related)
     try:
-        return key.related is None and "".join(words + astuple(key.regarding)).isascii()
+        return "".join(words).isascii()
     except TypeError:
         return False
 

@@ -21,7 +21,7 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, Unpack
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import aiohttp
 import msgspec
@@ -44,6 +44,7 @@ from .access import AccessError, ClusterAccess, Credentials
 from .http_reading import read_events, read_item, read_list, status_error
 from .metered import NO_RESPONSE, NotLeaderError
 from .proxies import environment_proxy
+from .write_connections import WriteConnections
 
 __all__ = ["FencedConnector", "HttpTransport", "RequestObserver"]
 
@@ -148,6 +149,10 @@ class HttpTransport:
             self._options["server_hostname"] = server_name
         self._observer = observer
         self._may_write: Callable[[], bool] | None = None
+        #: For writes; None when they need what only a session can do.
+        self._writing: WriteConnections | None = None
+        if session is None and not self._options["proxy"] and "@" not in self._base:
+            self._writing = WriteConnections(self._base, context=context, server_name=server_name, timeout=timeout)
 
     @classmethod
     def connect(cls, access: ClusterAccess, **options: Any) -> HttpTransport:
@@ -162,7 +167,9 @@ class HttpTransport:
         )
 
     async def close(self) -> None:
-        """Close the session, unless it was handed in."""
+        """Close the connections; the session, too, unless it was handed in."""
+        if self._writing is not None:
+            await self._writing.close()
         session, self._session = self._session, None
         if session is not None and self._owns_session:
             await session.close()
@@ -185,6 +192,8 @@ class HttpTransport:
     @may_write.setter
     def may_write(self, value: Callable[[], bool] | None) -> None:
         self._may_write = value
+        if self._writing is not None:
+            self._writing.may_write = value
         connector = self._opened().connector
         if not isinstance(connector, FencedConnector):
             raise TypeError(f"a session with a {type(connector).__name__} cannot be fenced; give a FencedConnector")
@@ -260,22 +269,27 @@ class HttpTransport:
     ) -> bytes:
         started, code = asyncio.get_running_loop().time(), NO_RESPONSE
         try:
-            async with self._opened().request(
-                method,
-                self._base + path,
-                params=query,
-                data=io.BytesIO(raw) if raw is not None and len(raw) > _LARGE else raw,
-                headers=await self._headers(content_type if raw is not None else ""),
-                timeout=self._timeout,
-                **self._options,
-            ) as response:
-                answer = await response.read()
-                code = str(response.status)
-                if self._observer is not None:
-                    self._observer.transferred(method, len(raw or b""), len(answer))
-                if response.status >= 400:
-                    raise _refusal(response, answer)
-                return answer
+            headers = await self._headers(content_type if raw is not None else "")
+            if method != "GET" and self._writing is not None:
+                target = f"{path}?{urlencode(query)}" if query else path
+                status, answered, answer, _ = await self._writing.request(method, target, headers, raw or b"")
+            else:
+                async with self._opened().request(
+                    method,
+                    self._base + path,
+                    params=query,
+                    data=io.BytesIO(raw) if raw is not None and len(raw) > _LARGE else raw,
+                    headers=headers,
+                    timeout=self._timeout,
+                    **self._options,
+                ) as response:
+                    status, answered, answer = response.status, response.headers, await response.read()
+            code = str(status)
+            if self._observer is not None:
+                self._observer.transferred(method, len(raw or b""), len(answer))
+            if status >= 300:
+                raise _refusal(status, answered.get("retry-after", ""), answer)
+            return answer
         except aiohttp.ClientError as error:
             raise _network_error(error) from error
         finally:
@@ -317,7 +331,7 @@ class HttpTransport:
                 if response.status >= 400:
                     if response.status == 401 and self._credentials is not None:
                         self._credentials.rejected()
-                    raise _refusal(response, await response.read())
+                    raise _refusal(response.status, response.headers.get("Retry-After", ""), await response.read())
                 async for batch in read_events(kind, response.content.iter_any()):
                     yield batch
         except aiohttp.ClientError as error:
@@ -361,6 +375,12 @@ class HttpTransport:
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         await self._request("POST", _path(PODS, namespace, name, "binding"), body=body)
 
+    def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> bool:
+        return False
+
+    def delete_now(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> bool:
+        return False
+
     def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
         return False
 
@@ -379,10 +399,10 @@ class HttpTransport:
 # -- errors -------------------------------------------------------------------------------------------
 
 
-def _refusal(response: aiohttp.ClientResponse, raw: bytes) -> ApiError:
-    error = status_error(raw, response.status)
-    error.code = response.status
-    after = response.headers.get("Retry-After", "")
+def _refusal(status: int, after: str, raw: bytes) -> ApiError:
+    """``after`` is the answer's header Retry-After."""
+    error = status_error(raw, status)
+    error.code = status
     if after.isascii() and after.isdigit():
         error.details["retryAfterSeconds"] = int(after)
     else:

@@ -58,7 +58,8 @@ class Informer(Background):
     """The objects of ``kind`` that match the selectors, kept current.
 
     Stale and repeated events are dropped; an object that cannot be decoded is logged with its key and
-    field path, counted, and treated as absent until a readable version arrives.
+    field path, counted, and treated as absent until a readable version arrives. With ``skip_ended`` handlers do not
+    receive a change that comes together with the object's deletion.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Informer(Background):
         page_size: int = PAGE_SIZE,
         watch_timeout: tuple[float, float] | None = WATCH_TIMEOUT,
         watch_list: bool = False,
+        skip_ended: bool = False,
         on_error: Callable[[Exception], None] | None = None,
     ) -> None:
         super().__init__()
@@ -90,6 +92,7 @@ class Informer(Background):
             page_size=page_size,
             watch_timeout=watch_timeout,
             watch_list=watch_list,
+            skip_ended=skip_ended,
             on_error=on_error,
         )
         self._synced = False

@@ -151,22 +151,28 @@ class MeteredTransport:
         await self._request("POST", "201", self._inner.bind(namespace, name, uid, node_name))
 
     def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
-        return self._post_now(self._inner.bind_now, namespace, name, uid, node_name)
+        return self._write_now("POST", "201", self._inner.bind_now, namespace, name, uid, node_name)
 
     def record_now(self, event: EventRecord) -> bool:
-        return self._post_now(self._inner.record_now, event)
+        return self._write_now("POST", "201", self._inner.record_now, event)
 
-    def _post_now(self, call: Callable[..., bool], *args: Any) -> bool:
+    def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> bool:
+        return self._write_now("PATCH", "200", self._inner.patch_now, kind, namespace, name, patch, **options)
+
+    def delete_now(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> bool:
+        return self._write_now("DELETE", "200", self._inner.delete_now, kind, namespace, name, **options)
+
+    def _write_now(self, method: str, success: str, call: Callable[..., bool], *args: Any, **options: Any) -> bool:
         """A write that need not be waited for; False where it has to be."""
         if self.limiter is not None or (self.may_write is not None and not self.may_write()):
             return False
         try:
-            done = call(*args)
+            done = call(*args, **options)
         except ApiError as error:
-            self._answered("POST", str(error.code), 0.0)
+            self._answered(method, str(error.code), 0.0)
             raise
         if done:
-            self._answered("POST", "201", 0.0)
+            self._answered(method, success, 0.0)
         return done
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:

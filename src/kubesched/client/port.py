@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,7 +18,7 @@ from kubesched.api.types import Pod, PodCondition
 from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, PatchOptions, Transport
 
 from ..api.times import Clock
-from .backoff import TokenBucket, is_other_uid, retry_write
+from .backoff import TokenBucket, is_other_uid, is_write_retriable, retry_write
 from .event_writer import CACHE_SIZE
 from .events import QUEUE_SIZE, REFRESH_SECONDS, EventBroadcaster, EventRecorder
 from .informer import Informer
@@ -27,6 +27,9 @@ from .patches import claim_patch, has_condition, pod_status_patch, update_pod_co
 from .reflector import PAGE_SIZE, WATCH_TIMEOUT
 
 __all__ = ["ApiPort"]
+
+#: Codes of a deletion's refusal that show the pod is gone; 409: another pod has its name now.
+_GONE: Final = (404, 409)
 
 
 class ApiPort:
@@ -90,7 +93,10 @@ class ApiPort:
         watch_timeout: tuple[float, float] | None = WATCH_TIMEOUT,
         on_error: Callable[[Exception], None] | None = None,
     ) -> Informer:
-        """A new informer; the caller adds handlers and runs it."""
+        """A new informer; the caller adds handlers and runs it.
+
+        Of what comes together with an object's deletion handlers receive the deletion only: no decision is made between.
+        """
         return Informer(
             self.transport,
             kind,
@@ -101,6 +107,7 @@ class ApiPort:
             page_size=page_size,
             watch_timeout=watch_timeout,
             watch_list=self._watch_list,
+            skip_ended=True,
             on_error=on_error,
         )
 
@@ -153,14 +160,7 @@ class ApiPort:
             ApiError: when the server refuses; 404 when the pod was deleted, also when another one has its name now.
             OSError: when the server cannot be reached.
         """
-        meta = pod.metadata
-        status = pod.status
-        if condition is not None:
-            condition = msgspec.structs.replace(condition, observed_generation=meta.generation)
-            status, _ = update_pod_condition(status, condition, self._clock.now())
-        if nominated_node_name is not None and nominated_node_name != status.nominated_node_name:
-            status = msgspec.structs.replace(status, nominated_node_name=nominated_node_name)
-        patch = pod_status_patch(pod.status, status, meta.uid)
+        meta, patch = pod.metadata, self._status_patch(pod, condition, nominated_node_name)
         if patch is None:
             return False
         try:
@@ -172,6 +172,37 @@ class ApiPort:
                 raise ApiError.not_found(PODS, meta.name) from error
             raise
         return True
+
+    def patch_pod_status_now(
+        self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
+    ) -> bool:
+        """The same where nothing has to be waited for; False, and nothing is done, where it has.
+
+        Raises:
+            ApiError: as above, for what would not be tried again.
+        """
+        meta, patch = pod.metadata, self._status_patch(pod, condition, nominated_node_name)
+        try:
+            return patch is None or self.transport.patch_now(
+                PODS, meta.namespace, meta.name, patch, subresource="status"
+            )
+        except ApiError as error:
+            if is_other_uid(error):
+                raise ApiError.not_found(PODS, meta.name) from error
+            if is_write_retriable(error):
+                return False
+            raise
+
+    def _status_patch(
+        self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None
+    ) -> dict[str, Any] | None:
+        meta, status = pod.metadata, pod.status
+        if condition is not None:
+            condition = msgspec.structs.replace(condition, observed_generation=meta.generation)
+            status, _ = update_pod_condition(status, condition, self._clock.now())
+        if nominated_node_name is not None and nominated_node_name != status.nominated_node_name:
+            status = msgspec.structs.replace(status, nominated_node_name=nominated_node_name)
+        return pod_status_patch(pod.status, status, meta.uid)
 
     async def bind_volume(self, volume: PersistentVolume) -> PersistentVolume:
         """Write a volume's claimRef, and the mark of an automatic binding; the volume as written. Not retried.
@@ -208,10 +239,25 @@ class ApiPort:
         try:
             await self.transport.delete(PODS, meta.namespace, meta.name, uid=meta.uid)
         except ApiError as error:
-            if error.code not in (404, 409):  # 409: another pod has its name now
+            if error.code not in _GONE:
                 raise
             return False
         return True
+
+    def delete_pod_now(self, pod: Pod) -> bool | None:
+        """The same where nothing has to be waited for; None, and nothing is done, where it has.
+
+        Raises:
+            ApiError: when the server refuses.
+        """
+        meta = pod.metadata
+        try:
+            done = self.transport.delete_now(PODS, meta.namespace, meta.name, uid=meta.uid)
+        except ApiError as error:
+            if error.code not in _GONE:
+                raise
+            return False
+        return True if done else None
 
     # -- objects that plugins write ------------------------------------------------------------------------
     #

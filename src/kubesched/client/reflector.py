@@ -69,6 +69,7 @@ class Sink(Protocol):
 class Reflector:
     """Feeds a sink with one kind of object.
 
+    With ``skip_ended`` a change is left out that comes together with the object's deletion: nothing would see it.
     ``watch_timeout`` is the range of seconds a watch may last, None for no limit. ``on_error`` receives every
     error that made the reflector back off. Counters are plain attributes, read by the informer.
     """
@@ -86,8 +87,10 @@ class Reflector:
         page_size: int = PAGE_SIZE,
         watch_timeout: tuple[float, float] | None = WATCH_TIMEOUT,
         watch_list: bool = False,
+        skip_ended: bool = False,
         on_error: Callable[[Exception], None] | None = None,
     ) -> None:
+        self._skip_ended = skip_ended
         self._transport = transport
         self._kind = kind
         self._sink = sink
@@ -107,6 +110,7 @@ class Reflector:
         self.watches = 0
         self.events = 0
         self.bookmarks = 0
+        self.skipped = 0
         self.errors = 0
 
     async def run(self) -> None:
@@ -272,7 +276,9 @@ class Reflector:
         for start in range(0, len(batch), YIELD_INTERVAL):
             if start:
                 await asyncio.sleep(0)
-            for event_type, item in batch[start : start + YIELD_INTERVAL]:
+            part = batch[start : start + YIELD_INTERVAL]
+            ended = {item.key: item for kind, item in part if kind == "DELETED"} if self._skip_ended else {}
+            for event_type, item in part:
                 if event_type == "ERROR":
                     raise stream_error(item)
                 if event_type == "BOOKMARK":
@@ -280,6 +286,8 @@ class Reflector:
                 elif not item.name:
                     logger.warning("%s: watch event %s without a name skipped", self._kind, event_type)
                     continue
+                elif event_type == "MODIFIED" and ended and _is_before(item, ended.get(item.key)):
+                    self.skipped += 1
                 elif event_type in {"MODIFIED", "ADDED", "DELETED"}:
                     try:
                         (sink.remove if event_type == "DELETED" else sink.upsert)(item)
@@ -291,6 +299,11 @@ class Reflector:
                 self.events += 1
                 if item.resource_version > self.version:
                     self.version = item.resource_version
+
+
+def _is_before(item: Item, final: Item | None) -> bool:
+    """Whether an object is deleted in the version ``final`` after this one."""
+    return final is not None and item.uid == final.uid and item.resource_version < final.resource_version
 
 
 def _is_expired(error: Exception) -> bool:

@@ -23,10 +23,10 @@ _POINTS: Final = {"refresh_filter": "PreFilter", "refresh_scores": "PreScore"}
 class ChangedRows:
     """One plugin's ``refresh_filter`` or ``refresh_scores``."""
 
-    __slots__ = ("_call", "_checked", "_method", "_name", "_size")
+    __slots__ = ("_call", "_checked", "_method", "_size", "name")
 
     def __init__(self, plugin: Any, method: str) -> None:
-        self._name: str = plugin.name
+        self.name: str = plugin.name
         self._method = method
         self._call = getattr(plugin, method)
         #: The rows checked last, and the size of the table then: many domains are named again and again.
@@ -47,7 +47,7 @@ class ChangedRows:
             raise  # by a filter that was evaluated with nominated pods: it is named already
         except (Exception, SystemExit) as error:
             prefix = f"running {_POINTS[self._method]} plugin"
-            raise PluginFailedError(self._name, failed(prefix, self._name, error)) from error
+            raise PluginFailedError(self.name, failed(prefix, self.name, error)) from error
         return rows
 
     def _check(self, rows: Any, size: int) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from .cycle_state import CycleState
 from .interface import MAX_NODE_SCORE, NOT_SCORED, IntArray, Normalize, Reads, RowArray
@@ -67,6 +68,7 @@ def _quoted(name: str) -> str:
 
 _FILTER: Final = "running {} filter plugin"
 _SCORE: Final = "running Score plugins: plugin {} failed with"
+_PRE_SCORE: Final = "running PreScore plugin"
 _NORMALIZE: Final = "running Normalize on Score plugins: plugin {} failed with"
 #: (kind, item size) of a type to the least and the greatest value.
 _LIMITS: Final = {
@@ -88,6 +90,7 @@ class _Entry:
         signs_spec: the signature depends on nothing of the pod but its spec.
         can_be_absent: some pods do not concern the plugin.
         expensive: one call per node is all there is, and answers are not remembered.
+        has_row_form: the plugin can evaluate one node without columns.
         evaluations: counts nodes evaluated by the plugin; what a layer remembers is no evaluation.
     """
 
@@ -114,6 +117,7 @@ class _Entry:
         self.is_plain = not hasattr(plugin, self._rows_method)
         self.expensive = self.is_plain and not self.can_sign
         self._row: Callable[..., int] | None = getattr(plugin, self._row_method, None)
+        self.has_row_form = self.is_plain or self._row is not None
 
     @property
     def can_sign(self) -> bool:
@@ -212,6 +216,27 @@ class FilterEntry(_Entry):
     _least = 0
     _most = (1 << 64) - 1
 
+    def one_with(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo, others: Sequence[PodInfo]
+    ) -> int | None:
+        """The verdict on one node as if ``others`` ran there, too; None when it takes a what-if to know.
+
+        Raises:
+            PluginFailedError: when the plugin fails.
+        """
+        method = getattr(self.plugin, "filter_row_with", None)
+        if method is None:
+            return None
+        self.evaluations.value += 1
+        answer = called(_FILTER, self.name, method, state, pod, nodes, node, others)
+        if answer is None:
+            return None
+        if type(answer) is not int:
+            raise self._wrong("filter_row_with", f"filter_row_with returned {answer!r}; expected an int or None")
+        if not self._least <= answer <= self._most:
+            self._refuse(answer, "filter_row_with")
+        return answer
+
     def status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
         """What a non-zero verdict means.
 
@@ -259,6 +284,7 @@ class ScoreEntry(_Entry):
         normalize: ready-made normalisation, if the plugin names one.
         needs_all: the plugin has ``normalize_score`` only, which needs the scores of all feasible nodes at a time.
         is_raw: raw scores are final: nothing is normalised.
+        has_groups: the plugin may give rows groups with one raw score each.
     """
 
     _prefix = _SCORE
@@ -272,13 +298,67 @@ class ScoreEntry(_Entry):
         self.has_within = hasattr(plugin, "normalize_within")
         self.needs_all = hasattr(plugin, "normalize_score") and not self.has_within
         own = self.has_within or self.needs_all
+        grouping = ("score_groups", "score_group", "group_scores", "refresh_groups")
+        self.has_groups = self.has_within and not self.reads_images and all(hasattr(plugin, name) for name in grouping)
         self.normalize: Normalize | None = None if own else getattr(plugin, "normalize", None)
         self.is_raw = not own and self.normalize is None
         self._least = _INT64_MIN if own else 0
         self._most = MAX_NODE_SCORE if self.is_raw else _INT64_MAX
 
-    def bounds(self, raw: IntArray) -> tuple[int, int]:
-        """What raw scores are normalised by: the least and the greatest of them (ready-made: 0 and the greatest)."""
+    def groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray, most: int) -> RowArray | None:
+        """The group of each row; None when the plugin gives none, or a number of ``most`` or greater.
+
+        Raises:
+            PluginFailedError: when the plugin fails, or answers something else.
+        """
+        found = called(self._prefix, self.name, self.plugin.score_groups, state, pod, nodes, rows)
+        if found is None:
+            return None
+        if not isinstance(found, np.ndarray) or found.shape != (len(rows),) or found.dtype.kind not in "ui":
+            problem = f"score_groups returned {shape_of(found)}; expected intp[{len(rows)}]"
+            raise self._wrong("score_groups", problem)
+        if len(rows):
+            if (least := int(np.minimum.reduce(found))) < 0:
+                raise self._wrong("score_groups", f"score_groups returned group {least}; groups count from 0")
+            if int(np.maximum.reduce(found)) >= most:
+                return None
+        return found
+
+    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> bool:
+        """Bring what PreScore kept up to date; False when it has to be called again.
+
+        Raises:
+            PluginFailedError: when the plugin fails.
+        """
+        return bool(called(_PRE_SCORE, self.name, self.plugin.refresh_groups, state, pod, nodes, same))
+
+    def group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        """The group of one node.
+
+        Raises:
+            PluginFailedError: when the plugin fails, or answers something else.
+        """
+        found = called(self._prefix, self.name, self.plugin.score_group, state, pod, nodes, node)
+        if not isinstance(found, int) or found < 0:
+            raise self._wrong("score_group", f"score_group returned {found!r}; expected an int of 0 or more")
+        return found
+
+    def final_of_groups(self, state: CycleState, pod: PodInfo, groups: list[int]) -> list[int]:
+        """The final scores, weighted, of these groups: all that have feasible rows, and there is one.
+
+        Raises:
+            PluginFailedError: when the plugin fails, or answers something else.
+        """
+        found = called(self._prefix, self.name, self.plugin.group_scores, state, pod, groups)
+        if not isinstance(found, list) or len(found) != len(groups) or not all(type(score) is int for score in found):
+            problem = f"group_scores returned {found!r}; expected a list of {len(groups)} ints"
+            raise self._wrong("group_scores", problem)
+        if min(found) < 0 or max(found) > MAX_NODE_SCORE:
+            raise self._out_of_range(min(found) if min(found) < 0 else max(found))
+        return [score * self.weight for score in found]
+
+    def bounds(self, raw: npt.NDArray[np.signedinteger]) -> tuple[int, int]:
+        """What raw scores, int64 or int32, are normalised by: the least and the greatest of them (ready-made: 0 and the greatest)."""
         low, high = bounds(raw)
         return (low, high) if self.normalize is None else (0, max(0, high))
 

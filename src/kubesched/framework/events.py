@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kubesched.api.quantity import QuantityError, parse_quantity
@@ -227,7 +228,10 @@ def pod_events(old: Pod, new: Pod) -> list[ClusterEvent]:
             or old.status.extended_resource_claim_status != new.status.extended_resource_claim_status
         ):
             actions.append(ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
-    return [ClusterEvent(resource, action) for action in actions or (ActionType.UPDATE,)]
+    return [_event(resource, action) for action in actions or (ActionType.UPDATE,)]
+
+
+_event = cache(ClusterEvent)
 
 
 def node_events(old: Node, new: Node) -> list[ClusterEvent]:

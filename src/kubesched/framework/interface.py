@@ -360,7 +360,8 @@ class Contract:
 
         A pod that refers to other objects (``PodInfo.refers``: claims and volumes) is signed at every attempt, so what
         those objects say now may be part of the value, and a change of theirs leads to other results. A pod that does
-        not is signed once.
+        not is signed once, and again when an image comes to the first node that has it, or leaves the last one: which of
+        a pod's images some node has may be part of the value.
         """
         raise AssertionError("documentation only")
 
@@ -415,6 +416,29 @@ class Contract:
         """The same for what ``pre_score`` kept; ``same`` when the feasible nodes are those of the last time."""
         raise AssertionError("documentation only")
 
+    def score_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> RowArray | None:
+        """Optional in addition to ``refresh_scores`` and ``normalize_within``: the group of each row, from 0.
+
+        Rows of one group have the same raw score, and a row comes to another group only when its own node or pods
+        change. Scores that change elsewhere then cost a group and not its rows. None when rows have no groups.
+        """
+        raise AssertionError("documentation only")
+
+    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> bool:
+        """To be defined together with ``score_groups``: ``refresh_scores`` without naming rows; False in place of None."""
+        raise AssertionError("documentation only")
+
+    def score_group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        """To be defined together with ``score_groups``, and called if that answered: the group of one node."""
+        raise AssertionError("documentation only")
+
+    def group_scores(self, state: CycleState, pod: PodInfo, groups: Sequence[int]) -> list[int]:
+        """To be defined together with ``score_groups``: the normalised score, 0…100, of each of these groups.
+
+        They are all that have feasible rows. What is NOT_SCORED has 0.
+        """
+        raise AssertionError("documentation only")
+
     def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
         """Turn raw scores into 0…100, int64[len(scores)], given the least and greatest raw score of all feasible rows.
 
@@ -451,6 +475,12 @@ class Contract:
 
     def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         """Optional in addition to ``filter_rows``: the verdict for one node in plain Python, for a handful of changed rows."""
+        raise AssertionError("documentation only")
+
+    def filter_row_with(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo, others: Sequence[PodInfo]
+    ) -> int | None:
+        """Optional in addition to ``filter_row``: the verdict as if ``others`` ran on the node, too. None: add them and see."""
         raise AssertionError("documentation only")
 
     def fit_amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from .interface import MAX_NODE_SCORE, NOT_SCORED, IntArray, Normalize
 
@@ -17,15 +18,22 @@ __all__ = ["bounds", "scaled"]
 _MOST_SCALED: Final = ((1 << 63) - 1) // MAX_NODE_SCORE
 
 
-def bounds(raw: IntArray) -> tuple[int, int]:
-    """The least and the greatest raw score, NOT_SCORED left out; (0, -1) without any."""
+#: What represents NOT_SCORED, by the size of the integers.
+_ABSENT: Final = {8: NOT_SCORED, 4: -(1 << 31)}
+
+
+def bounds(raw: npt.NDArray[np.signedinteger]) -> tuple[int, int]:
+    """The least and the greatest raw score, int64 or int32, NOT_SCORED left out; (0, -1) without any.
+
+    In int32, the least integer represents NOT_SCORED.
+    """
     if not len(raw):
         return 0, -1
     low, high = int(np.minimum.reduce(raw)), int(np.maximum.reduce(raw))
-    if low == NOT_SCORED:
-        if high == NOT_SCORED:
+    if low == (absent := _ABSENT[raw.itemsize]):
+        if high == absent:
             return 0, -1
-        low = int((raw - 1).min()) + 1  # NOT_SCORED - 1 wraps around to the greatest integer
+        low = int((raw - 1).min()) + 1  # the least integer minus 1 wraps around to the greatest
     return low, high
 
 

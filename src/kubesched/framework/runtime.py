@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +25,7 @@ from .concerned import Concerned, Concerns, PreEnqueueMethod
 from .cycle_state import CycleState
 from .driver import Driver
 from .entries import FilterEntry, PluginFailedError, ScoreEntry
-from .interface import Handle, NodeToStatus, PostFilterResult
+from .interface import MAX_NODE_SCORE, Handle, NodeToStatus, PostFilterResult
 from .metrics import SchedulerMetrics
 from .nodeinfo import NodeInfo
 from .nominating import NominatingMode
@@ -139,6 +140,8 @@ class Framework:
             ScoreEntry(plugin, weight or 1, evaluations=score[plugin.name])
             for plugin, (_, weight) in zip(self._points["score"], points.get("score", ()), strict=True)
         )
+        #: The greatest total score that a node can have.
+        self.most_total = MAX_NODE_SCORE * sum([entry.weight for entry in self.scores])
         pre_filters = self._points["preFilter"]
         self._with_extensions = tuple(plugin for plugin in pre_filters if hasattr(plugin, "add_pod"))
         pre_enqueuing = {plugin.name: partial(self._pre_enqueue, plugin) for plugin in self._points["preEnqueue"]}
@@ -266,9 +269,9 @@ class Framework:
         """
         self._extension(REMOVE_POD, state, pod, removed, node)
 
-    def has_active_extensions(self, state: CycleState) -> bool:
-        """Whether some plugin must be informed of pods added or removed in a what-if."""
-        return any(plugin.name not in state.skip_filter for plugin in self._with_extensions)
+    def has_active_extensions(self, state: CycleState, skip: AbstractSet[str] = frozenset()) -> bool:
+        """Whether some plugin must be informed of pods added or removed in a what-if; those in ``skip`` need not."""
+        return any(plugin.name not in state.skip_filter and plugin.name not in skip for plugin in self._with_extensions)
 
     def _extension(self, point: Point, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
         plugins = (plugin for plugin in self._with_extensions if plugin.name not in state.skip_filter)

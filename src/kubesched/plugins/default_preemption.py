@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Hashable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-import numpy as np
-
 from kubesched.cache import NodeList
 from kubesched.config.args import DefaultPreemptionArgs
 from kubesched.framework.cycle_state import CycleState
@@ -33,7 +31,7 @@ from .preemption.extenders import ask_extenders, interested
 from .preemption.hold import VictimsAwaited
 from .preemption.importance import importance, is_terminating_by_preemption
 from .preemption.in_vain import InVain
-from .preemption.outcomes import FastDryRuns, FastFound, Question
+from .preemption.outcomes import FastDryRuns, FastFound, Question, TrialOrder
 
 __all__ = ["DefaultPreemption"]
 
@@ -198,21 +196,19 @@ class DefaultPreemption(Plugin):
         """Candidates among ``nodes``, which these plugins rejected just now, beginning with a random one."""
         if not nodes:
             return Found()
-        rows = nodes.rows
         if self._start is None:
             self._start = self.handle.random.random()
-        offset = int(self._start * len(rows))
-        rows = np.concatenate((rows[offset:], rows[:offset]))
-        wanted = candidates_wanted(len(rows), self._percentage, self._absolute)
+        order = TrialOrder(nodes.rows, int(self._start * len(nodes)))
+        wanted = candidates_wanted(len(nodes), self._percentage, self._absolute)
         plain = self._dry_run(state, pod)
         question = Question.of(self.handle, state, pod, rejecting) if self._has_default_hooks else None
         if question is not None:
             if self._fast is None:
                 self._fast = FastDryRuns(self.handle)
-            found = self._fast.run(question, rows, wanted, plain.budgets, plain)
+            found = self._fast.run(question, order, wanted, plain)
             if found is not None:
                 return found
-        return find_candidates(plain, NodeList(self.handle.snapshot.table, rows), wanted)
+        return find_candidates(plain, NodeList(self.handle.snapshot.table, order.all()), wanted)
 
     def _why_not_helpful(self, found: Found | FastFound) -> str:
         """The text when no node can be helped (spec section 3.3)."""

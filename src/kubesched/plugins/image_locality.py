@@ -48,7 +48,10 @@ class ImageLocality(Plugin):
     reads: ClassVar[Reads] = Reads.IMAGES
 
     def sign(self, pod: PodInfo) -> Hashable | None:
-        return (_images(pod), len(pod.spec.init_containers) + len(pod.spec.containers))
+        # Templates that differ in images alone are alike as long as no node has those.
+        states = self.handle.snapshot.table.images.states
+        known = sorted(name for name in _images(pod) if name in states)
+        return (*known, len(pod.spec.init_containers) + len(pod.spec.containers)) if known else ()
 
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
         states = [image for name in _images(pod) if (image := nodes.images.states.get(name)) is not None]

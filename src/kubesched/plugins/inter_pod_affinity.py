@@ -26,7 +26,7 @@ from kubesched.framework.podinfo import AffinityTerms, PodInfo
 from kubesched.framework.status import Status
 
 from . import inter_pod_affinity_hints, names
-from .affinity_rules import DomainSums, Rules
+from .affinity_rules import DomainSums, Moved, Rules
 
 if TYPE_CHECKING:
     from kubesched.cache import NodeList, NodeTable
@@ -322,7 +322,8 @@ class InterPodAffinity(Plugin):
         found = index.scoring_terms(pod.namespace, pod.labels)
         return found if self._hard_weight > 0 else [carried for carried in found if carried.role is not Role.HARD]
 
-    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
+    def _moved(self, state: CycleState, pod: PodInfo) -> list[Moved] | None:
+        """Bring what PreScore kept up to date; the sums that changed, None when it has to be called again."""
         kept: _ScoreState = state.read(_SCORE_KEY)
         index, terms = self._index(), pod.affinity_terms
         versions = _versions(index)
@@ -332,12 +333,16 @@ class InterPodAffinity(Plugin):
                 return None
             kept.versions = versions
         moved = kept.sums.catch_up(index)
-        if moved is None or (kept.sums.total > 0) != kept.counts_any:
+        return moved if (kept.sums.total > 0) == kept.counts_any else None
+
+    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
+        moved = self._moved(state, pod)
+        if moved is None:
             return None
-        touched = []
-        for topology in moved:
-            touched += [topology.column.rows_of(code) for code, _, _ in topology.domains]
-        return joined(touched)
+        return joined([sums.column.rows_of(code) for sums in moved for code, _, _ in sums.domains])
+
+    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> bool:
+        return self._moved(state, pod) is not None
 
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
         kept: _ScoreState = state.read(_SCORE_KEY)
@@ -355,6 +360,29 @@ class InterPodAffinity(Plugin):
             if code != ABSENT:
                 total += int(counts[code])
         return total
+
+    def score_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> RowArray | None:
+        kept: _ScoreState = state.read(_SCORE_KEY)
+        by_key = kept.sums.by_key
+        if len(by_key) != 1:
+            return None
+        ((column, _),) = by_key.values()
+        return column.at(rows) + 1
+
+    def score_group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        kept: _ScoreState = state.read(_SCORE_KEY)
+        ((column, _),) = kept.sums.by_key.values()
+        return column.codes.item(node.row) + 1
+
+    def group_scores(self, state: CycleState, pod: PodInfo, groups: Sequence[int]) -> list[int]:
+        kept: _ScoreState = state.read(_SCORE_KEY)
+        ((_, counts),) = kept.sums.by_key.values()
+        raw = [counts.item(group - 1) for group in groups]
+        low, high = min(raw), max(raw)
+        if low == high:
+            return [0] * len(raw)
+        # In this order, as in normalize_within.
+        return [int(float(score - low) / float(high - low) * 100.0) for score in raw]
 
     def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
         if low == high:

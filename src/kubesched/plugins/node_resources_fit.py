@@ -171,10 +171,21 @@ class NodeResourcesFit(Plugin):
 
     def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         wanted: _Wanted = state.read(self.name)
-        allocatable, requested = node.allocatable, node.requested
-        verdict = _TOO_MANY_PODS if len(node.pods) >= allocatable.allowed_pods else 0
+        return self._verdict(wanted, node, node.requested, len(node.pods))
+
+    def filter_row_with(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo, others: Sequence[PodInfo]
+    ) -> int | None:
+        wanted: _Wanted = state.read(self.name)
+        requested = node.requested.plus([other.requests for other in others])
+        return self._verdict(wanted, node, requested, len(node.pods) + len(others))
+
+    def _verdict(self, wanted: _Wanted, node: NodeInfo, requested: Resources, pods: int) -> int:
+        """The verdict on a node whose pods are so many and request so much."""
+        allocatable = node.allocatable
+        verdict = _TOO_MANY_PODS if pods >= allocatable.allowed_pods else 0
         if len(wanted.amounts) > _MAX_COLUMN_RESOURCES:
-            return self._interned(wanted, verdict, node)
+            return self._interned(wanted, verdict, node, requested)
         bit = 2
         for name, amount in wanted.amounts:
             if name == CPU:
@@ -201,7 +212,7 @@ class NodeResourcesFit(Plugin):
         return found
 
     @staticmethod
-    def _interned(wanted: _Wanted, verdict: int, node: NodeInfo) -> int:
+    def _interned(wanted: _Wanted, verdict: int, node: NodeInfo, requested: Resources) -> int:
         """A verdict for a pod with very many resources: the position of its failures in a list, from 1."""
         failures = ["Too many pods"] if verdict else []
         unresolvable = ""
@@ -209,7 +220,7 @@ class NodeResourcesFit(Plugin):
             capacity = node.allocatable.get(name)
             if not capacity and name in wanted.delegated:
                 continue
-            if amount > capacity - node.requested.get(name):
+            if amount > capacity - requested.get(name):
                 failures.append(f"Insufficient {name}")
                 unresolvable = "!" if amount > capacity else unresolvable
         if not failures:

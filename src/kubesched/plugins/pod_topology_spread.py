@@ -28,6 +28,7 @@ from kubesched.framework.status import Status
 
 from . import names, pod_topology_spread_hints
 from .compiled_constraints import CompiledConstraints, ConstraintCache
+from .resource_scoring import trunc_div
 from .topology_constraints import HARD, SOFT, SYSTEM_DEFAULTS
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -158,6 +159,22 @@ class _Part:
         gathered: FloatArray = table[codes]
         return gathered
 
+    def digits(self, rows: RowArray) -> IntpArray:
+        """intp[len(rows)]: what the part of each row depends on, from 1: its domain, or the pods there; 0 without the label."""
+        digits: IntpArray = self.column.at(rows) + 1
+        if self.by_row:
+            digits = np.where(digits > 0, self.counts[rows] + 1, 0)
+        return digits
+
+    def digit(self, row: int) -> int:
+        code: int = self.column.codes.item(row)
+        return int(self.counts[row]) + 1 if self.by_row and code >= 0 else code + 1
+
+    def of_digit(self, digit: int) -> float:
+        """What it adds to rows with this digit, which is not 0."""
+        count = digit - 1 if self.by_row else int(self.counts[digit - 1])
+        return count * self.weight + self.constant
+
     def of(self, row: int) -> float:
         """What it adds to one row."""
         code = self.column.codes[row]
@@ -167,7 +184,7 @@ class _Part:
 class _ScoreState:
     """What Score needs of the feasible nodes."""
 
-    __slots__ = ("_everywhere", "_keys", "compiled", "parts")
+    __slots__ = ("_everywhere", "_keys", "_radix", "compiled", "parts")
 
     def __init__(self, compiled: CompiledConstraints, rows: RowArray) -> None:
         self.compiled = compiled
@@ -177,6 +194,7 @@ class _ScoreState:
         self._everywhere = ignored is None
         scored = rows if ignored is None else rows[~ignored]
         self.parts = [_Part(compiled, place, scored) for place in range(len(compiled.constraints))]
+        self._radix = self._make_radix()
 
     def ignored(self, rows: RowArray) -> BoolArray | None:
         """bool[len(rows)]: feasible nodes that are not scored; None when all are."""
@@ -185,26 +203,72 @@ class _ScoreState:
     def ignores(self, row: int) -> bool:
         return any(column.codes[row] < 0 for column in self._keys)
 
-    def catch_up(self) -> RowArray | None:
-        """Read the current counts; the rows where they changed, None when they cannot be known."""
+    def _make_radix(self) -> list[tuple[_Part, int, int]]:
+        """A group's number has a digit per part: the part, what its digit counts, how many digits there are (0: any).
+
+        Empty when there are no groups.
+        """
+        by_row = [part for part in self.parts if part.by_row]
+        if len(by_row) > 1:
+            return []
+        unit, units = 1, {}
+        for part in [part for part in self.parts if not part.by_row] + by_row:
+            units[part] = unit
+            unit *= len(part.counts)
+        return [(part, units[part], 0 if part.by_row else len(part.counts)) for part in self.parts]
+
+    def groups(self, rows: RowArray) -> RowArray | None:
+        """The group of each row."""
+        groups: RowArray | None = None
+        for part, unit, _ in self._radix:
+            counted = part.digits(rows) * unit
+            groups = counted if groups is None else groups + counted
+        return groups
+
+    def group(self, row: int) -> int:
+        return sum([part.digit(row) * unit for part, unit, _ in self._radix])
+
+    def of_group(self, group: int) -> int:
+        """The raw score of a group's rows."""
+        total = 0.0
+        for part, unit, size in self._radix:
+            digit = group // unit
+            if size:
+                digit %= size
+            if digit:
+                total += part.of_digit(digit)
+            elif self._keys:
+                return NOT_SCORED
+        return _rounded(total)
+
+    def of_row(self, row: int) -> int:
+        """The raw score of a row."""
+        total = 0.0
+        for part in self.parts:
+            total += part.of(row)
+        return _rounded(total)
+
+    def catch_up(self) -> list[tuple[_Part, list[int]]] | None:
+        """Read the current counts; per part the codes (rows, where ``by_row``) that changed, None when it is not known."""
         compiled = self.compiled
         compiled.sync()
-        touched: list[RowArray] = []
+        found: list[tuple[_Part, list[int]]] = []
         for place, part in enumerate(self.parts):
             if not part.is_current(compiled, place) or (not part.by_row and compiled.has_nameless(place)):
                 return None  # also for pods on nameless nodes: no domain's log contains them
             codes = compiled.moved(place, part.position)
             if codes is None:
                 return None
-            if not codes:
-                continue
-            part.position = compiled.position(place)
-            if part.by_row:
-                touched.append(np.array(codes, np.intp))
-            else:
-                part.counts = compiled.domains[place].counts
-                touched += [part.column.rows_of(code) for code in set(codes)]
-        return joined(touched)
+            if codes:
+                part.position = compiled.position(place)
+                if not part.by_row:
+                    part.counts = compiled.domains[place].counts
+                found.append((part, codes))
+        return found
+
+
+def _rows_of(part: _Part, codes: list[int]) -> list[RowArray]:
+    return [np.array(codes, np.intp)] if part.by_row else [part.column.rows_of(code) for code in set(codes)]
 
 
 def _lacking(columns: list[LabelColumn], rows: RowArray) -> BoolArray | None:
@@ -214,6 +278,11 @@ def _lacking(columns: list[LabelColumn], rows: RowArray) -> BoolArray | None:
             lacking = column.at(rows) < 0
             result = lacking if result is None else result | lacking
     return result
+
+
+def _rounded(total: float) -> int:
+    """Halves away from zero."""
+    return int(total + 0.5) if total >= 0 else -int(0.5 - total)
 
 
 class PodTopologySpread(Plugin):
@@ -319,7 +388,8 @@ class PodTopologySpread(Plugin):
         if kept is None:
             return NO_ROWS
         # With other nodes feasible, topologies have other sizes, hence other weights.
-        return kept.catch_up() if same else None
+        changed = kept.catch_up() if same else None
+        return joined([rows for one in changed for rows in _rows_of(*one)]) if changed is not None else None
 
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
         kept: _ScoreState = state.read(_SCORE_KEY)
@@ -339,12 +409,27 @@ class PodTopologySpread(Plugin):
 
     def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         kept: _ScoreState = state.read(_SCORE_KEY)
-        row, total = node.row, 0.0
-        if kept.ignores(row):
-            return NOT_SCORED
-        for part in kept.parts:
-            total += part.of(row)
-        return int(total + 0.5) if total >= 0 else -int(0.5 - total)
+        return NOT_SCORED if kept.ignores(node.row) else kept.of_row(node.row)
+
+    def score_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> RowArray | None:
+        kept: _ScoreState = state.read(_SCORE_KEY)
+        return kept.groups(rows)
+
+    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> bool:
+        return same and state.read(_SCORE_KEY).catch_up() is not None
+
+    def score_group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        kept: _ScoreState = state.read(_SCORE_KEY)
+        return kept.group(node.row)
+
+    def group_scores(self, state: CycleState, pod: PodInfo, groups: Sequence[int]) -> list[int]:
+        kept: _ScoreState = state.read(_SCORE_KEY)
+        raw = [kept.of_group(group) for group in groups]
+        scored = [score for score in raw if score != NOT_SCORED]
+        low, greatest = min(scored, default=0), max(0, *scored, 0)
+        if greatest == 0:
+            return [100 if score != NOT_SCORED else 0 for score in raw]
+        return [trunc_div(100 * (greatest + low - score), greatest) if score != NOT_SCORED else 0 for score in raw]
 
     def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
         """Fewest pods best: 100 * (greatest + least - score) / greatest, cut off."""

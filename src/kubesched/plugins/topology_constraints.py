@@ -41,6 +41,8 @@ HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
 HOSTNAME: Final = "kubernetes.io/hostname"
 _ZONE: Final = "topology.kubernetes.io/zone"
+#: How many selectors of each kind are kept.
+_MOST_SELECTORS: Final = 4096
 _IGNORE: Final = "Ignore"
 _HONOR: Final = "Honor"
 
@@ -112,9 +114,13 @@ class DefaultSelectors:
         self._handle = handle
         #: (kind, namespace/name) to the owner object as last seen and its selector.
         self._owners: dict[tuple[str, str], tuple[Any, Selector]] = {}
+        #: Labels to the selector of pods with all of them.
+        self._of_labels: dict[tuple[tuple[str, str], ...], Selector] = {}
 
     def is_empty(self, pod: PodInfo) -> bool:
         """Whether :meth:`of` is EVERYTHING: no Service and no owner to go by."""
+        if not pod.pod.metadata.owner_references and not self._handle.informed_in("services", pod.namespace):
+            return True
         return self.of(pod).is_empty
 
     def of(self, pod: PodInfo) -> Selector:
@@ -127,16 +133,28 @@ class DefaultSelectors:
             merged |= selector
         owner = next((item for item in owners if item.controller), None) if owners else None
         if owner is None:
-            return selector_from_map(merged)
+            return self._selector(merged)
         kind = (owner.api_version, owner.kind)
         if kind == ("v1", "ReplicationController"):
             found = self._handle.informed("replicationcontrollers").get(f"{pod.namespace}/{owner.name}")
-            return selector_from_map({**merged, **_map_selector(found)} if found is not None else merged)
+            return self._selector({**merged, **_map_selector(found)} if found is not None else merged)
         if kind in (("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")):
             more = self._owner(owner.kind.lower() + "s", f"{pod.namespace}/{owner.name}")
             if more.requirements:
-                return Selector((*selector_from_map(merged).requirements, *more.requirements))
-        return selector_from_map(merged)
+                return Selector((*self._selector(merged).requirements, *more.requirements)) if merged else more
+        return self._selector(merged)
+
+    def _selector(self, labels: Labels) -> Selector:
+        """What matches pods with all of these labels; EVERYTHING without any."""
+        if not labels:
+            return EVERYTHING
+        key = tuple(labels.items())
+        found = self._of_labels.get(key)
+        if found is None:
+            if len(self._of_labels) >= _MOST_SELECTORS:
+                self._of_labels.clear()
+            found = self._of_labels[key] = selector_from_map(labels)
+        return found
 
     def _owner(self, plural: str, key: str) -> Selector:
         """The selector of a ReplicaSet or StatefulSet; EVERYTHING when it is unknown or cannot be used."""
@@ -151,7 +169,7 @@ class DefaultSelectors:
                 selector = compile_label_selector(msgspec.convert(raw, LabelSelector))
             except (SelectorError, msgspec.ValidationError):
                 selector = EVERYTHING  # contributes nothing, as upstream
-        if len(self._owners) > 4096:
+        if len(self._owners) > _MOST_SELECTORS:
             self._owners.clear()
         self._owners[plural, key] = (owner, selector)
         return selector

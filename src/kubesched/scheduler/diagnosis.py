@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import RowArray, equal_places
@@ -46,10 +47,14 @@ class NodeStatuses:
         self._single: dict[str, Status] = {}
         self.absent = _ABSENT
         self._text: tuple[tuple[int, Status], str] | None = None
+        self._group_of: npt.NDArray[np.int32] | None = None
+        #: What was found for a code, until the statuses change.
+        self._nodes: dict[Code, NodeList] = {}
+        self._rejecting: dict[Code, frozenset[str]] = {}
 
     def set(self, name: str, status: Status) -> None:
         """One node's status; takes it out of its group."""
-        self._text = None
+        self._changed()
         row = self._table.row_of(name) if self._table is not None else None
         if row is not None:
             groups = [(kept, rows[rows != row]) for kept, rows in self._groups]
@@ -78,6 +83,12 @@ class NodeStatuses:
         for status, names in list(self.groups()):
             self._single.update(dict.fromkeys(names, status))
         self._groups = []
+        self._changed()
+
+    def _changed(self) -> None:
+        self._text = self._group_of = None
+        self._nodes.clear()
+        self._rejecting.clear()
 
     def histogram(self, all_nodes: int) -> Counter[str]:
         """Reason to number of nodes, of the ``all_nodes`` there are."""
@@ -110,11 +121,30 @@ class NodeStatuses:
                     return status
         return self.absent
 
+    def at(self, row: int) -> Status | None:
+        """The status of its own that the node of a row has; for many rows, one after the other."""
+        assert self._table is not None
+        if self._group_of is None:
+            self._group_of = np.full(self._table.capacity, -1, np.int32)
+            for number, (_, rows) in enumerate(self._groups):
+                self._group_of[rows] = number
+        number = self._group_of.item(row) if row < len(self._group_of) else -1
+        if number >= 0:
+            return self._groups[number][0]
+        info = self._table.infos[row]
+        return self._single.get(info.name) if info is not None else None
+
     def __len__(self) -> int:
         return sum(nodes for _, nodes in self._counted())
 
     def nodes_for_code(self, code: Code) -> NodeList:
         """The nodes whose status has ``code``, in list order."""
+        found = self._nodes.get(code)
+        if found is None:
+            found = self._nodes[code] = self._find_nodes(code)
+        return found
+
+    def _find_nodes(self, code: Code) -> NodeList:
         table = self._table
         assert table is not None
         alike = not self._single and all(status.code is code for status, _ in self._groups)
@@ -132,7 +162,11 @@ class NodeStatuses:
 
     def rejecting(self, code: Code) -> frozenset[str]:
         """The plugins that rejected the nodes whose status has ``code``."""
-        return frozenset(status.plugin for status in self.distinct() if status.code is code)
+        found = self._rejecting.get(code)
+        if found is None:
+            plugins = frozenset(status.plugin for status in self.distinct() if status.code is code)
+            found = self._rejecting[code] = plugins
+        return found
 
     @classmethod
     def from_arrays(

@@ -26,6 +26,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status
 
+from .changed_rows import FEW
 from .diagnosis import Decoder, Diagnosis, NodeStatuses, Rejection
 from .layers import PASSES, Layer
 from .nominations import NOMINATED, NominationFilter
@@ -138,7 +139,7 @@ class FullScan:
             message = outcome.status.message()
             diagnosis = Diagnosis.of(statuses, [outcome.status], outcome.restricting, message)
             return Rejection(len(self._table), diagnosis, request.state)
-        tried, status = self._try_nominated_node(request)
+        tried, status = self.try_nominated_node(request)
         if tried is not None and status is None:
             return Evaluation(np.array([tried.row], np.intp), statuses, by_nomination=True)
         evaluation = self._filter(request)
@@ -172,7 +173,7 @@ class FullScan:
             start = self._rotation.start % len(rows)
             rows = np.concatenate((rows[start:], rows[:start]))
         owners = layer.owner[rows] if layer is not None else np.zeros(len(rows), np.uint8)
-        verdicts = layer.verdict[rows] if layer is not None else np.zeros(len(rows), np.uint64)
+        verdicts = layer.verdict[rows].astype(np.uint64) if layer is not None else np.zeros(len(rows), np.uint64)
         apart: list[Status] = []
         remembered = request.remembered() if request.nominated.pods else None
         examined = found = 0
@@ -213,12 +214,20 @@ class FullScan:
         verdicts: VerdictArray,
     ) -> None:
         """Call these filters for rows that the layer left them: the first in order that rejects a row owns it."""
+        state, pod, table = request.state, request.pod, self._table
+        few = [(at, table.info(row)) for at, row in enumerate(rows.tolist())] if len(rows) <= FEW else []
         for entry in active:
             place = entry.index + 1
+            if few and entry.has_row_form:  # such as the one node of a DaemonSet's pod
+                for at, node in few:
+                    owner = owners.item(at)
+                    if (owner == PASSES or owner > place) and (answer := entry.one(state, pod, table, node)):
+                        owners[at], verdicts[at] = place, answer
+                continue
             open_ = np.flatnonzero((owners == PASSES) | (owners > place))
             if not len(open_):
                 continue
-            answers = entry.many(request.state, request.pod, self._table, rows[open_])
+            answers = entry.many(state, pod, table, rows[open_])
             bad = answers != 0
             owners[open_[bad]] = place
             verdicts[open_[bad]] = answers[bad]
@@ -277,7 +286,7 @@ class FullScan:
         others = request.others(node.row)
         return self._framework.filter_with_nominated(request.state, request.pod, self._snapshot, node, others)
 
-    def _try_nominated_node(self, request: ScanRequest) -> tuple[NodeInfo | None, Status | None]:
+    def try_nominated_node(self, request: ScanRequest) -> tuple[NodeInfo | None, Status | None]:
         """The node the pod is nominated to, and why it does not fit: (None, None) without such a node."""
         name = request.pod.status.nominated_node_name if request.try_nominated else ""
         row = self._table.row_of(name) if name else None

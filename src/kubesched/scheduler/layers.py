@@ -15,22 +15,25 @@ Called by :mod:`.search`, and by :mod:`.full_scan` for what cannot be cached. Se
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import IntpArray, RowArray
-from kubesched.cache.journal import NODE_CHANGED
 from kubesched.framework.changed_rows import ChangedRows
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError
+from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
 from kubesched.framework.interface import NOT_SCORED, IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
+from kubesched.framework.status import Status
 
+from .changed_rows import JournalReader, Many, Rows, greatest, merged
 from .diagnosis import Diagnosis
+from .grouped_ranking import MOST_GROUPS, GroupedRanking
 from .plan import Share
 from .ranking import INFEASIBLE, Ranking
 from .score_column import ScoreColumn
@@ -41,14 +44,8 @@ __all__ = ["NO_NODE", "PASSES", "Layer"]
 PASSES: Final = 0
 NO_NODE: Final = 255
 
-#: Up to this many rows plain Python beats NumPy.
-_FEW: Final = 8
-#: Beyond this part of all rows (one in …) it is quicker to evaluate all of them.
-_ALL: Final = 4
-
-#: Rows to evaluate again. Few of them, with whether more than the node's pods may have changed; many, which may repeat;
-#: or None for all.
-_Rows = dict[int, bool] | IntpArray | None
+#: Up to so many rows evaluated again are compared with what was found out about all; a full scan takes as long.
+_COMPARED: Final = 64
 
 
 class Layer:
@@ -60,10 +57,10 @@ class Layer:
         state: what the layer's plugins wrote at PreFilter and PreScore.
         filters: those that PreFilter did not skip.
         owner: uint8[size]; PASSES, NO_NODE, or 1 + index of the first of this layer's filters that rejects the row.
-        verdict: uint64[size]; that filter's verdict.
+        verdict: uint8[size], or wider where some verdict needs it; that filter's verdict.
         feasible: number of rows that pass.
-        ranking: int64[size] totals of this layer and its base; valid once scored.
-        changes: how often verdicts changed.
+        ranking: totals of this layer and its base by row; valid once scored. By group where the one plugin that scores
+            offers it; there are no columns then.
     """
 
     def __init__(self, framework: Framework, table: NodeTable, share: Share, base: Layer | None) -> None:
@@ -74,28 +71,35 @@ class Layer:
         self.state = CycleState()
         self.filters: tuple[FilterEntry, ...] = ()
         self.feasible = 0
-        self.changes = 0
-        #: With how often verdicts of this layer and of its base had changed.
-        self._diagnosis: tuple[Diagnosis, tuple[int, int]] | None = None
-        self.ranking = Ranking()
+        #: Why every row was rejected when the search last found that out, the nodes of that time, and the rows evaluated since.
+        self._diagnosis: Diagnosis | None = None
+        self._membership = -1
+        self._reevaluated: set[int] = set()
+        self._statuses: dict[tuple[int, int], Status] = {}
+        self._totals = Ranking(framework.most_total)
+        self.ranking: Ranking | GroupedRanking = self._totals
         self.columns: list[ScoreColumn] = []
+        #: Those whose raw scores change with a node's pods; those that are normalised.
+        self._pod_columns: list[ScoreColumn] = []
+        self._bounded: list[ScoreColumn] = []
         self.is_scored = False
         #: When the layer was last used, for the cache.
         self.used = 0
         self._pod: PodInfo
-        #: Where the journal was read up to; None before the first reading.
-        self._position: int | None = None
+        self._journal = JournalReader(table.journal)
         self._images_version = -1
         #: How often all totals were made; and how often those of the base were when this layer read them.
         self._epoch = self._base_epoch = 0
         self._feasible_rows: IntpArray | None = None
         self.owner = np.zeros(0, np.uint8)
-        self.verdict = np.zeros(0, np.uint64)
+        self.verdict: npt.NDArray[np.unsignedinteger] = np.zeros(0, np.uint8)
 
     @property
     def nbytes(self) -> int:
-        """Memory of the layer's arrays, once scored."""
-        return len(self.owner) * (1 + 8 + 8 + 8 * len(self.share.scores))
+        """Memory of the layer's arrays."""
+        rows = self._feasible_rows.nbytes if self._feasible_rows is not None else 0
+        columns = sum([column.nbytes for column in self.columns])
+        return self.owner.nbytes + self.verdict.nbytes + self.ranking.nbytes + rows + columns
 
     def feasible_rows(self) -> IntpArray:
         """The rows that pass, ascending. Read-only, and the same array until one of them changes."""
@@ -105,19 +109,6 @@ class Layer:
             self._feasible_rows = np.flatnonzero(self.owner == PASSES)
             self._feasible_rows.flags.writeable = False
         return self._feasible_rows
-
-    @property
-    def diagnosis(self) -> Diagnosis | None:
-        """Why every row is rejected; None unless the search found that out since a verdict last changed."""
-        known = self._diagnosis
-        return known[0] if known is not None and known[1] == self._verdicts() else None
-
-    @diagnosis.setter
-    def diagnosis(self, diagnosis: Diagnosis) -> None:
-        self._diagnosis = diagnosis, self._verdicts()
-
-    def _verdicts(self) -> tuple[int, int]:
-        return self.changes, self.base.changes if self.base is not None else 0
 
     # -- choosing --------------------------------------------------------------------------------------
 
@@ -149,13 +140,55 @@ class Layer:
         """int64[len(rows)]: totals when only ``rows`` (feasible ones) are left to choose from; a copy."""
         total: IntArray
         if len(rows) == self.feasible or self._holds(lambda: rows):
-            total = self.ranking.total[rows]
+            total = self._totals.total[rows].astype(np.int64)
             return total
         total = np.zeros(len(rows), np.int64)
         for column in self.columns:
-            raw = column.raw[rows]
+            raw = column.raw(rows)
             total += column.entry.final_or_zero(raw, *column.entry.bounds(raw))
         return total
+
+    # -- why not ---------------------------------------------------------------------------------------
+
+    def diagnosed(self, diagnosis: Diagnosis) -> None:
+        """The search found out why every row is rejected."""
+        self._diagnosis, self._membership = diagnosis, self._table.membership_version
+        self._reevaluated.clear()
+
+    def diagnosis(self, why: Callable[[int], Status | None]) -> Diagnosis | None:
+        """Why every row is rejected, if the search found that out and rows evaluated since are rejected as they were then.
+
+        ``why`` gives a row's status now.
+        """
+        known = self._diagnosis
+        if known is None:
+            return None
+        if (
+            self.feasible
+            or self._membership != self._table.membership_version
+            or any(known.statuses.at(row) != why(row) for row in self._reevaluated)
+        ):
+            self._diagnosis = None
+            return None
+        self._reevaluated.clear()
+        return known
+
+    def why(self, row: int) -> Status | None:
+        """Why a signature layer's filters reject a row; None where they do not."""
+        owner, verdict = self.owner.item(row), self.verdict.item(row)
+        if owner in (PASSES, NO_NODE):
+            return None
+        status = self._statuses.get((owner, verdict))
+        if status is None:
+            status = self._framework.filters[owner - 1].status(self.state, self._pod, verdict)
+            self._statuses[owner, verdict] = status
+        return status
+
+    def _note_reevaluated(self, rows: Rows) -> None:
+        if rows is not None:
+            self._reevaluated.update(rows if isinstance(rows, dict) else rows.rows.tolist())
+        if rows is None or len(self._reevaluated) > _COMPARED:
+            self._diagnosis = None
 
     # -- keeping up ------------------------------------------------------------------------------------
 
@@ -174,7 +207,7 @@ class Layer:
         named = self._named(self.share.refresh_filter)
         if named is None:
             return self._build()
-        rows = self._merged(changed, named)
+        rows = merged(changed, named, len(self.owner))
         same = self._refilter(rows)
         if self.is_scored:
             self._rescore(changed, rows, same)
@@ -183,42 +216,32 @@ class Layer:
     def _build(self) -> bool:
         """Evaluate every row, from PreFilter on."""
         table, state = self._table, self.state
-        self._position = table.journal.position
+        self._journal.skip()
         self.is_scored = False
         state.skip_filter = frozenset()
         nodes = NodeList(table, table.order())
         outcome = self._framework.pre_filter(state, self._pod, nodes, self.share.pre_filters)
         if outcome.status is not None or outcome.nodes is not None:
-            self._position = None
+            self._journal.position = None
             return False
         self.filters = tuple(entry for entry in self.share.filters if entry.name not in state.skip_filter)
         most = len(self.base.owner) if self.base is not None else int(nodes.rows.max(initial=-1)) + 1
         size = max(most, len(self.owner))
         self.owner = np.full(size, NO_NODE, np.uint8)
-        self.verdict = np.zeros(size, np.uint64)
+        self.verdict = np.zeros(size, np.uint8)
         self.columns = []
+        self._statuses.clear()
         self._refilter(None)
         return True
 
-    def _read_journal(self) -> dict[int, bool] | IntpArray | None:
+    def _read_journal(self) -> Rows:
         """The rows whose own node or pods changed; None: every row may have."""
-        journal = self._table.journal
-        if self._position is None:
-            return None
-        rows: dict[int, bool] = {}
-        if self._position != journal.position:
-            entries = journal.since(self._position)
-            if entries is None or len(entries) > len(self.owner):
-                return None
-            self._position = journal.position
-            # The last entry of a row does not show whether an earlier one was about its node object.
-            for entry in entries:
-                row = entry >> 1
-                rows[row] = rows.get(row, False) or entry & 1 == NODE_CHANGED
-        size = len(self.base.owner) if self.base is not None else max(rows, default=-1) + 1
-        if size > len(self.owner):
-            self._grow(size)
-        return rows if len(rows) <= _FEW else np.fromiter(rows, np.intp, len(rows))
+        rows = self._journal.read(len(self.owner))
+        if rows is not None:
+            size = len(self.base.owner) if self.base is not None else greatest(rows) + 1
+            if size > len(self.owner):
+                self._grow(size)
+        return rows
 
     def _grow(self, size: int) -> None:
         """Extend the arrays to this many rows, infeasible ones."""
@@ -226,7 +249,7 @@ class Layer:
         if self.base is None:
             size = min(self._table.capacity, max(size, old + old // 8))
         self.owner = np.concatenate((self.owner, np.full(size - old, NO_NODE, np.uint8)))
-        self.verdict = np.concatenate((self.verdict, np.zeros(size - old, np.uint64)))
+        self.verdict = np.concatenate((self.verdict, np.zeros(size - old, self.verdict.dtype)))
         for column in self.columns:
             column.grow(size)
         if self.is_scored:
@@ -244,43 +267,32 @@ class Layer:
                     found.append(rows)
         return found
 
-    def _merged(self, rows: _Rows, named: list[RowArray]) -> _Rows:
-        """These rows and those that plugins name."""
-        if rows is None or not named:
-            return rows
-        count = len(rows) + sum(map(len, named))
-        if isinstance(rows, dict) and count <= _FEW:
-            return rows | {row: True for part in named for row in part.tolist()}
-        if count * _ALL > len(self.owner):
-            return None
-        many = rows if isinstance(rows, np.ndarray) else np.fromiter(rows, np.intp, len(rows))
-        return np.concatenate((many, *named))
-
     # -- filters ---------------------------------------------------------------------------------------
 
-    def _refilter(self, rows: _Rows) -> bool:
+    def _refilter(self, rows: Rows) -> bool:
         """Evaluate the filters of these rows; True when the same ones pass as before."""
+        if self._diagnosis is not None:
+            self._note_reevaluated(rows)
         if isinstance(rows, dict):
-            # A nomination filter has verdicts of rows that the base rejects, too; they are not here.
-            self.changes += self.base is not None and bool(rows)
             same = True
             for row, whole in rows.items():
-                owner, verdict = self.owner.item(row), self.verdict.item(row)
-                before = owner == PASSES
+                before = self.owner.item(row) == PASSES
                 now = self._refilter_one(row, whole)
-                if owner != self.owner.item(row) or verdict != self.verdict.item(row):
-                    self.changes += 1
                 if now is not before:
                     self.feasible += 1 if now else -1
                     rows[row] = True
                     same = False
         else:
-            self.changes += rows is None or len(rows) > 0
-            at = rows if rows is not None else slice(None)
+            at = rows.rows if rows is not None else slice(None)
             passed = self.owner[at] == PASSES
-            candidates = self._candidates(rows)
-            self.owner[at] = NO_NODE
-            self._filter_rows(candidates)
+            if rows is None or rows.whole or self.base is not None:
+                candidates = self._candidates(rows.rows if rows is not None else None)
+                self.owner[at] = NO_NODE
+                self._filter_rows(candidates, self.filters)
+            else:  # filters that read nothing that changed are not called for rows that passed
+                others = self._candidates(rows.rows[~passed])
+                self._filter_rows(rows.rows[passed], [entry for entry in self.filters if entry.reads_pods])
+                self._filter_rows(others, self.filters)
             passes = self.owner[at] == PASSES
             same = not np.count_nonzero(passed != passes)
             self.feasible = int(np.count_nonzero(self.owner == PASSES))
@@ -295,20 +307,25 @@ class Layer:
         alive = self._table.alive
         return np.flatnonzero(alive[: len(self.owner)]) if rows is None else rows[alive[rows]]
 
-    def _filter_rows(self, rows: IntpArray) -> None:
-        """Call every filter for these rows; earlier answers are dropped."""
-        owner, verdict = self.owner, self.verdict
-        owner[rows] = PASSES
-        for entry in self.filters:
+    def _filter_rows(self, rows: IntpArray, filters: Iterable[FilterEntry]) -> None:
+        """Call these filters for these rows; earlier answers are dropped."""
+        self.owner[rows] = PASSES
+        for entry in filters:
             if not len(rows):
                 break
             answers = entry.many(self.state, self._pod, self._table, rows)
             if np.count_nonzero(answers):
                 bad = answers != 0
-                rejected = rows[bad]
-                owner[rejected] = entry.index + 1
-                verdict[rejected] = answers[bad]
+                rejected, verdicts = rows[bad], answers[bad]
+                self._widen(int(verdicts.max()))
+                self.owner[rejected] = entry.index + 1
+                self.verdict[rejected] = verdicts
                 rows = rows[~bad]
+
+    def _widen(self, verdict: int) -> None:
+        """Choose a type that this verdict fits into."""
+        if verdict >> 8 * self.verdict.itemsize:
+            self.verdict = self.verdict.astype(np.min_scalar_type(verdict))
 
     def _refilter_one(self, row: int, whole: bool) -> bool:
         """One row's verdict again; filters that read nothing that changed are not called. True when it passes."""
@@ -328,6 +345,7 @@ class Layer:
                 continue
             answer = entry.one(self.state, self._pod, table, node)
             if answer:
+                self._widen(answer)
                 self.owner[row] = place
                 self.verdict[row] = answer
                 return False
@@ -354,12 +372,19 @@ class Layer:
         if status is not None:
             raise PluginFailedError.of(status)
         entries = [entry for entry in self.share.scores if entry.name not in state.skip_score]
-        self.columns = [ScoreColumn(entry, len(self.owner)) for entry in entries]
-        self._score_all(self.columns)
-        self._total(None)
+        self.columns = []
+        grouped = self._grouped(entries)
+        if grouped is None:
+            self.columns = [ScoreColumn(entry, len(self.owner)) for entry in entries]
+            self._pod_columns = [column for column in self.columns if column.entry.reads_pods]
+            self._bounded = [column for column in self.columns if not column.entry.is_raw]
+            self._score_all(self.columns)
+            self._total(None)
+        self.ranking = grouped if grouped is not None else self._totals
         self.is_scored = True
+        self._feasible_rows = None  # thousands of layers may be kept; few are read by others
 
-    def _rescore(self, changed: _Rows, rows: _Rows, same: bool) -> None:
+    def _rescore(self, changed: Rows, rows: Rows, same: bool) -> None:
         """Catch up with the scores of ``rows`` and of those that plugins name.
 
         ``changed``: the rows whose own node or pods changed; ``same``: the feasible rows are those of the last time.
@@ -369,6 +394,12 @@ class Layer:
             return
         if self.base is not None:
             self.base.score()
+        ranking = self.ranking
+        if isinstance(ranking, GroupedRanking):
+            if not self._refresh_groups(ranking, same) or not self._regroup(ranking, rows):
+                self.is_scored = False
+                self.score()
+            return
         named = self._named(self.share.refresh_scores, same)
         if named is None:
             self.is_scored = False
@@ -378,18 +409,59 @@ class Layer:
         if images:
             self._images_version = self._table.images.version
             self._score_all([column for column in self.columns if column.entry.reads_images])
-        rows = self._merged(rows, named)
+        rows = merged(rows, named, len(self.owner))
         if rows is None:
             levels = [column.level for column in self.columns]
             self._score_all(self.columns)
             moved = not same or None in levels or levels != [column.level for column in self.columns]
             rows = changed  # the others' raw scores moved together: normalised they are what they were
         else:
-            moved = self._rescore_rows(rows)
+            moved = self._rescore_rows(rows, same)
         if moved or images or (self.base is not None and self.base._epoch != self._base_epoch):
             self._total(None)
-        elif rows is not None and len(rows):
+        elif rows:
             self._total(rows)
+
+    def _grouped(self, entries: list[ScoreEntry]) -> GroupedRanking | None:
+        """Totals by group, where one plugin scores, and gives rows a few groups."""
+        if self.base is None or len(entries) != 1 or not entries[0].has_groups:
+            return None
+        ranking = GroupedRanking(self.base._totals, entries[0])
+        return ranking if self._regroup(ranking, None) else None
+
+    def _refresh_groups(self, ranking: GroupedRanking, same: bool) -> bool:
+        """Bring what PreScore kept up to date; False when it has to be called again."""
+        entry, state, pod, table = ranking.entry, self.state, self._pod, self._table
+        for plugin in self.share.refresh_scores:
+            if plugin.name == entry.name:
+                if not entry.refresh_groups(state, pod, table, same):
+                    return False
+            elif plugin.named(len(self.owner), state, pod, table, same) is None:
+                return False
+        return True
+
+    def _regroup(self, ranking: GroupedRanking, rows: Rows) -> bool:
+        """Catch up with the groups of these rows, and the scores of all groups; False when rows have no groups now."""
+        state, pod, table, base, entry = self.state, self._pod, self._table, self.base, ranking.entry
+        assert base is not None
+        if isinstance(rows, dict) and base._epoch == self._base_epoch:
+            for row in rows:
+                if self.owner.item(row) != PASSES:
+                    ranking.put(row)
+                    continue
+                group = entry.group(state, pod, table, table.info(row))
+                if group >= MOST_GROUPS:
+                    return False
+                ranking.put(row, group)
+        else:
+            feasible = self.feasible_rows()
+            groups = entry.groups(state, pod, table, feasible, MOST_GROUPS)
+            if groups is None:
+                return False
+            ranking.replace(len(self.owner), feasible, groups)
+            self._base_epoch = base._epoch
+        ranking.rescore(state, pod)
+        return True
 
     def _score_all(self, columns: list[ScoreColumn]) -> None:
         rows = self.feasible_rows()
@@ -397,51 +469,50 @@ class Layer:
             column.replace(rows, column.entry.many(self.state, self._pod, self._table, rows))
             column.settle(self.feasible)
 
-    def _rescore_rows(self, rows: dict[int, bool] | IntpArray) -> bool:
+    def _rescore_rows(self, rows: dict[int, bool] | Many, same: bool) -> bool:
         """Raw scores of some rows; True when final scores of other rows changed with them."""
         table, state, pod = self._table, self.state, self._pod
         if isinstance(rows, dict):
             for row, whole in rows.items():
                 node = table.info(row) if self.owner.item(row) == PASSES else None  # it may have no node any more
-                for column in self.columns:
-                    if node is None:
-                        column.put(row, NOT_SCORED)
-                    elif whole or column.entry.reads_pods:
-                        column.put(row, column.entry.one(state, pod, table, node))
+                for column in self.columns if whole else self._pod_columns:
+                    score = column.entry.one(state, pod, table, node) if node is not None else NOT_SCORED
+                    column.put(row, score)
         else:
-            passing = self.owner[rows] == PASSES
-            left, gone = rows[passing], rows[~passing]
-            for column in self.columns:
+            passing = self.owner[rows.rows] == PASSES
+            left, gone = rows.rows[passing], rows.rows[~passing]
+            for column in self.columns if rows.whole or not same else self._pod_columns:
                 if len(gone):
                     column.drop(gone)
                 if len(left):
                     column.put_many(left, column.entry.many(state, pod, table, left))
-        return True in [column.settle(self.feasible) for column in self.columns]  # each has to settle
+        return True in [column.settle(self.feasible) for column in self._bounded]  # each has to settle
 
     # -- totals ----------------------------------------------------------------------------------------
 
-    def _total(self, rows: _Rows) -> None:
+    def _total(self, rows: Rows) -> None:
         """Totals of these rows again."""
-        base = self.base.ranking.total if self.base is not None else None
+        base = self.base._totals.total if self.base is not None else None
+        ranking = self._totals
         if isinstance(rows, dict):
             for row in rows:
                 total = INFEASIBLE
                 if self.owner.item(row) == PASSES:
                     total = base.item(row) if base is not None else 0
                     for column in self.columns:
-                        total += column.final_one(column.raw.item(row))
-                self.ranking.put(row, total)
-            self.ranking.settle(rows)
+                        total += column.final_at(row)
+                ranking.put(row, total)
+            ranking.settle(rows)
             return
-        at = rows if rows is not None else slice(None)
-        totals = base[at].copy() if base is not None else np.zeros(len(self.owner[at]), np.int64)
+        at = rows.rows if rows is not None else slice(None)
+        totals = base[at].astype(np.int64) if base is not None else np.zeros(len(self.owner[at]), np.int64)
         for column in self.columns:
-            totals += column.final(column.raw[at])
+            totals += column.final(at)
         np.copyto(totals, INFEASIBLE, where=self.owner[at] != PASSES)
         if rows is not None:
-            self.ranking.put(rows, totals)
-            self.ranking.settle(rows)
+            ranking.put(rows.rows, totals)
+            ranking.settle(rows.rows)
         else:
-            self.ranking.replace(totals)
+            ranking.replace(totals)
             self._epoch += 1
             self._base_epoch = self.base._epoch if self.base is not None else 0

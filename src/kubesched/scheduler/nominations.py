@@ -10,7 +10,7 @@ Used by :mod:`.search`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +27,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
 
-from .layers import Layer
+from .layers import NO_NODE, PASSES, Layer
 from .plan import Share
 
 __all__ = ["NOMINATED", "NominationFilter", "NominationShare"]
@@ -59,6 +59,8 @@ class NominationFilter:
         self._skip = skip
         self._statuses: list[Status] = []
         self._places: dict[tuple[Hashable, ...], int] = {}
+        #: (owner, verdict) of filters that offer ``filter_row_with``, to the place of the status.
+        self._place_of: dict[tuple[int, int], int] = {}
         self._position: int | None = None
         self._log_position: int | None = None
         self.codes: VerdictArray = np.zeros(0, np.uint64)
@@ -92,13 +94,42 @@ class NominationFilter:
 
     def _code(self, pod: PodInfo, row: int) -> int:
         others = self.view.pods.get(row)
-        if not others or not self.table.alive[row]:
+        if not others or not self.table.alive.item(row):
             return 0
-        state = self._base.state.clone()
-        state.skip_filter |= self._skip
-        status = self._framework.filter_with_pods(state, pod, self._snapshot, self.table.info(row), others)
-        if status is None:
-            return 0
+        base, skip, framework = self._base, self._skip, self._framework
+        if not framework.has_active_extensions(base.state, skip):
+            code = self._code_by_rows(pod, row, others)
+            if code is not None:
+                return code
+        state = base.state.clone()
+        state.skip_filter |= skip
+        status = framework.filter_with_pods(state, pod, self._snapshot, self.table.info(row), others)
+        return 0 if status is None else self._place(status)
+
+    def _code_by_rows(self, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int | None:
+        """The same without a what-if; None when some filter has to see the pods on the node."""
+        base, table = self._base, self.table
+        owner, node = base.owner.item(row), table.info(row)
+        for entry in base.filters:
+            place = entry.index + 1
+            if entry.reads_pods:
+                verdict = entry.one_with(base.state, pod, table, node, others)
+                if verdict is None:
+                    return None
+            elif owner >= place or owner == PASSES:
+                if owner == place:
+                    return 0  # with those pods or without
+                continue
+            else:
+                verdict = entry.one(base.state, pod, table, node)
+            if verdict:
+                code = self._place_of.get((place, verdict))
+                if code is None:
+                    code = self._place_of[place, verdict] = self._place(entry.status(base.state, pod, verdict))
+                return code
+        return 0
+
+    def _place(self, status: Status) -> int:
         key = (status.code, status.plugin, *status.reasons())
         place = self._places.get(key)
         if place is None:
@@ -106,14 +137,26 @@ class NominationFilter:
             place = self._places[key] = len(self._statuses)
         return place
 
+    def why(self, row: int) -> Status | None:
+        """Why a row is rejected, nominated pods counted or not; None where it passes or has no node. As the full scan does it."""
+        owner, code = self._base.owner.item(row), self.codes.item(row)
+        if code and owner != NO_NODE:
+            status = self.status(code)
+            if owner == PASSES or owner >= self._owner_number(status):
+                return status
+        return self._base.why(row)
+
+    def _owner_number(self, status: Status) -> int:
+        """1 + the index of the filter that a status names."""
+        return next((entry.index + 1 for entry in self._framework.filters if entry.name == status.plugin), 0)
+
     def status(self, verdict: int) -> Status:
         """What a code means."""
         return self._statuses[verdict - 1]
 
     def places(self, codes: VerdictArray) -> npt.NDArray[np.int64]:
         """The owner number (1 + index) of the filter that each code names, 0 for no obstacle."""
-        index = {entry.name: entry.index + 1 for entry in self._framework.filters}
-        known = [0, *(index.get(status.plugin, 0) for status in self._statuses)]
+        known = [0, *map(self._owner_number, self._statuses)]
         return np.array(known, np.int64)[codes.astype(np.intp)]
 
     # -- as a filter of a layer --------------------------------------------------------------------------

@@ -82,6 +82,12 @@ class Port(Protocol):
         """Write a condition and a nomination (None: leave it, "": clear it); False when nothing would change."""
         ...
 
+    def patch_pod_status_now(
+        self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
+    ) -> bool:
+        """The same where nothing has to be waited for; False, and nothing is done, where it has."""
+        ...
+
     async def bind_volume(self, volume: PersistentVolume) -> PersistentVolume:
         """Write a volume's claimRef and the mark of an automatic binding; the volume as written. Conflicts are errors."""
         ...
@@ -92,6 +98,10 @@ class Port(Protocol):
 
     async def delete_pod(self, pod: Pod) -> bool:
         """Delete exactly this pod, by UID, with its own grace period; False when it is gone already."""
+        ...
+
+    def delete_pod_now(self, pod: Pod) -> bool | None:
+        """The same where nothing has to be waited for; None, and nothing is done, where it has."""
         ...
 
     async def get_object(self, kind: Kind, namespace: str, name: str) -> Any: ...

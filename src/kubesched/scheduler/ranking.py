@@ -20,7 +20,7 @@ import numpy as np
 from kubesched.cache.columns import RowArray
 from kubesched.framework.interface import IntArray
 
-__all__ = ["INFEASIBLE", "Ranking", "pick_uniformly"]
+__all__ = ["INFEASIBLE", "BestRows", "Ranking", "pick_uniformly"]
 
 #: The total of a row that no pod may go to.
 INFEASIBLE: Final = -1
@@ -40,66 +40,101 @@ def pick_uniformly(rng: random.Random, totals: IntArray) -> int:
     return int(best[rng.randrange(len(best))]) if len(best) > 1 else int(best[0])
 
 
-def _best_rows(totals: IntArray) -> RowArray:
+def _best_rows(totals: RowArray) -> RowArray:
     """The positions of the greatest elements, ascending."""
     rows: RowArray = (totals == np.maximum.reduce(totals)).nonzero()[0]
     return rows
+
+
+class BestRows:
+    """The rows with the greatest of some totals, following single changes.
+
+    Attributes:
+        rows: ascending; empty when they are not known.
+        total: theirs.
+    """
+
+    __slots__ = ("rows", "total")
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.total = 0
+
+    def replace(self, rows: RowArray, totals: RowArray) -> None:
+        """Find them among these rows, which are ascending, and their totals."""
+        best = _best_rows(totals)
+        self.rows, self.total = rows[best].tolist(), totals.item(best[0])
+
+    def put(self, row: int, total: int) -> None:
+        """One of the rows has this total now."""
+        rows = self.rows
+        if not rows:
+            return
+        if total > self.total:
+            self.rows, self.total = [row], total
+            return
+        place = bisect_left(rows, row)
+        is_listed = place < len(rows) and rows[place] == row
+        if total == self.total:
+            if not is_listed:
+                rows.insert(place, row)
+        elif is_listed:
+            del rows[place]
+
+    def drop(self, row: int) -> None:
+        """A row is none of them any more."""
+        self.put(row, INFEASIBLE)
 
 
 class Ranking:
     """Totals by row.
 
     Attributes:
-        total: int64[n], INFEASIBLE where no pod may go. Read it; write through the methods.
+        total: int32 or int64[n], INFEASIBLE where no pod may go. Read it; write through the methods.
     """
 
-    __slots__ = ("_best_total", "_block_count", "_block_max", "_choices", "_listed", "_measured", "total")
+    __slots__ = ("_best", "_block_count", "_block_max", "_choices", "_measured", "total")
 
-    def __init__(self) -> None:
-        self.total: IntArray = np.zeros(0, np.int64)
+    def __init__(self, most: int) -> None:
+        """``most``: the greatest total there can be."""
+        self.total: RowArray = np.zeros(0, np.int32 if most < 1 << 31 else np.int64)
         self._measured = False
-        #: The rows with the greatest total, ascending, and that total; None when they are not known.
-        self._listed: list[int] | None = None
-        self._best_total = 0
+        self._best = BestRows()
         #: How often the best row was chosen since many totals changed.
         self._choices = 0
-        self._block_max: IntArray = self.total
-        self._block_count: IntArray = self.total
+        self._block_max: RowArray = self.total
+        self._block_count: RowArray = self.total
 
-    def replace(self, total: IntArray) -> None:
-        """Replace all totals; the array is the ranking's from now on."""
-        self.total = total
+    @property
+    def nbytes(self) -> int:
+        return self.total.nbytes
+
+    def replace(self, total: RowArray) -> None:
+        """Replace all totals; the array may be the ranking's from now on."""
+        self.total = total.astype(self.total.dtype, copy=False)
         self._measured = False
-        self._listed, self._choices = None, 0
+        self._forget()
 
     def grow(self, size: int) -> None:
         """More rows, infeasible ones."""
-        total = np.full(size, INFEASIBLE, np.int64)
+        total = np.full(size, INFEASIBLE, self.total.dtype)
         total[: len(self.total)] = self.total
         self.replace(total)
 
     def put(self, rows: RowArray | int, totals: IntArray | int) -> None:
         """New totals of some rows. :meth:`settle` has to follow, once for all that were put."""
         self.total[rows] = totals
+        best = self._best
         if not isinstance(rows, int) or not isinstance(totals, int):
-            self._listed, self._choices = None, 0
-        elif self._listed is not None:
-            self._follow(self._listed, rows, totals)
+            self._forget()
+        elif best.rows:
+            best.put(rows, totals)
+            if not best.rows:
+                self._choices = 0
 
-    def _follow(self, listed: list[int], row: int, total: int) -> None:
-        """Keep the list of the best rows right."""
-        if total > self._best_total:
-            self._listed, self._best_total = [row], total
-            return
-        place = bisect_left(listed, row)
-        is_listed = place < len(listed) and listed[place] == row
-        if total == self._best_total:
-            if not is_listed:
-                listed.insert(place, row)
-        elif is_listed:
-            del listed[place]
-            if not listed:
-                self._listed, self._choices = None, 0
+    def _forget(self) -> None:
+        self._best.rows = []
+        self._choices = 0
 
     def settle(self, rows: Collection[int] | RowArray) -> None:
         """Measure the blocks of rows that were put."""
@@ -122,7 +157,7 @@ class Ranking:
         size = len(self.total)
         padded = -(-size // _BLOCK) * _BLOCK
         if padded != size:
-            total = np.full(padded, INFEASIBLE, np.int64)
+            total = np.full(padded, INFEASIBLE, self.total.dtype)
             total[:size] = self.total
         else:
             total = self.total
@@ -134,11 +169,11 @@ class Ranking:
     def best(self, rng: random.Random) -> int:
         """A row with the greatest total, each with the same chance. There must be a feasible row."""
         if not self._measured:
-            best: RowArray | list[int] | None = self._listed
-            if best is None:
+            best: RowArray | list[int] = self._best.rows
+            if not best:
                 best = _best_rows(self.total)
                 if len(best) < self._choices * _WORTH_A_LIST and len(self.total) <= _FLAT:
-                    self._listed, self._best_total = best.tolist(), self.total.item(best[0])
+                    self._best.rows, self._best.total = best.tolist(), self.total.item(best[0])
                 self._choices += 1
             return int(best[rng.randrange(len(best))] if len(best) > 1 else best[0])
         block_max = self._block_max

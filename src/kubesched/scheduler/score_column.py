@@ -5,6 +5,8 @@ single scores change, so that it is known when the final scores of all other row
 The arithmetic itself is that of :class:`~kubesched.framework.entries.ScoreEntry`, one implementation for one row
 and for many.
 
+Thousands of layers may be kept, hence the narrow types: a byte for scores that are final, four for others while they fit.
+
 Used by :mod:`.layers`.
 """
 
@@ -13,31 +15,37 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from kubesched.cache.columns import RowArray
 from kubesched.framework.entries import ScoreEntry
 from kubesched.framework.interface import NOT_SCORED, IntArray
+from kubesched.framework.normalize import bounds
 
 __all__ = ["ScoreColumn"]
 
 #: Up to this many different raw scores between the bounds, the final score of each is looked up in a table.
 _TABLE: Final = 1024
+#: What raw scores are kept as while they fit. The least integer of a type represents NOT_SCORED.
+_NARROW: Final = np.int32
 
 
 class ScoreColumn:
     """A score plugin's raw scores by row.
 
     Attributes:
-        raw: int64[size]; NOT_SCORED where the row is infeasible or the plugin left it out. Of a plugin whose raw scores
-            are final, anything in 0…100 where the row is infeasible.
         low, high: the bounds of the scores, as of :meth:`settle`.
         level: the final score of every feasible row, when it is one and the same; None when that is not known.
     """
 
-    __slots__ = ("_is_stale", "_is_written", "_listed", "_table", "_used", "entry", "high", "level", "low", "raw")  # fmt: skip
+    __slots__ = ("_absent", "_is_stale", "_is_written", "_listed", "_raw", "_table", "_used", "entry", "high", "level", "low")  # fmt: skip
 
     def __init__(self, entry: ScoreEntry, size: int) -> None:
         self.entry = entry
+        #: int8, _NARROW or int64[size]. Of a plugin whose raw scores are final, 0 where the row is infeasible, or anything
+        #: in 0…100; else _absent, also where the plugin left the row out.
+        self._raw: npt.NDArray[np.signedinteger] = np.zeros(0, np.int8 if entry.is_raw else _NARROW)
+        self._absent = 0 if entry.is_raw else int(np.iinfo(_NARROW).min)
         self._fill(size)
         self.low, self.high = 0, -1
         self.level: int | None = None
@@ -49,43 +57,68 @@ class ScoreColumn:
         self._table: IntArray | None = None
         self._listed: list[int] | None = None
 
+    @property
+    def nbytes(self) -> int:
+        return self._raw.nbytes
+
     def _fill(self, size: int) -> None:
-        self.raw: IntArray = np.full(size, 0 if self.entry.is_raw else NOT_SCORED, np.int64)
+        self._raw = np.full(size, self._absent, self._raw.dtype)
 
     def grow(self, size: int) -> None:
         """More rows, infeasible ones."""
-        old = self.raw
+        old = self._raw
         self._fill(size)
-        self.raw[: len(old)] = old
+        self._raw[: len(old)] = old
+
+    def _widen(self) -> None:
+        self._raw = self._wide(self._raw)
+        self._absent = NOT_SCORED
+
+    def _wide(self, raw: npt.NDArray[np.signedinteger]) -> IntArray:
+        """int64[len(raw)]: raw scores of this column as plugins know them; perhaps the same array."""
+        wide = raw.astype(np.int64, copy=False)
+        if self._absent != NOT_SCORED and not self.entry.is_raw:
+            wide[raw == self._absent] = NOT_SCORED
+        return wide
+
+    def _fits(self, low: int, high: int) -> bool:
+        return self._raw.itemsize == 8 or (self._absent < low and high < -self._absent)
 
     # -- writing ---------------------------------------------------------------------------------------
 
     def replace(self, rows: RowArray, scores: IntArray) -> None:
         """All raw scores again: those of the feasible rows, which are ascending."""
-        if len(rows) == len(self.raw):
-            self.raw = scores.copy()
-        else:
-            self._fill(len(self.raw))
-            self.raw[rows] = scores
-        self._is_written = self._is_stale = True
+        self._fill(len(self._raw))
+        self.put_many(rows, scores)
 
-    def put_many(self, rows: RowArray, scores: IntArray | int) -> None:
+    def put_many(self, rows: RowArray, scores: IntArray) -> None:
         """New raw scores of some rows."""
-        self.raw[rows] = scores
-        self._is_written = self._is_stale = True
+        if not self.entry.is_raw:
+            if not self._fits(*bounds(scores)):
+                self._widen()
+            if self._absent != NOT_SCORED and len(scores) and int(scores.min()) == NOT_SCORED:
+                scores = np.where(scores == NOT_SCORED, self._absent, scores)
+            self._is_written = self._is_stale = True
+        self._raw[rows] = scores
 
     def drop(self, rows: RowArray) -> None:
         """Rows that are infeasible now."""
         if not self.entry.is_raw:
-            self.put_many(rows, NOT_SCORED)
+            self._raw[rows] = self._absent
+            self._is_written = self._is_stale = True
 
     def put(self, row: int, new: int) -> None:
         """One row's new raw score; NOT_SCORED when it is infeasible or left out."""
-        raw, entry = self.raw, self.entry
-        if entry.is_raw:
+        raw = self._raw
+        if self.entry.is_raw:
             if new != NOT_SCORED:
                 raw[row] = new
             return
+        if new == NOT_SCORED:
+            new = self._absent
+        elif not self._fits(new, new):
+            self._widen()
+            raw = self._raw
         old = raw.item(row)
         if old != new:
             raw[row] = new
@@ -103,14 +136,14 @@ class ScoreColumn:
         self._is_written = False
         if self._is_stale:
             self._is_stale = False
-            self.low, self.high = self.entry.bounds(self.raw)
-        before, bounds = self.level, (self.low, self.high)
-        moved = bounds != self._used
+            self.low, self.high = self.entry.bounds(self._raw)
+        before, limits = self.level, (self.low, self.high)
+        moved = limits != self._used
         if moved:
-            self._used = bounds
+            self._used = limits
             self._table = self._listed = None
-        same = self.low == self.high and int(np.count_nonzero(self.raw == self.low)) == feasible
-        self.level = self.final_one(self.low) if same else None
+        same = self.low == self.high and int(np.count_nonzero(self._raw == self.low)) == feasible
+        self.level = self._final_one(self.low) if same else None
         return moved and (before is None or before != self.level)
 
     # -- reading ---------------------------------------------------------------------------------------
@@ -122,26 +155,36 @@ class ScoreColumn:
 
     def holds(self, rows: RowArray) -> bool:
         """Whether final scores stay what they are when only ``rows`` (feasible ones) are left to choose from."""
-        return self.entry.bounds(self.raw[rows]) == (self.low, self.high)
+        return self.entry.bounds(self._raw[rows]) == (self.low, self.high)
 
-    def final(self, raw: IntArray) -> IntArray:
-        """int64[len(raw)]: final scores, weighted, of raw scores of this column; 0 for NOT_SCORED.
+    def raw(self, rows: RowArray) -> IntArray:
+        """int64[len(rows)]: the raw scores; NOT_SCORED where the plugin left a row out. For feasible rows."""
+        return self._wide(self._raw[rows])
+
+    def final(self, at: RowArray | slice) -> IntArray:
+        """int64[n]: final scores, weighted, of these rows; 0 where a row is not scored.
 
         Raises:
             PluginFailedError: when the plugin fails.
         """
-        if self.entry.is_raw or self.high - self.low >= _TABLE:
-            return self.entry.final_or_zero(raw, self.low, self.high)
-        # NOT_SCORED lands far outside the table on either side, and is clipped to one of the zeros there.
+        raw = self._raw[at]
+        if self.entry.is_raw:
+            weighted: IntArray = np.multiply(raw, self.entry.weight, dtype=np.int64)
+            return weighted
+        if self.high - self.low >= _TABLE:
+            return self.entry.final_or_zero(self._wide(raw), self.low, self.high)
+        # What is absent lands far outside the table on either side, and is clipped to one of the zeros there.
         scores: IntArray = self._by_score().take(raw - (self.low - 1), mode="clip")
         return scores
 
-    def final_one(self, raw: int) -> int:
-        """The same for one raw score."""
+    def final_at(self, row: int) -> int:
+        """The same for one row."""
+        raw = self._raw.item(row)
+        return 0 if raw == self._absent and not self.entry.is_raw else self._final_one(raw)
+
+    def _final_one(self, raw: int) -> int:
         if self.entry.is_raw:
             return raw * self.entry.weight
-        if raw == NOT_SCORED:
-            return 0
         if self.high - self.low >= _TABLE:
             return int(self.entry.final(np.array([raw]), self.low, self.high)[0])
         listed = self._listed

@@ -13,8 +13,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubesched.cache import NodeTable, Snapshot
 from kubesched.cache.nominated_rows import NominatedPods
@@ -25,6 +24,7 @@ from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.nominating import Nominations
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
+from kubesched.framework.status import Status
 
 from .diagnosis import Diagnosis, Rejection
 from .full_scan import Evaluation, FullScan, Rotation, ScanRequest
@@ -42,10 +42,12 @@ class Signature(tuple[Hashable | None, ...]):
 
     Attributes:
         plan: what follows from which plugins signed.
+        images: version of the names in the image table then: a plugin may sign what nodes have of a pod's images.
         until: with this answer of the plugins' ``signs_until`` it was made; None for a pod that refers to nothing.
     """
 
     plan: Plan
+    images: int
     until: Hashable = None
 
 
@@ -53,8 +55,7 @@ class Signature(tuple[Hashable | None, ...]):
 _Key = tuple[Hashable, tuple[Hashable, ...] | int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The node chosen, and how many were evaluated and fit. ``state`` is passed on to Reserve and the binding cycle."""
 
     node: NodeInfo
@@ -127,18 +128,19 @@ class Search:
         """
         known: Signature | None = pod.signature
         until = self._signs_until(pod) if pod.refers else None
-        if known is not None and known.plan.framework is self._framework and known.until == until:
+        if known is not None and known.until == until and self._is_current(known):
             return known
         absent = self._framework.concerned(pod).absent
         model = pod.model if self._signing_more <= absent else None
         signature: Signature | None = model.signature if model is not None else None
-        if signature is None or signature.plan.framework is not self._framework or signature.until != until:
+        if signature is None or signature.until != until or not self._is_current(signature):
             signature = Signature(
                 [NOT_CONCERNED if entry.name in absent else entry.sign(pod) for entry in self._signers]
             )
             signature.plan = self._plan(signature)
-        if not pod.refers or until is not None:
+            signature.images = self.table.images.names_version
             signature.until = until
+        if not pod.refers or until is not None:
             pod.signature = signature
             if model is not None:
                 model.signature = signature
@@ -150,6 +152,10 @@ class Search:
             return None
         found = tuple([until() for until in self._until])
         return None if None in found else found
+
+    def _is_current(self, signature: Signature) -> bool:
+        """Whether it was made for this profile, and for the images that nodes have."""
+        return signature.images == self.table.images.names_version and signature.plan.framework is self._framework
 
     def _plan(self, signature: Signature) -> Plan:
         shape = tuple([None if value is None else value is NOT_CONCERNED for value in signature])
@@ -206,12 +212,16 @@ class Search:
             used = layer if path is Path.SIGNATURE else self._layer(key, plan, layer, pod, nominated)
         except PluginFailedError:
             return None
-        return used.diagnosis if used is not None and not used.feasible else None
+        return used.diagnosis(_why_of(used)) if used is not None else None
 
     def _find(
         self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool
     ) -> tuple[Path, Decision | Rejection]:
         plan = signature.plan
+        if pod.status.nominated_node_name:
+            decision = self._on_nominated_node(pod, signature, record_plugin_metrics)
+            if decision is not None:
+                return Path.FULL_SCAN, decision
         layer = self._layer((signature, None), plan, None, pod)
         state = prepared(layer.state.clone() if layer is not None else CycleState(), record_plugin_metrics)
         nominated = self._nominated.of(pod.priority)
@@ -228,12 +238,15 @@ class Search:
                 state.skip_filter |= plan.unsigned.names
                 state.skip_score |= layer.state.skip_score | plan.unsigned.names
                 return path, Decision(self.table.info(row), state, len(self.table), used.feasible)
-            if used is not None and used.diagnosis is not None:
-                return path, Rejection(len(self.table), used.diagnosis, state)
+            known = used.diagnosis(_why_of(used)) if used is not None and skips else None
+            if known is not None:
+                return path, Rejection(len(self.table), known, state)
         outcome = PreFilterOutcome()
         if not skips and (layer is None or plan.unsigned.pre_filters):
             only = plan.unsigned.pre_filters if layer is not None else None
             outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), only)
+            if layer is None:
+                self._layers.mark((signature, None), unusable=outcome.nodes is not None)
 
         def remembered() -> NominationFilter | None:
             if layer is None or outcome.status is not None or self._percentage:
@@ -249,8 +262,23 @@ class Search:
         request = ScanRequest(pod, state, outcome, nominated, layer, plan, remembered)
         answer = self._chosen(request)
         if skips and used is not None and isinstance(answer, Rejection):
-            used.diagnosis = answer.diagnosis  # for the next pod like this one, until a row changes
+            # For the next pod like this one, until a row is rejected for something else.
+            used.diagnosed(answer.diagnosis)
         return Path.FULL_SCAN, answer
+
+    def _on_nominated_node(self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool) -> Decision | None:
+        """The node that the pod is nominated to, if it fits: found without evaluating again what changed elsewhere.
+
+        None where a full scan has to find that out.
+        """
+        layer = self._layers.get((signature, None))
+        if layer is None or not signature.plan.all_skip(pod):
+            return None
+        state = prepared(layer.state.clone(), record_plugin_metrics)
+        state.skip_filter |= signature.plan.unsigned.names
+        nominated = self._nominated.of(pod.priority)
+        node, status = self.scan.try_nominated_node(ScanRequest(pod, state, PreFilterOutcome(), nominated))
+        return Decision(node, state, 1, 1) if node is not None and status is None else None
 
     def _path(
         self, pod: PodInfo, plan: Plan, key: _Key, layer: Layer | None, *, skips: bool, nominated: NominatedPods
@@ -277,6 +305,8 @@ class Search:
         ``nominated``: for a nomination layer, which has a base.
         """
         layer = self._layers.get(key)
+        if layer is None and base is None and self._layers.is_met(key):
+            return None  # PreFilter allowed the last such pod only some nodes
         if layer is None or layer.base is not base or layer.share.view is not nominated:
             share = plan.signed if base is None else plan.unsigned
             if base is not None and nominated is not None:
@@ -329,6 +359,12 @@ class Search:
             return self.scan.score(request, found)
         except PluginFailedError:
             return found
+
+
+def _why_of(layer: Layer) -> Callable[[int], Status | None]:
+    """Why a signature or nomination layer rejects a row."""
+    share = layer.share
+    return share.nominations.why if isinstance(share, NominationShare) else layer.why
 
 
 def prepared(state: CycleState, record_plugin_metrics: bool) -> CycleState:

@@ -53,6 +53,8 @@ class StatusWriter:
             pod, condition=condition, nominated_node_name=nominated_node_name
         ):
             return True  # so it is most of the time for a pod that is tried again
+        if uid not in self._tasks and self._write_now(_Patch(pod, condition, nominated_node_name)):
+            return False
         waiting = self._waiting.get(uid)
         if waiting is not None:
             if condition is None:
@@ -63,6 +65,18 @@ class StatusWriter:
         if uid not in self._tasks:
             self._tasks[uid] = self._supervisor.spawn(self._run(uid), f"status {pod.key}", lasting=False)
         return False
+
+    def _write_now(self, patch: _Patch) -> bool:
+        """Write where nothing has to be waited for; False where it has."""
+        if self._is_gone(patch.pod):
+            return True
+        try:
+            return self._port.patch_pod_status_now(
+                patch.pod, condition=patch.condition, nominated_node_name=patch.nominated_node_name
+            )
+        except Exception as error:
+            self._log_failure(patch.pod, error)
+            return True
 
     async def nominate(self, pod: Pod, node_name: str) -> None:
         """Publish the chosen node before work on it begins, after what is still to be written; a failure is only logged."""
@@ -92,17 +106,24 @@ class StatusWriter:
 
     async def _send(self, patch: _Patch) -> None:
         pod = patch.pod
-        live = self._live_pod(pod.namespace, pod.name)
-        if live is not None and live.uid != pod.uid:
-            return  # another pod of that name: this one is gone
+        if self._is_gone(pod):
+            return
         try:
             await self._port.patch_pod_status(
                 pod, condition=patch.condition, nominated_node_name=patch.nominated_node_name
             )
-        except ApiError as error:
-            level = logging.DEBUG if error.code == 404 else logging.ERROR
+        except Exception as error:
+            self._log_failure(pod, error)
+
+    def _is_gone(self, pod: Pod) -> bool:
+        """Whether another pod has its name."""
+        live = self._live_pod(pod.namespace, pod.name)
+        return live is not None and live.uid != pod.uid
+
+    @staticmethod
+    def _log_failure(pod: Pod, error: Exception) -> None:
+        if isinstance(error, ApiError | OSError):
+            level = logging.DEBUG if isinstance(error, ApiError) and error.code == 404 else logging.ERROR
             _log.log(level, "cannot patch the status of pod %s: %s", pod.key, error)
-        except OSError as error:
-            _log.error("cannot patch the status of pod %s: %s", pod.key, error)
-        except Exception:
-            _log.exception("patching the status of pod %s failed unexpectedly", pod.key)
+        else:
+            _log.error("patching the status of pod %s failed unexpectedly", pod.key, exc_info=error)

@@ -19,7 +19,7 @@ from kubesched.cache.check import check_cache, compare_with_server
 from kubesched.client.event_writer import CACHE_SIZE
 from kubesched.client.events import REFRESH_SECONDS
 from kubesched.client.port import ApiPort
-from kubesched.cluster.controllers import ALL, Controller, ControllerManager, ControllerSettings
+from kubesched.cluster.controllers import ALL, Attachments, Controller, ControllerManager, ControllerSettings
 from kubesched.cluster.kubelets import HollowKubelets, Stage
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
@@ -117,14 +117,14 @@ class Embedded:
             on_preemption=on_preemption,
             on_attempt=on_attempt,
         )
+        chosen = ALL if controllers is True else tuple(controllers or ())
+        attaches = any(one in (Attachments, Attachments.name) for one in chosen)
+        options = {"await_attachments": attaches, **(kubelet_options or {})}
         self.kubelets = (
-            HollowKubelets(
-                self.client, clock, rng=random.Random(rng.getrandbits(64)), stages=stages, **(kubelet_options or {})
-            )
+            HollowKubelets(self.client, clock, rng=random.Random(rng.getrandbits(64)), stages=stages, **options)
             if kubelets
             else None
         )
-        chosen = ALL if controllers is True else tuple(controllers or ())
         settings = ControllerSettings(stages=tuple(stages), device_taint_rules=gates.enabled("DRADeviceTaintRules"))
         self.controllers = (
             ControllerManager(self.client, clock, random.Random(rng.getrandbits(64)), chosen, settings=settings)

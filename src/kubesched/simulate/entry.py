@@ -119,7 +119,7 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
     objects = manifests_of(manifests, "manifests")
     nodes = given.get("nodes", 0)
     if not isinstance(nodes, int):
-        objects.objects += manifests_of(nodes, "nodes").objects
+        objects.extend(manifests_of(nodes, "nodes"))
     plugins = given.get("plugins", ())
     if isinstance(plugins, str | os.PathLike | type) or not isinstance(plugins, Iterable):
         raise PluginError(f"plugins={plugins!r}: give a list of plugin classes, module names or paths")

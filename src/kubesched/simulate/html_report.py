@@ -25,7 +25,7 @@ h1{font-size:1.5em}h2{font-size:1.15em;margin-top:1.8em}table{border-collapse:co
 th,td{padding:.2em .8em .2em 0;text-align:left;border-bottom:1px solid #ddd;vertical-align:top}
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:1em}
 svg{width:100%;height:auto}svg .t{font-weight:600;font-size:13px}svg .g{stroke:#e4e4e4}
-svg text{font-size:11px;fill:#444}svg .y{text-anchor:end}svg .x{text-anchor:middle}svg .l{fill:currentColor;font-weight:600}
+svg text{font-size:11px;fill:#444}svg .y{text-anchor:end}svg .x{text-anchor:middle}
 """
 
 
@@ -102,7 +102,7 @@ def _plots(result: Result) -> Iterable[str]:
     places = ("active", "backoff", "unschedulable", "gated")
     depths = {place: values for place in places if any(values := getattr(series, place))}
     yield step_chart("Pods in the scheduling queue", series.times, depths or {"active": series.active})
-    yield step_chart("Pods on nodes", series.times, {"pods": series.on_nodes})
+    yield step_chart("Pods on nodes", series.times, {"": series.on_nodes})
     waits = [pod.bound - pod.queued for pod in result.pods if pod.bound is not None and pod.queued is not None]
     if any(waits):
         yield histogram("Waiting times of pods that were bound", waits)

@@ -1,4 +1,4 @@
-"""Manifests into a store: what is expanded, in which order objects are created, and what was refused.
+"""What an input means: what is expanded, and in which order objects are created.
 
 Caller: :mod:`.simulation` and the demonstration. An export of a live cluster is taken as it is: a workload whose
 pods are in the export makes no pods of its own.
@@ -7,7 +7,7 @@ pods are in the export makes no pods of its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -19,7 +19,6 @@ from kubesched.api.kinds import (
     DAEMON_SETS,
     DEPLOYMENTS,
     JOBS,
-    NAMESPACES,
     NODES,
     PODS,
     REPLICA_SETS,
@@ -33,7 +32,6 @@ from kubesched.api.kinds import (
 from kubesched.api.selectors import required_node_affinity
 from kubesched.api.taints import first_untolerated
 from kubesched.api.types import Node, Pod
-from kubesched.api.wire import ApiError
 from kubesched.cluster.controllers import DEVICES_ANNOTATION, DevicesError, parse_devices
 from kubesched.cluster.files import (
     Manifest,
@@ -44,24 +42,21 @@ from kubesched.cluster.files import (
     object_manifests,
 )
 from kubesched.cluster.kubelets import make_nodes
-from kubesched.cluster.store import Store
 
 from .arrivals import arrival_of
 from .remarks import endless, not_honoured, unknown_fields
-from .result import Refusal
+from .storing import controller_of, refusals
 
 __all__ = [
     "Controllers",
     "Intake",
     "Source",
-    "check_devices",
-    "ensure_namespace",
     "gather",
     "in_order",
     "is_unplaced",
-    "store_objects",
     "unknown_fields",
     "with_default_class",
+    "wrong_devices",
 ]
 
 #: Which controllers of workloads run.
@@ -84,15 +79,6 @@ _ORDER: Final = {
     "nodes": 2,
     "pods": 9,
 }
-#: What a fresh cluster contains; a manifest with the same is not a mistake.
-_BUILT_IN: Final = frozenset(
-    (
-        *(("namespaces", name) for name in ("default", "kube-node-lease", "kube-public", "kube-system")),
-        *(("priorityclasses.scheduling.k8s.io", name) for name in ("system-cluster-critical", "system-node-critical")),
-    )
-)
-
-
 #: What a cluster without a StorageClass of its own gets, as kind's clusters have: claims without a class just work.
 _DEFAULT_CLASS: Final = {
     "apiVersion": "storage.k8s.io/v1",
@@ -140,7 +126,7 @@ class Intake:
         for item in self.objects:
             metadata = item.data["metadata"]
             if item.kind == PODS:
-                owner = _controller(metadata) or {}
+                owner = controller_of(metadata) or {}
                 is_new = is_unplaced(item) and owner.get("uid") not in continued
             else:
                 is_new = bool(metadata.get("uid")) and metadata.get("uid") in started
@@ -191,17 +177,16 @@ def gather(
     objects = [
         Manifest(NODES, data, "hollow nodes") for data in make_nodes(nodes, node_template, zones=zones)
     ] + loaded.objects
-    check_devices(objects)
+    problems = [*loaded.problems, *wrong_devices(objects)]
     names = [node.name for node in present] + [item.name for item in objects if item.kind == NODES]
     typed = [*present] + [from_builtins(item.data, Node) for item in objects if item.kind == NODES]
     made_already = _controllers(objects)
     intake = Intake(warnings=[*loaded.warnings, *unknown_fields(loaded.objects)], owners=made_already)
-    problems: list[str] = []
     for item in objects:
         metadata = item.data["metadata"]
         try:
             arrival = arrival_of(item)
-            if metadata.get("uid") in made_already or _controller(metadata) is not None:
+            if metadata.get("uid") in made_already or controller_of(metadata) is not None:
                 made = [item]
             else:
                 made = _expand(item, names, typed, tracked=controllers != "none")
@@ -214,11 +199,11 @@ def gather(
             else:
                 intake.objects += made
         except ManifestError as error:
-            problems.append(str(error))
+            problems += error.problems
         except (TypeError, ValueError, AttributeError, KeyError) as error:
             problems.append(_misshapen(item, error))
     if problems:
-        raise ManifestError.of(problems)
+        raise ManifestError(*problems, *refusals(intake.everything(), intake.driven_uids))
     endings = [] if pods_end else endless(objects)
     intake.warnings = [*not_honoured(objects), *endings, *intake.warnings]
     intake.objects = in_order(intake.objects)
@@ -230,12 +215,8 @@ def is_unplaced(item: Manifest) -> bool:
     return item.kind == PODS and not (item.data.get("spec") or {}).get("nodeName")
 
 
-def check_devices(objects: Iterable[Manifest]) -> None:
-    """Refuse nodes whose annotation of hollow devices cannot be read.
-
-    Raises:
-        ManifestError: naming the node and what would be right.
-    """
+def wrong_devices(objects: Iterable[Manifest]) -> list[str]:
+    """What is wrong with nodes whose annotation of hollow devices cannot be read: the node, and what would be right."""
     read: set[str] = set()  # the nodes of a template share one text
     problems: list[str] = []
     for item in objects:
@@ -246,8 +227,7 @@ def check_devices(objects: Iterable[Manifest]) -> None:
                 parse_devices(text)
             except DevicesError as error:
                 problems.append(f"{item.source}: Node {item.name}: {error}")
-    if problems:
-        raise ManifestError.of(problems)
+    return problems
 
 
 def _devices(node: Manifest) -> str | None:
@@ -320,30 +300,17 @@ def _load(source: Source) -> Manifests:
         if isinstance(item, Manifest):
             result.objects.append(item)
         elif isinstance(item, Mapping):
-            found = object_manifests(item, f"object {index}")
-            result.objects += found.objects
-            result.warnings += found.warnings
+            result.extend(object_manifests(item, f"object {index}", lenient=True))
         else:
             paths.append(os.fspath(item))
     if paths:
-        found = load_manifests(paths)
-        result.objects += found.objects
-        result.warnings += found.warnings
+        result.extend(load_manifests(paths, lenient=True))
     return result
-
-
-def _controller(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    references = metadata.get("ownerReferences")
-    for reference in references if isinstance(references, list) else ():
-        if isinstance(reference, Mapping) and reference.get("controller"):
-            controller: Mapping[str, Any] = reference
-            return controller
-    return None
 
 
 def _controllers(objects: Iterable[Manifest]) -> set[str]:
     """UIDs of what has dependents among the objects."""
-    owners = (_controller(item.data["metadata"]) for item in objects)
+    owners = (controller_of(item.data["metadata"]) for item in objects)
     return {owner.get("uid", "") for owner in owners if owner is not None}
 
 
@@ -354,61 +321,3 @@ def _daemon_runs_on(manifest: Manifest, node: Node) -> bool:
     return affinity.matches(node.labels, node.name) and (
         first_untolerated(node.spec.taints, pod.spec.tolerations) is None
     )
-
-
-# -- storing -----------------------------------------------------------------------------------------------
-
-
-def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[str] = ()) -> list[Refusal]:
-    """Create the objects; pods that the cluster refuses are returned, grouped by place and message.
-
-    ``driven`` are UIDs of workloads whose controllers try again: pods that exceed a quota are made when it allows them.
-
-    Namespaces that are used but not defined are made. A pod that brings a UID or a status is from a live
-    cluster and keeps both.
-
-    Raises:
-        ManifestError: when anything but a pod is refused; all of it is named.
-    """
-    problems: list[str] = []
-    refused: dict[tuple[str, str, str], list[str]] = {}
-    for item in objects:
-        if item.kind.namespaced:
-            ensure_namespace(store, item)
-        is_pod = item.kind == PODS
-        restore = not is_pod or bool(item.data.get("status")) or bool(item.data["metadata"].get("uid"))
-        try:
-            store.create(item.kind, item.namespace, item.data, restore=restore)
-        except ApiError as error:
-            if (item.kind.group_resource, item.name) in _BUILT_IN and error.code == 409:
-                continue
-            if not is_pod:
-                problems.append(f"{item.source}: {item.kind.kind} {item.name} was refused: {error}")
-                continue
-            owner = _controller(item.data["metadata"])
-            if owner is not None and owner.get("uid") in driven and "exceeded quota" in str(error):
-                continue
-            workload = f"{owner['kind']}/{owner['name']}" if owner is not None else ""
-            name = item.name or item.data["metadata"].get("generateName", "")
-            # One message for all pods of a workload: the name is in the list.
-            text = str(error).replace(f'"{name}"', '"…"') if owner is not None else str(error)
-            refused.setdefault((item.source, workload, text), []).append(f"{item.namespace}/{name}")
-    if problems:
-        raise ManifestError.of(problems)
-    return [
-        Refusal(workload=workload, message=message, source=source, count=len(pods), pods=sorted(pods))
-        for (source, workload, message), pods in refused.items()
-    ]
-
-
-def ensure_namespace(store: Store, item: Manifest) -> None:
-    """Create the namespace of an object if it is not there.
-
-    Raises:
-        ManifestError: when it is refused.
-    """
-    if ("", item.namespace) not in store.table(NAMESPACES).objects:
-        try:
-            store.create(NAMESPACES, "", {"metadata": {"name": item.namespace}})
-        except ApiError as error:
-            raise ManifestError(f"{item.source}: namespace {item.namespace}: {error}") from None

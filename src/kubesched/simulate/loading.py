@@ -33,7 +33,7 @@ from kubesched.config.profiles import Expanded
 from kubesched.framework.registry import PluginError, Registry
 from kubesched.plugins import in_tree_registry, retired
 
-from .intake import check_devices
+from .intake import wrong_devices
 
 __all__ = ["enable_plugins", "expand", "load_configuration", "load_node_template", "load_registry", "with_plugins"]
 
@@ -134,7 +134,9 @@ def load_node_template(path: str) -> dict[str, Any]:
     nodes = [item for item in load_manifests([path]).objects if item.kind == NODES]
     if not nodes:
         raise ManifestError(f"{path}: holds no Node; a template is a manifest of kind Node")
-    check_devices(nodes[:1])
+    problems = wrong_devices(nodes[:1])
+    if problems:
+        raise ManifestError(*problems)
     return nodes[0].data
 
 

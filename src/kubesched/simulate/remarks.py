@@ -24,6 +24,8 @@ _INERT: Final = {
     "horizontalpodautoscalers.autoscaling": "nothing is scaled by load",
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": "webhooks are not called",
     "validatingwebhookconfigurations.admissionregistration.k8s.io": "webhooks are not called",
+    "networkpolicies.networking.k8s.io": "there is no traffic",
+    "ingresses.networking.k8s.io": "there is no traffic",
     "podgroups.scheduling.k8s.io": "pods are scheduled one by one",
     "workloads.scheduling.k8s.io": "pods are scheduled one by one",
 }

@@ -23,10 +23,11 @@ from kubesched.framework.registry import Registry
 
 from .data import data_folder
 from .embedded import Embedded
-from .intake import gather, store_objects
+from .intake import gather
 from .outcome import node_uses
 from .pending import Workloads, explain_pending
 from .result import NodeUse, Pending
+from .storing import store_objects
 
 __all__ = ["ZONES", "Outcome", "cluster_nodes", "demo_workloads", "schedule"]
 

@@ -34,7 +34,7 @@ from kubesched.framework.slow_calls import plugins_of, watching_plugins
 from .arrivals import ARRIVAL, Arrivals
 from .course import Course, Shapes
 from .embedded import Embedded
-from .intake import Controllers, Intake, Source, gather, in_order, is_unplaced, store_objects, with_default_class
+from .intake import Controllers, Intake, Source, gather, in_order, is_unplaced, with_default_class
 from .outcome import outcome
 from .pending import Workloads
 from .pod_times import PodBook, amounts
@@ -42,6 +42,7 @@ from .preemptions import preemption_report
 from .problems import ProblemLog
 from .result import PreemptionReport, Refusal, Result, Stopped
 from .settings_remarks import settings_without_effect
+from .storing import RefusedError, refusals, store_objects
 from .virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
 
 __all__ = ["DEFAULT_UNTIL", "Drive", "Progress", "Session", "run_simulation", "simulate"]
@@ -146,10 +147,10 @@ async def simulate(
     run.follow(embedded, Shapes(*_requests(intake)))
     # What runs already is there when the scheduler starts; pods to be placed then come in the order of the manifests.
     before, new = intake.split()
-    refused = store_objects(embedded.store, before)
+    refused = _stored(embedded, before, intake)
     with ProblemLog() as problems, _watching(embedded, loop, on_slow_plugin):
         async with embedded.running():
-            refused += store_objects(embedded.store, new, run.driven)
+            refused += _stored(embedded, new, intake)
             run.total = _pods_to_come(intake)
 
             def look(stopped: Stopped) -> Result:
@@ -169,6 +170,14 @@ async def simulate(
     if run.progress_error is not None:
         raise run.progress_error
     return complete(found)
+
+
+def _stored(embedded: Embedded, objects: Sequence[Manifest], intake: Intake) -> list[Refusal]:
+    """Create some of an input's objects; an error is about all of the input."""
+    try:
+        return store_objects(embedded.store, objects, intake.driven_uids)
+    except RefusedError as error:
+        raise ManifestError(*refusals(intake.everything(), intake.driven_uids) or error.problems) from None
 
 
 def run_simulation(manifests: Source, *, registry: Registry, **options: Any) -> Result:

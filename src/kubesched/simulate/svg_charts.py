@@ -7,118 +7,164 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-__all__ = ["histogram", "step_chart"]
+__all__ = ["histogram", "step_chart", "tick_step", "time_unit"]
 
 _WIDTH: Final = 640
-_HEIGHT: Final = 220
-#: Margins around the plot.
-_LEFT: Final = 56
-_RIGHT: Final = 12
-_TOP: Final = 28
-_BOTTOM: Final = 30
+#: Height of the plot itself; title and legend are above it, the time axis below.
+_PLOT: Final = 165
+_LEFT: Final = 60
+_RIGHT: Final = 14
+_BOTTOM: Final = 34
+_LINE: Final = 16
+#: Width of a character of the legend, about.
+_LETTER: Final = 6.2
+_LONGEST_LABEL: Final = 40
 #: Distinct also for the colour-blind (Okabe and Ito).
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
-_UNITS: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+_UNITS: Final = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 _TICKS: Final = 5
 #: Points of one line at most; more cannot be distinguished on a screen.
 _MOST_POINTS: Final = 1_500
 
 
-def _ticks(most: float) -> list[float]:
-    """Round numbers from 0 to at least ``most``."""
+def tick_step(most: float, *, whole: bool = False) -> float:
+    """A round distance of ticks on an axis from 0 to ``most``; of counts, at least 1."""
     if most <= 0:
-        return [0.0, 1.0]
+        return 1.0
     raw = most / _TICKS
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * (1 - 1e-9))
-    return [step * number for number in range(math.ceil(most / step - 1e-9) + 1)]
+    return max(1.0, float(math.ceil(step))) if whole else step
 
 
-def _frame(
-    title: str, below: str, ticks_x: Sequence[tuple[float, str]], ticks_y: Sequence[tuple[float, str]]
-) -> list[str]:
-    """Title and axes; positions are shares of the width and height."""
-    parts = [
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{html.escape(title)}">',
-        f'<text x="{_LEFT}" y="16" class="t">{html.escape(title)}</text>',
-    ]
-    for share, text in ticks_y:
-        y = _y(share)
-        parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" class="g"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" class="y">{html.escape(text)}</text>')
-    for share, text in ticks_x:
-        parts.append(f'<text x="{_x(share):.1f}" y="{_HEIGHT - _BOTTOM + 14}" class="x">{html.escape(text)}</text>')
-    parts.append(f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 4}" class="y">{html.escape(below)}</text>')
-    return parts
+def _marks(most: float, *, whole: bool = False) -> list[float]:
+    """Round numbers from 0 to at least ``most``."""
+    step = tick_step(most, whole=whole)
+    return [step * number for number in range(max(1, math.ceil(most / step - 1e-9)) + 1)]
 
 
-def _x(share: float) -> float:
-    return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+def _number(value: float) -> str:
+    return f"{value / 1e6:g}M" if value >= 1e6 else f"{value:,g}"
 
 
-def _y(share: float) -> float:
-    return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
-
-
-def _time_axis(end: float) -> tuple[float, str]:
+def time_unit(end: float) -> tuple[float, str]:
     """Seconds per unit, and its name, for an axis from 0 to ``end`` seconds."""
     return next(((size, name) for size, name in _UNITS if end >= 2 * size), _UNITS[-1])
+
+
+class _Chart:
+    """A chart under construction; places in the plot are shares of its width and height."""
+
+    def __init__(self, title: str, below: str, marks: Sequence[tuple[float, str]], labels: Sequence[str] = ()) -> None:
+        """``marks`` are those of the vertical axis; ``labels``, where not empty, make a legend."""
+        self._parts: list[str] = []
+        self._top = _LINE + 12
+        if any(labels):
+            self._legend(labels)
+        height = self._top + _PLOT + _BOTTOM
+        self._head = (
+            f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{html.escape(title)}">'
+            f'<text x="{_LEFT}" y="{_LINE}" class="t">{html.escape(title)}</text>'
+        )
+        for share, text in marks:
+            y = self.y(share)
+            self._parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" class="g"/>')
+            self._text(_LEFT - 6, y + 4, text, "y")
+        self._text((_LEFT + _WIDTH - _RIGHT) / 2, height - 4, below, "x")
+
+    def _text(self, x: float, y: float, text: str, kind: str) -> None:
+        self._parts.append(f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{html.escape(text)}</text>')
+
+    def _legend(self, labels: Sequence[str]) -> None:
+        """A line of the colour in front of each label, in as many lines as it takes."""
+        x: float = _LEFT
+        self._top += _LINE
+        for number, label in enumerate(labels):
+            cut = label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
+            width = 22 + _LETTER * len(cut) + 14
+            if x + width > _WIDTH and x > _LEFT:
+                x, self._top = _LEFT, self._top + _LINE
+            y = self._top - 12
+            self._parts.append(f'<path d="M{x:.1f} {y - 4}h16" {_stroke(number, 1)}/>')
+            self._text(x + 22, y, cut, "l")
+            x += width
+
+    def x(self, share: float) -> float:
+        return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(self, share: float) -> float:
+        return self._top + _PLOT * (1 - share)
+
+    def tick(self, share: float, text: str) -> None:
+        """A number below the plot."""
+        self._text(self.x(share), self.y(0) + 14, text, "x")
+
+    def add(self, part: str) -> None:
+        self._parts.append(part)
+
+    def text(self) -> str:
+        return "".join((self._head, *self._parts, "</svg>"))
+
+
+def _stroke(number: int, lines: int) -> str:
+    """How a line is drawn. Earlier ones are wider, so that they are seen behind others of the same values."""
+    dashes = ' stroke-dasharray="5 3"' if number >= len(_COLOURS) else ""
+    width = 1.3 + min(2.0, 0.9 * max(0, lines - 1 - number))
+    return f'fill="none" stroke="{_COLOURS[number % len(_COLOURS)]}" stroke-width="{width:.1f}"{dashes}'
 
 
 def step_chart(
     title: str, times: Sequence[float], lines: Mapping[str, Sequence[float]], *, percent: bool = False
 ) -> str:
-    """Lines over time in seconds; each value holds until the next. ``percent``: values are shares from 0 to 1."""
+    """Lines over time in seconds; each value holds until the next.
+
+    ``percent``: values are shares from 0 to 1; otherwise they are counts. What lasts a moment only is drawn over the whole width.
+    """
     end = times[-1] if times else 0.0
-    unit, name = _time_axis(end)
-    ticks = _ticks(end / unit)
-    span = ticks[-1] * unit
+    unit, name = time_unit(end)
     most = 1.0 if percent else max((max(values, default=0.0) for values in lines.values()), default=0.0)
-    marks = _ticks(most)
+    marks = _marks(most, whole=not percent)
     top = marks[-1]
-    parts = _frame(
-        title,
-        name,
-        [(tick / ticks[-1], f"{tick:g}") for tick in ticks],
-        [(mark / top, f"{mark:.0%}" if percent else f"{mark:,g}") for mark in marks],
-    )
-    for number, (label, values) in enumerate(lines.items()):
-        colour = _COLOURS[number % len(_COLOURS)]
-        step = max(1, len(times) // _MOST_POINTS)
+    texts = [(mark / top, f"{mark:.0%}" if percent else _number(mark)) for mark in marks]
+    below = f"virtual {name}" if end else "at the start, after which nothing changed"
+    chart = _Chart(title, below, texts, [*lines])
+    step = tick_step(end / unit)
+    for number in range(int(end / unit / step + 1e-9) + 1 if end else 0):
+        chart.tick(number * step * unit / end, f"{number * step:g}")
+    for number, values in enumerate(lines.values()):
+        every = max(1, len(times) // _MOST_POINTS)
         path: list[str] = []
         last = ""
-        for time, value in zip(times[::step], values[::step], strict=True):
-            x, y = f"{_x(time / span):.1f}", f"{_y(value / top):.1f}"
+        for time, value in zip(times[::every], values[::every], strict=True):
+            x, y = f"{chart.x(time / end if end else 0.0):.1f}", f"{chart.y(value / top):.1f}"
             path.append(f"M{x} {y}" if not path else f"H{x}" + (f"V{y}" if y != last else ""))
             last = y
         if times:
-            path.append(f"H{_x(end / span):.1f}")
-        parts.append(f'<path d="{"".join(path)}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-        place = max(_WIDTH - _RIGHT - 110 * (len(lines) - number), _LEFT)
-        parts.append(f'<text x="{place}" y="16" fill="{colour}" class="l">{html.escape(label)}</text>')
-    return "".join(parts) + "</svg>"
+            path.append(f"H{chart.x(1.0):.1f}")
+        chart.add(f'<path d="{"".join(path)}" {_stroke(number, len(lines))}/>')
+    return chart.text()
 
 
 def histogram(title: str, seconds: Sequence[float], bins: int = 30) -> str:
     """How many durations, in seconds, are how long."""
     most = max(seconds, default=0.0)
-    unit, name = _time_axis(most)
-    ticks = _ticks(most / unit)
+    unit, name = time_unit(most)
+    ticks = _marks(most / unit)
     span = ticks[-1] * unit
     counts = [0] * bins
     for one in seconds:
         counts[min(bins - 1, int(bins * one / span))] += 1
-    marks = _ticks(max(counts))
+    marks = _marks(max(counts), whole=True)
     top = marks[-1]
-    parts = _frame(
-        title, name, [(tick / ticks[-1], f"{tick:g}") for tick in ticks], [(mark / top, f"{mark:,g}") for mark in marks]
-    )
-    width = (_x(1.0) - _x(0.0)) / bins
+    chart = _Chart(title, name, [(mark / top, _number(mark)) for mark in marks])
+    for tick in ticks:
+        chart.tick(tick / ticks[-1], f"{tick:g}")
+    width = (chart.x(1.0) - chart.x(0.0)) / bins
     for number, count in enumerate(counts):
         if count:
-            y = _y(count / top)
-            parts.append(
-                f'<rect x="{_x(number / bins):.1f}" y="{y:.1f}" width="{width - 1:.1f}" height="{_y(0) - y:.1f}" '
-                f'fill="{_COLOURS[0]}"/>'
+            height = max(1.0, chart.y(0) - chart.y(count / top))  # one of very many is to be seen, too
+            chart.add(
+                f'<rect x="{chart.x(number / bins):.1f}" y="{chart.y(0) - height:.1f}" width="{width - 1:.1f}" '
+                f'height="{height:.1f}" fill="{_COLOURS[0]}"/>'
             )
-    return "".join(parts) + "</svg>"
+    return chart.text()

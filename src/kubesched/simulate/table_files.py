@@ -10,7 +10,7 @@ import io
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -24,19 +24,15 @@ class TableFileError(ValueError):
 
 
 def check_file(path: str | Path) -> None:
-    """Whether a table can be written to this file, as far as that can be seen before.
+    """Whether a table can be written in the format that the name of this file says.
 
     Raises:
-        TableFileError: for another ending, a missing directory, or a missing library.
+        TableFileError: for another ending, or a missing library.
     """
-    file = Path(path)
-    if file.suffix not in ENDINGS:
+    suffix = Path(path).suffix
+    if suffix not in ENDINGS:
         raise TableFileError(f"{path}: the name must end with {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
-    if not file.parent.is_dir():
-        raise TableFileError(f"{path}: there is no directory {file.parent}")
-    if file.is_dir():
-        raise TableFileError(f"{path}: is a directory")
-    if file.suffix == ".parquet":
+    if suffix == ".parquet":
         _pyarrow(path)
 
 
@@ -48,25 +44,25 @@ def _pyarrow(path: str | Path) -> tuple[Any, Any]:
         raise TableFileError(f"{path}: {text}") from None
 
 
-def write_table(columns: Mapping[str, list[Any]], path: str | Path) -> None:
-    """Write columns of equal lengths. Empty cells of CSV, null of JSON and Parquet are None.
+def write_table(columns: Mapping[str, list[Any]], path: str | Path, file: BinaryIO) -> None:
+    """Write columns of equal lengths, in the format of the name ``path``. Empty cells of CSV, null of JSON and Parquet are None.
 
     Raises:
         TableFileError: see :func:`check_file`.
         OSError: when the file cannot be written.
     """
     check_file(path)
-    file = Path(path)
+    suffix = Path(path).suffix
     rows = zip(*columns.values(), strict=True)
-    if file.suffix == ".csv":
+    if suffix == ".csv":
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)
-        file.write_text(text.getvalue(), encoding="utf-8", newline="")
-    elif file.suffix == ".json":
+        file.write(text.getvalue().encode())
+    elif suffix == ".json":
         found = [dict(zip(columns, row, strict=True)) for row in rows]
-        file.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+        file.write(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
     else:
         pyarrow, parquet = _pyarrow(path)
         parquet.write_table(pyarrow.table(dict(columns)), file)

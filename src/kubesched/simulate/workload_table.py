@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from kubesched.api.kinds import PODS
 from kubesched.api.quantity import Quantity, QuantityError, parse_quantity
-from kubesched.api.selectors import is_qualified_name
+from kubesched.api.selectors import is_object_name, is_qualified_name
 from kubesched.api.times import parse_duration
-from kubesched.cluster.files import Manifest, ManifestError
+from kubesched.cluster.files import Manifest, ManifestError, read_text
 from kubesched.cluster.kubelets import DURATION
 
 from .arrivals import ARRIVAL
+from .traces.table import shown
 
 __all__ = ["COLUMNS", "parse_table", "read_table"]
 
@@ -48,15 +50,12 @@ _MOST: Final = 250_000
 def read_table(path: str | Path) -> list[Manifest]:
     """The pods of a table, each with its arrival and duration as annotations.
 
+    The file may be gzipped, or in UTF-16.
+
     Raises:
-        ManifestError: with every value that cannot be used, by line and column; no pod is returned then.
-        OSError: when the file cannot be read.
+        ManifestError: when the file cannot be read, or with every value that cannot be used, by line and column.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ManifestError(f"{path}: is no table in CSV: {error}") from None
-    return parse_table(text, str(path))
+    return parse_table(read_text(Path(path)), str(path))
 
 
 def parse_table(text: str, name: str) -> list[Manifest]:
@@ -91,7 +90,7 @@ def parse_table(text: str, name: str) -> list[Manifest]:
     elif not pods and not problems:
         problems.append(f"{name}: holds no line below the header")
     if problems:
-        raise ManifestError.of(problems)
+        raise ManifestError(*problems)
     return pods
 
 
@@ -110,7 +109,7 @@ def _check_header(header: list[str], where: str) -> None:
         if name not in COLUMNS and not _is_resource(name)
     ]
     if problems:
-        raise ManifestError.of(problems)
+        raise ManifestError(*problems)
 
 
 class _Row:
@@ -123,7 +122,7 @@ class _Row:
         self._problems = problems
 
     def _bad(self, column: str, problem: str) -> None:
-        self._problems.append(f"{self._where}: column {column}: {self._cells[column]!r}: {problem}")
+        self._problems.append(f"{self._where}: column {column}: {shown(self._cells[column])}: {problem}")
 
     def _seconds(self, column: str) -> float | None:
         """A number of seconds, or a duration; None when empty or bad."""
@@ -135,8 +134,8 @@ class _Row:
         except ValueError:
             self._bad(column, "expected a number of seconds, or a duration such as 90s, 1h30m")
             return None
-        if seconds < 0:
-            self._bad(column, "must not be negative")
+        if not 0 <= seconds < math.inf:
+            self._bad(column, "must not be negative, and must have an end")
             return None
         return seconds
 
@@ -154,7 +153,7 @@ class _Row:
         text = self._cells.get("count", "")
         if not text:
             return 1
-        if not (text.isascii() and text.isdecimal() and 0 < int(text) <= _MOST):
+        if not (text.isascii() and text.isdecimal() and len(text) < 10 and 0 < int(text) <= _MOST):
             self._bad("count", f"expected a whole number from 1 to {_MOST}")
             return 0
         return int(text)
@@ -189,6 +188,9 @@ class _Row:
             if cells["exit"] not in ("Succeeded", "Failed"):
                 self._bad("exit", "expected Succeeded or Failed")
             annotations[_EXIT] = cells["exit"]
+        for column in ("name", "namespace"):
+            if cells.get(column) and not is_object_name(cells[column]):
+                self._bad(column, "expected lower case letters, digits and -")
         requests, labels, selector = self._requests(), self._pairs("labels"), self._pairs("nodeSelector")
         if len(self._problems) > before:
             return []

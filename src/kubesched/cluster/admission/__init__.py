@@ -1,12 +1,12 @@
 """What happens to an object before it is stored: defaults, validation, admission and limits."""
 
 from .admission import Admission
-from .amounts import show_amount
 from .custom import unknown_fields, usable_schema
+from .kind_checks import SYSTEM_PRIORITIES
 from .kind_defaults import default_kind
-from .kind_validation import SYSTEM_PRIORITIES, check_kind
+from .kind_validation import check_kind
 from .label_keys import merge_label_keys
-from .limits import Limits
+from .limits import Limits, show_amount
 from .metadata import SERVER_FIELDS, STATUS_KINDS, changed_metadata, new_metadata
 from .services import ServiceAddresses
 from .updates import checked_spec_change

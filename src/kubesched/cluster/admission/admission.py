@@ -9,28 +9,41 @@ Caller: ``store.create`` and ``store.update``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
 from ...api.quantity import QuantityError, parse_quantity
 from ...api.wire import ApiError
-from ..schema import check_type, encode, fill_defaults
+from ..schema import Stored, check_type, encode, fill_defaults
 from .custom import CustomSchema
-from .lookup import ObjectTable
 from .pod_validation import check_pod_spec
 from .validation import Causes, forbidden
-from .values import check_values
 
-__all__ = ["Admission", "PreparedSpec", "PriorityClass", "default_pod_spec"]
+__all__ = ["Admission", "ObjectTable", "PreparedSpec", "PriorityClass", "default_pod_spec"]
 
 _MEMO_SIZE: Final = 4096
 _GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
 _OVERHEAD_TEXT: Final = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-HIGHEST_USER_PRIORITY: Final = 1_000_000_000
+
+
+class ObjectTable(Protocol):
+    """What admission reads of the store: the objects of one kind. ``end`` is another number after every change."""
+
+    @property
+    def objects(self) -> Mapping[tuple[str, str], Stored]:
+        """Objects by (namespace, name)."""
+        ...
+
+    @property
+    def end(self) -> int: ...
+
+    def items(self, namespace: str = "") -> Sequence[Stored]:
+        """All objects in key order, or those of one namespace."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +121,6 @@ class Admission:
             self._priority(spec, name)
         self.default_tolerations(spec)
         causes = Causes()
-        check_values("PodSpec", spec, "spec", causes)
         check_pod_spec(spec, causes)
         causes.raise_if_any(PODS, name)
         prepared = PreparedSpec(
@@ -150,24 +162,15 @@ class Admission:
         value, policy = (found.value, found.preemption_policy) if found else (0, "PreemptLowerPriority")
         if found is not None:
             spec["priorityClassName"] = found.name
-        given = spec.get("priority")
-        if given is not None and given != value:
-            raise forbidden(
-                PODS,
-                name,
-                f"the integer value of priority ({given}) must not be provided in pod spec; "
-                f"priority admission controller computed {value} from the given PriorityClass name",
-            )
-        given_policy = spec.get("preemptionPolicy")
-        if given_policy is not None and given_policy != policy:
-            raise forbidden(
-                PODS,
-                name,
-                f"the string value of PreemptionPolicy ({given_policy}) must not be provided in pod spec; "
-                f"priority admission controller computed {policy} from the given PriorityClass name",
-            )
-        spec["priority"] = value
-        spec["preemptionPolicy"] = policy
+        for field, computed, what in (
+            ("priority", value, "the integer value of priority"),
+            ("preemptionPolicy", policy, "the string value of PreemptionPolicy"),
+        ):
+            given = spec.get(field)
+            if given is not None and given != computed:
+                why = f"{what} ({given}) must not be provided in pod spec; priority admission controller computed"
+                raise forbidden(PODS, name, f"{why} {computed} from the given PriorityClass name")
+            spec[field] = computed
 
     def _runtime_class(self, spec: dict[str, Any], name: str, *, restored: bool) -> None:
         """Overhead, node selector and tolerations that a RuntimeClass brings to its pods."""

@@ -22,7 +22,7 @@ from ..schema import encode
 from .validation import Causes
 from .values import dotted
 
-__all__ = ["CustomSchema", "custom_schema", "schema_problems", "unknown_fields", "usable_schema"]
+__all__ = ["CustomSchema", "check_definition", "unknown_fields", "usable_schema"]
 
 _log: Final = logging.getLogger("kubesched.cluster")
 
@@ -57,6 +57,8 @@ _COMPOSED: Final = {
     "oneOf": "must validate one and only one schema (oneOf). Found {}",
     "not": "must not validate the schema (not)",
 }
+#: Parts of JSON Schema that no definition may have.
+_UNSUPPORTED: Final = frozenset({"$ref", "additionalItems", "definitions", "dependencies", "id", "patternProperties"})
 _TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 
 
@@ -184,8 +186,7 @@ def _problem(error: Any, root: str) -> Problem:
         text = f'Invalid value: "{given}": {path} in body must be of type {wanted}: "{given}"'
         causes.append((path, "FieldValueTypeInvalid", text))
     elif kind == "maxLength":
-        text = f"Too long: may not be more than {details['limit']} bytes"
-        causes.append((path, "FieldValueTooLong", text))
+        causes.too_long(path, details["limit"])
     elif kind in ("maxItems", "maxProperties"):
         causes.too_many(path, len(value), details["limit"])
     elif kind in _COMPOSED:
@@ -297,6 +298,7 @@ def schema_problems(schema: Schema, path: str, causes: Causes) -> None:
         causes.invalid(f"{path}.type", schema["type"], "must be object at the root")
     before = len(causes)
     try:
+        _check_supported(schema, path, causes)
         _check_structure(schema, path, causes)
         if len(causes) == before:
             for where, rule, problem in custom_schema(encode(schema)).rules.malformed():
@@ -320,16 +322,52 @@ def usable_schema(name: str, schema: Schema) -> CustomSchema | None:
     return custom_schema(encode(schema))
 
 
-def _check_structure(schema: Schema, path: str, causes: Causes) -> None:
-    parts = [
-        (f"{path}.properties[{name}]", one, "object fields") for name, one in (schema.get("properties") or {}).items()
-    ]
+def _parts(schema: Schema, path: str) -> Iterator[tuple[str, Schema, str]]:
+    """The schemas of members and items: where, the schema, and what it is for."""
+    for name, one in (schema.get("properties") or {}).items():
+        yield f"{path}.properties[{name}]", one, "object fields"
     for name, what in (("items", "array items"), ("additionalProperties", "object fields")):
         if isinstance(schema.get(name), dict):
-            parts.append((f"{path}.{name}", schema[name], what))
-    for where, part, what in parts:
+            yield f"{path}.{name}", schema[name], what
+
+
+def _check_structure(schema: Schema, path: str, causes: Causes) -> None:
+    for where, part, what in _parts(schema, path):
         if not part.get("type") and not part.get(_INT_OR_STRING) and not part.get(_PRESERVE):
             causes.required(f"{where}.type", f"must not be empty for specified {what}")
         elif "default" in part:
             causes += [cause for _, cause in CustomSchema(part).values(part["default"], f"{where}.default")]
         _check_structure(part, where, causes)
+
+
+def _check_supported(schema: Schema, path: str, causes: Causes) -> None:
+    """Refuse what a schema may have elsewhere and not here, in it and in everything below."""
+    for name in sorted(_UNSUPPORTED & schema.keys()):
+        causes.forbidden(f"{path}.{name}", f"{name} is not supported")
+    combined = [
+        (f"{path}.{name}[{index}]", part, "")
+        for name in ("allOf", "anyOf", "oneOf")
+        for index, part in enumerate(schema.get(name) or ())
+    ]
+    for where, part, _ in [*_parts(schema, path), *combined, (f"{path}.not", schema.get("not") or {}, "")]:
+        if part:
+            _check_supported(part, where, causes)
+
+
+def check_definition(data: Data, path: str, causes: Causes) -> None:
+    """A CustomResourceDefinition: its names, versions and schemas."""
+    spec = data["spec"]
+    versions, names = spec.get("versions") or [], spec.get("names") or {}
+    if versions and sum(bool(version.get("storage")) for version in versions) != 1:
+        shown = [version.get("name") for version in versions]
+        causes.invalid("spec.versions", shown, "must have exactly one version marked as storage version")
+    name, wanted = data["metadata"]["name"], f"{names.get('plural')}.{spec.get('group')}"
+    if names.get("plural") and spec.get("group") and name != wanted:
+        causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+    for index, version in enumerate(versions):
+        where = f"spec.versions[{index}].schema.openAPIV3Schema"
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        if schema is None:
+            causes.required(where, "schemas are required")
+        else:
+            schema_problems(schema, where, causes)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...api.kinds import NODES, Kind
-from ..schema import fill_defaults, root_type
+from ..schema import fill_defaults, root_type, types
 from .admission import Admission, default_template
 
 __all__ = ["default_kind", "fill_kind_defaults", "template_of"]
@@ -20,27 +20,22 @@ Data = dict[str, Any]
 
 _UNLIMITED: Final = 2**31 - 1
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
-_NODE_INFO: Final = (
-    "machineID",
-    "systemUUID",
-    "bootID",
-    "kernelVersion",
-    "osImage",
-    "containerRuntimeVersion",
-    "kubeletVersion",
-    "kubeProxyVersion",
-    "operatingSystem",
-    "architecture",
-)
 
 
 def _node(data: Data, admission: Admission) -> None:
+    spec, ranges = data["spec"], data["spec"].get("podCIDRs") or []
+    if spec.get("podCIDR") and ranges[:1] != [spec["podCIDR"]]:
+        spec["podCIDRs"] = [spec["podCIDR"]]
+    elif ranges and not spec.get("podCIDR"):
+        spec["podCIDR"] = ranges[0]
     status = data.get("status") or {}
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
     if status.get("nodeInfo"):
         # A real server writes these even when they are unknown, and clients with typed models require them.
-        status["nodeInfo"] = {**dict.fromkeys(_NODE_INFO, ""), **status["nodeInfo"]}
+        known = types()["NodeSystemInfo"].fields
+        absent = {name: "" for name, field in known.items() if field.required and name not in status["nodeInfo"]}
+        status["nodeInfo"] = {**absent, **status["nodeInfo"]}
 
 
 def _namespace(data: Data, admission: Admission) -> None:

@@ -1,6 +1,6 @@
 """What an update may change, where that depends on the object's state before it.
 
-Members that never change are in the table of :mod:`.kind_validation`, which is the caller.
+Members that never change are in ``rules.txt`` of the schema. Caller: :mod:`.kind_validation`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _CLAIM_TEXT: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )
 _FROZEN_TEXT: Final = "field is immutable when `immutable` is set"
+_MOST_CONSUMERS: Final = 256
 #: What may change in the template of a suspended Job that has not begun.
 _DIRECTIVES: Final = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 
@@ -88,6 +89,56 @@ def _storage(amounts: Data | None) -> int | None:
     return None if text is None else parse_quantity(text).nanos
 
 
+def _node(old: Data, new: Data, causes: Causes) -> None:
+    """What a cloud or the cluster assigns to a node stays."""
+    for field, named in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
+        if old["spec"].get(field) and old["spec"][field] != new["spec"].get(field):
+            causes.forbidden(f"spec.{field}", f'node updates may not change {named} except from "" to valid')
+
+
+def _resource_claim(old: Data, new: Data, causes: Causes) -> None:
+    """An allocation is written once, and removed as a whole; only an allocated claim is reserved.
+
+    Device status of devices that are allocated no more is dropped, in place.
+    """
+    before, after = old.get("status") or {}, new.get("status") or {}
+    was, now = before.get("allocation"), after.get("allocation")
+    if was is not None and now is not None and not same_json(was, now):
+        causes.invalid("status.allocation", now, "field is immutable")
+    users = after.get("reservedFor") or []
+    if len(users) > _MOST_CONSUMERS:
+        causes.too_many("status.reservedFor", len(users), _MOST_CONSUMERS)
+    uids = [user.get("uid") for user in users]
+    for index, uid in enumerate(uids):
+        if uid in uids[:index]:
+            causes.duplicate(f"status.reservedFor[{index}].uid", uid)
+    if users and now is None:
+        causes.forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
+    elif new["metadata"].get("deletionTimestamp"):
+        known = {user.get("uid") for user in before.get("reservedFor") or ()}
+        if set(uids) - known:
+            text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+            causes.forbidden("status.reservedFor", text)
+    reported = after.get("devices")
+    if reported:
+        results = ((now or {}).get("devices") or {}).get("results") or []
+        held = {_device_key(result) for result in results}
+        kept = [device for device in reported if _device_key(device) in held]
+        if was is None or now is not None:
+            for index, device in enumerate(reported):
+                if _device_key(device) not in held:
+                    text = "must be an allocated device in the claim"
+                    causes.invalid(f"status.devices[{index}]", _device_key(device), text)
+        elif kept:
+            after["devices"] = kept
+        else:
+            after.pop("devices")
+
+
+def _device_key(data: Data) -> tuple[Any, ...]:
+    return tuple(data.get(field) for field in ("driver", "pool", "device", "shareID"))
+
+
 #: Each gets the object before and after.
 KIND_UPDATES: Final[Mapping[str, Callable[[Data, Data, Causes], None]]] = {
     "configmaps": _frozen,
@@ -95,4 +146,6 @@ KIND_UPDATES: Final[Mapping[str, Callable[[Data, Data, Causes], None]]] = {
     "statefulsets.apps": _stateful_set,
     "jobs.batch": _job,
     "persistentvolumeclaims": _claim,
+    "nodes": _node,
+    "resourceclaims.resource.k8s.io": _resource_claim,
 }

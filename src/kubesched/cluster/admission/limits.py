@@ -6,22 +6,20 @@ Caller: ``store`` before admission of a new pod or claim. Rules and texts: upstr
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from ...api.kinds import CLAIMS, PODS
-from ...api.quantity import QuantityError, parse_quantity
+from ...api.quantity import Quantity, QuantityError, binary_text, parse_quantity
 from ...api.wire import ApiError
-from ..schema import Document, encode, open_section
-from .admission import default_pod_spec
-from .amounts import show_amount
-from .lookup import ObjectTable
-from .pod_validation import decode_pod_spec
+from ..schema import Document, check_type, encode, open_section
+from .admission import ObjectTable, default_pod_spec
 from .validation import QUANTITY_TEXT, forbidden
 
-__all__ = ["Limits"]
+__all__ = ["Limits", "show_amount"]
 
 _MEMO_SIZE: Final = 4096
 
@@ -60,8 +58,8 @@ class Limits:
         known = self._memo.get((namespace, raw))
         if known is not None:
             return known
+        check_type("PodSpec", raw, PODS, "spec")
         spec = msgspec.json.decode(raw)
-        decode_pod_spec(spec)
         default_pod_spec(spec)
         containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
         for rule in rules:
@@ -114,12 +112,10 @@ def _fill(container: dict[str, Any], rule: Rule) -> None:
 def _sum(spec: Mapping[str, Any], field: str) -> dict[str, str]:
     """A pod's requests or limits: its containers together, or its largest init container."""
     total: dict[str, int] = {}
-    for container in spec.get("containers") or ():
-        for name, text in ((container.get("resources") or {}).get(field) or {}).items():
-            total[name] = total.get(name, 0) + _nanos(text)
-    for container in spec.get("initContainers") or ():
-        for name, text in ((container.get("resources") or {}).get(field) or {}).items():
-            total[name] = max(total.get(name, 0), _nanos(text))
+    for containers, combine in (("containers", operator.add), ("initContainers", max)):
+        for container in spec.get(containers) or ():
+            for name, text in ((container.get("resources") or {}).get(field) or {}).items():
+                total[name] = combine(total.get(name, 0), _nanos(text))
     return {name: f"{amount}n" for name, amount in total.items()}
 
 
@@ -161,3 +157,16 @@ def _problems(rule: Rule, requests: Mapping[str, Any], limits: Mapping[str, Any]
 
 def _joined(problems: list[str]) -> str:
     return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+
+
+def show_amount(name: str, nanos: int) -> str:
+    """An amount as upstream writes it: bytes with binary suffixes, everything else in decimal."""
+    whole, rest = divmod(nanos, 10**9)
+    if (
+        not rest
+        and whole >= 1024
+        and whole % 1024 == 0
+        and ("memory" in name or "storage" in name or "hugepages" in name)
+    ):
+        return binary_text(whole)
+    return str(Quantity(nanos))

@@ -8,40 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...api.kinds import NODES, PODS, Kind
+from ...api.kinds import KINDS, NODES, PODS, Kind
 from ...api.wire import ApiError
-from ..schema import Stored, drop_nulls, encode
+from ..schema import Stored, drop_nulls, encode, root_type
 from .validation import Causes
 
 __all__ = ["GENERATION_KINDS", "SERVER_FIELDS", "STATUS_KINDS", "changed_metadata", "new_metadata"]
 
-#: Kinds whose status is written through the status subresource only.
+#: Kinds whose status is written through the status subresource only: all that have one.
 STATUS_KINDS: Final = frozenset(
-    {
-        "namespaces",
-        "nodes",
-        "pods",
-        "services",
-        "replicationcontrollers",
-        "resourcequotas",
-        "persistentvolumes",
-        "persistentvolumeclaims",
-        "deployments.apps",
-        "replicasets.apps",
-        "statefulsets.apps",
-        "daemonsets.apps",
-        "jobs.batch",
-        "cronjobs.batch",
-        "poddisruptionbudgets.policy",
-        "volumeattachments.storage.k8s.io",
-        "resourceclaims.resource.k8s.io",
-        "ingresses.networking.k8s.io",
-        "horizontalpodautoscalers.autoscaling",
-        "certificatesigningrequests.certificates.k8s.io",
-        "podgroups.scheduling.k8s.io",
-        "devicetaintrules.resource.k8s.io",
-        "customresourcedefinitions.apiextensions.k8s.io",
-    }
+    kind.group_resource
+    for kind in KINDS
+    if (type_ := root_type(kind.group, kind.kind)) is not None and "status" in type_.fields
 )
 #: Kinds whose ``metadata.generation`` counts changes of the spec.
 GENERATION_KINDS: Final = frozenset(

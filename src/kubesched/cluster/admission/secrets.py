@@ -1,4 +1,4 @@
-"""Checks of Secrets and ConfigMaps: keys, base64, and what a type of Secret must hold. Caller: :mod:`.kind_validation`."""
+"""Checks of Secrets and ConfigMaps: keys, base64, and what a type of Secret must hold. Caller: :mod:`.checks`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _check_keys(data: Mapping[str, Any], field: str, causes: Causes) -> None:
             causes.invalid(f"{field}[{key}]", key, CONFIG_KEY_TEXT)
 
 
-def check_secret(data: dict[str, Any], causes: Causes) -> None:
+def check_secret(data: dict[str, Any], path: str, causes: Causes) -> None:
     """Raises 400 for values that are not base64."""
     values = data.get("data") or {}
     _check_base64("Secret", values)
@@ -61,7 +61,7 @@ def check_secret(data: dict[str, Any], causes: Causes) -> None:
         causes.required(f"metadata.annotations[{_ACCOUNT}]")
 
 
-def check_config_map(data: dict[str, Any], causes: Causes) -> None:
+def check_config_map(data: dict[str, Any], path: str, causes: Causes) -> None:
     """Raises 400 for binary values that are not base64."""
     binary = data.get("binaryData") or {}
     _check_base64("ConfigMap", binary)

@@ -18,7 +18,6 @@ from .kind_defaults import fill_kind_defaults
 from .kind_validation import check_kind, check_kind_update
 from .pod_validation import check_pod_spec, check_pod_update
 from .validation import Causes
-from .values import check_values
 
 __all__ = ["checked_spec_change"]
 
@@ -71,7 +70,6 @@ def _pod_spec_change(admission: Admission, before: Document, after: Document, ca
         admission.default_tolerations(new_spec)
     after["spec"] = new_spec
     check_pod_update(old_spec, new_spec, causes, resize=resize)
-    check_values("PodSpec", new_spec, "spec", causes)
     check_pod_spec(new_spec, causes)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import LEASE_CANDIDATES, Kind
+from ...api.kinds import LEASE_CANDIDATES, PODS, Kind
 from ...api.quantity import Quantity, QuantityError, parse_quantity
 from ...api.selectors import NodeSelectorMatcher, is_label_value, is_qualified_name
 from ...api.types import NodeSelector
@@ -27,6 +27,7 @@ __all__ = [
     "check_metadata",
     "check_node_selector",
     "check_quantities",
+    "check_single",
     "forbidden",
     "is_config_key",
     "is_dns_label",
@@ -71,7 +72,12 @@ def forbidden(kind: Kind, name: str, why: str) -> ApiError:
 
 
 class Causes(list[tuple[str, str, str]]):
-    """Field errors as (path, reason, message), in the words of upstream's field package."""
+    """Field errors as (path, reason, message), in the words of upstream's field package.
+
+    ``kind`` is that of the object being checked, for what cannot even be decoded.
+    """
+
+    kind: Kind = PODS
 
     def invalid(self, path: str, value: object, why: str) -> None:
         self.append((path, "FieldValueInvalid", f"Invalid value: {_shown(value)}: {why}"))
@@ -92,8 +98,11 @@ class Causes(list[tuple[str, str, str]]):
     def too_many(self, path: str, size: int, most: int) -> None:
         self.append((path, "FieldValueTooMany", f"Too many: {size}: must have at most {most} items"))
 
-    def not_found(self, path: str, value: object) -> None:
-        self.append((path, "FieldValueNotFound", f"Not found: {_shown(value)}"))
+    def too_long(self, path: str, most: int) -> None:
+        self.append((path, "FieldValueTooLong", f"Too long: may not be more than {most} bytes"))
+
+    def not_found(self, path: str, value: object, why: str = "") -> None:
+        self.append((path, "FieldValueNotFound", f"Not found: {_shown(value)}{f': {why}' if why else ''}"))
 
     def selector(self, text: str) -> None:
         """What a selector compiler said: it starts with the path already."""
@@ -219,9 +228,16 @@ def _typed(value: Any, type_: type[Any], path: str) -> Any:
     return value
 
 
-def check_quantities(
-    kind: Kind, amounts: Mapping[str, Any] | None, path: str, causes: Causes, *, fractions: bool = True
-) -> dict[str, Quantity]:
+def check_single(owner: Mapping[str, Any], names: Iterable[str], path: str, causes: Causes, what: str) -> None:
+    """Exactly one of some members that exclude each other, such as the sources of a volume."""
+    given = [name for name in names if owner.get(name) is not None]
+    if not given:
+        causes.required(path, f"must specify a {what} type")
+    for name in given[1:]:
+        causes.forbidden(f"{path}.{name}", f"may not specify more than 1 {what} type")
+
+
+def check_quantities(amounts: Mapping[str, Any] | None, path: str, causes: Causes) -> dict[str, Quantity]:
     """Read a resource list; negative amounts and malformed names are causes.
 
     Raises:
@@ -234,14 +250,12 @@ def check_quantities(
             amount = parse_quantity(text)
         except QuantityError:
             raise ApiError.bad_request(
-                f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
+                f'{causes.kind.kind} in version "{causes.kind.version}" cannot be handled as a {causes.kind.kind}: '
                 f"{where}: {QUANTITY_TEXT}; got {_shown(text)}"
             ) from None
         if not is_qualified_name(name):
             causes.invalid(path, name, QUALIFIED_TEXT)
         if amount.nanos < 0:
             causes.invalid(where, str(text), "must be greater than or equal to 0")
-        elif not fractions and amount.nanos % 10**9:
-            causes.invalid(where, str(text), "must be an integer")
         result[name] = amount
     return result

@@ -1,21 +1,18 @@
 """Checks of volumes: those of pods and PersistentVolumes have exactly one source; and what containers mount exists.
 
-Callers: :mod:`.pod_validation`, :mod:`.kind_validation`.
+Callers: :mod:`.checks`, and :mod:`.pod_checks` for mounts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
-from ...api.decode import from_builtins
-from ...api.kinds import VOLUMES
-from ...api.types import NodeSelector
 from ..schema import types
-from .validation import Causes, check_node_selector, check_quantities
+from .validation import Causes, check_quantities, check_single
 
-__all__ = ["check_mounts", "check_volume", "volume_sources"]
+__all__ = ["check_mounts", "check_source", "check_volume", "containers_of", "volume_sources"]
 
 Data = dict[str, Any]
 #: Fields that hold the source of a volume are those of these types.
@@ -28,57 +25,42 @@ def volume_sources(type_: str) -> tuple[str, ...]:
     return tuple(name for name, field in types()[type_].fields.items() if field.type.endswith(_SUFFIX))
 
 
-def _given(owner: Mapping[str, Any], type_: str) -> list[str]:
-    return [name for name in volume_sources(type_) if owner.get(name) is not None]
+def check_source(owner: Data, type_: str, path: str, causes: Causes) -> None:
+    """A volume of a pod or a PersistentVolume has exactly one source."""
+    check_single(owner, volume_sources(type_), path, causes, "volume")
 
 
-def _check_single(given: Sequence[str], path: str, causes: Causes) -> None:
-    for name in given[1:]:
-        causes.forbidden(f"{path}.{name}", "may not specify more than 1 volume type")
-
-
-def check_mounts(spec: Data, causes: Causes, claimed: Iterable[str] = ()) -> None:
-    """The volumes of a pod spec, and those that its containers mount; ``claimed`` are volumes that a set will add."""
-    names = set(claimed)
-    for index, volume in enumerate(spec.get("volumes") or ()):
-        names.add(volume.get("name"))
-        _check_single(_given(volume, "Volume"), f"spec.volumes[{index}]", causes)
-    for path, container in _containers(spec):
+def check_mounts(spec: Data, path: str, causes: Causes, claimed: Iterable[str] = ()) -> None:
+    """What the containers of a pod spec mount; ``claimed`` are volumes that the pods of a set get alongside their own."""
+    names = {*claimed, *(volume.get("name") for volume in spec.get("volumes") or ())}
+    for where, container in containers_of(spec, path):
         places: set[str] = set()
-        for index, mount in enumerate(container.get("volumeMounts") or ()):
-            where, name, place = f"{path}.volumeMounts[{index}]", mount.get("name"), mount.get("mountPath")
-            if name and name not in names:
-                causes.not_found(f"{where}.name", name)
-            if place and place in places:
-                causes.invalid(f"{where}.mountPath", place, "must be unique")
-            places.add(place)
-        for index, device in enumerate(container.get("volumeDevices") or ()):
-            if device.get("name") and device["name"] not in names:
-                causes.not_found(f"{path}.volumeDevices[{index}].name", device["name"])
+        for field in ("volumeMounts", "volumeDevices"):
+            for index, mount in enumerate(container.get(field) or ()):
+                name, place = mount.get("name"), mount.get("mountPath")
+                if name and name not in names:
+                    causes.not_found(f"{where}.{field}[{index}].name", name)
+                if place and place in places:
+                    causes.invalid(f"{where}.{field}[{index}].mountPath", place, "must be unique")
+                places.add(place or "")
 
 
-def _containers(spec: Data) -> Iterator[tuple[str, Data]]:
+def containers_of(spec: Data, path: str) -> Iterator[tuple[str, Data]]:
+    """The containers of a pod spec, first those that initialise it, with their paths."""
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
-            yield f"spec.{field}[{index}]", container
+            yield f"{path}.{field}[{index}]", container
 
 
-def check_volume(data: Data, causes: Causes) -> None:
-    """A PersistentVolume."""
-    spec = data["spec"]
+def check_volume(spec: Data, path: str, causes: Causes) -> None:
+    """The spec of a PersistentVolume."""
     capacity = spec.get("capacity") or {}
-    for name, amount in check_quantities(VOLUMES, capacity, "spec.capacity", causes).items():
+    for name, amount in check_quantities(capacity, f"{path}.capacity", causes).items():
         if amount.nanos == 0:
-            causes.invalid(f"spec.capacity[{name}]", str(capacity[name]), "must be greater than zero")
+            causes.invalid(f"{path}.capacity[{name}]", str(capacity[name]), "must be greater than zero")
     modes = spec.get("accessModes") or ()
     if "ReadWriteOncePod" in modes and len(modes) > 1:
-        causes.forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes")
-    given = _given(spec, "PersistentVolumeSpec")
-    if not given:
-        causes.required("spec", "must specify a volume type")
-    _check_single(given, "spec", causes)
-    affinity = spec.get("nodeAffinity") or {}
-    if affinity.get("required"):
-        check_node_selector(from_builtins(affinity["required"], NodeSelector), "spec.nodeAffinity.required", causes)
-    elif "local" in given and not affinity:
-        causes.required("spec.nodeAffinity", "Local volume requires node affinity")
+        causes.forbidden(f"{path}.accessModes", "may not use ReadWriteOncePod with other access modes")
+    check_source(spec, "PersistentVolumeSpec", path, causes)
+    if spec.get("local") is not None and not spec.get("nodeAffinity"):
+        causes.required(f"{path}.nodeAffinity", "Local volume requires node affinity")

@@ -4,13 +4,16 @@ Written against :class:`kubesched.api.wire.Transport`. :mod:`.manager` runs them
 :mod:`.context` what they share.
 """
 
+from .attachments import Attachments
 from .base import Controller
 from .context import ControllerSettings
+from .daemon_sets import daemon_spec
 from .device_pools import DEVICES as DEVICES_ANNOTATION
 from .device_pools import DevicesError, parse_devices
 from .job_status import completed_indexes
 from .jobs import COMPLETION_INDEX, TRACKING, finished_as, indexed_spec
 from .manager import ALL, BATCH, DEVICES, STORAGE, ControllerManager, ControllerStatistics
+from .pods import owner_reference, pod_body
 
 __all__ = [
     "ALL",
@@ -20,13 +23,17 @@ __all__ = [
     "DEVICES_ANNOTATION",
     "STORAGE",
     "TRACKING",
+    "Attachments",
     "Controller",
     "ControllerManager",
     "ControllerSettings",
     "ControllerStatistics",
     "DevicesError",
     "completed_indexes",
+    "daemon_spec",
     "finished_as",
     "indexed_spec",
+    "owner_reference",
     "parse_devices",
+    "pod_body",
 ]

@@ -4,7 +4,7 @@
     last pod gone or finished ──▶ being deleted ──delay by stage rules──▶ gone
 
 As upstream's attach/detach controller and external-attacher do for CSI volumes whose driver needs attaching. A failure by
-stage rules is written into the object and tried again. Hollow pods do not wait for it.
+stage rules is written into the object and tried again. Pods wait for it: :mod:`..kubelets.attaching`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from ...api.kinds import CLAIMS, CSI_DRIVERS, NODES, PODS, VOLUME_ATTACHMENTS, VOLUMES
-from ...api.storage import PersistentVolumeSpec
+from ...api.storage import PersistentVolumeSpec, claims_of
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .attempts import Attempts
 from .base import Controller
 from .context import BY_CLAIM, Context, Data
-from .pods import claims_of, is_finished
+from .pods import is_finished
 
 __all__ = ["Attachments"]
 
@@ -36,37 +36,32 @@ class Attachments(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._claims = context.cache(CLAIMS)
-        self._volumes = context.cache(VOLUMES)
+        self._claims = self.watch(CLAIMS, self._claim_changed)
+        self._volumes = self.watch(VOLUMES, self.enqueue)
         self._drivers = context.cache(CSI_DRIVERS)
         self._nodes = context.cache(NODES)
-        self._attempts = Attempts(context, "VolumeAttachment")
-        self._attachments = context.cache(VOLUME_ATTACHMENTS)
+        self._attempts = Attempts(context, "VolumeAttachment", self.queue)
+        self._attachments = self.watch(VOLUME_ATTACHMENTS, self._attachment_changed)
         self._attachments.add_index(_BY_VOLUME, _volume_of)
         self.watch(PODS, self._pod_changed)
-        self.watch(CLAIMS, self._claim_changed)
-        self.watch(VOLUMES, self.enqueue)
-        self.watch(VOLUME_ATTACHMENTS, self._attachment_changed)
 
-    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        if item is None or not item.typed.spec.volumes or (old is not None and _state(old) == _state(new)):
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if not item.typed.spec.volumes or (old is not None and _state(old) == _state(new)):
             return
         for key, _ in claims_of(item.typed):
-            self._claim_changed(self._claims.get(key), None)
+            claim = self._claims.get(key)
+            if claim is not None:
+                self._claim_changed(claim, None, claim)
 
-    def _claim_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        if item is not None and item.typed.spec.volume_name:
+    def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if item.typed.spec.volume_name:
             self.queue.add(item.typed.spec.volume_name)
 
-    def _attachment_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        if item is not None:
-            if new is None:
-                self._attempts.forget(item.uid)
-            for name in _volume_of(item):
-                self.queue.add(name)
+    def _attachment_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is None:
+            self._attempts.forget(item.uid)
+        for name in _volume_of(item):
+            self.queue.add(name)
 
     async def reconcile(self, key: str) -> None:
         volume = self._volumes.get(key)
@@ -75,20 +70,21 @@ class Attachments(Controller):
             data = item.data()
             pod = users.pop(data["spec"]["nodeName"], None)
             if "deletionTimestamp" in data["metadata"]:
-                await self._detach(item, data, pod)
+                await self._detach(item, data)
             elif pod is None:
                 await self.context.delete(item)
             elif not (data.get("status") or {}).get("attached"):
                 await self._attach(item, data, pod)
-        for node, _ in sorted(users.items()):
-            await self._create(key, volume, node)  # type: ignore[arg-type]  # what has users exists
+        if volume is not None:
+            for node in sorted(users):
+                await self._create(volume, node)
 
     def _users(self, volume: Item) -> dict[str, Item]:
         """A pod for each node where pods use a volume that has to be attached."""
         spec: PersistentVolumeSpec = volume.typed.spec
         driver = self._drivers.get(spec.csi.driver) if spec.csi is not None else None
         reference = spec.claim_ref
-        if spec.csi is None or reference is None or (driver is not None and not _needs_attaching(driver)):
+        if spec.csi is None or reference is None or (driver is not None and not driver.typed.attaches):
             return {}
         key = f"{reference.namespace}/{reference.name}"
         claim = self._claims.get(key)
@@ -98,7 +94,7 @@ class Attachments(Controller):
         users = {pod.typed.spec.node_name: pod for pod in pods if pod.typed.spec.node_name}
         return {node: pod for node, pod in users.items() if self._nodes.get(node) is not None}
 
-    async def _create(self, name: str, volume: Item, node: str) -> None:
+    async def _create(self, volume: Item, node: str) -> None:
         csi = volume.data()["spec"]["csi"]
         digest = hashlib.sha256(f"{csi.get('volumeHandle', '')}{csi['driver']}{node}".encode()).hexdigest()
         body: Data = {
@@ -106,7 +102,7 @@ class Attachments(Controller):
                 "name": f"csi-{digest}",
                 "finalizers": [f"external-attacher/{re.sub(r'[^a-z0-9]', '-', csi['driver'])}"],
             },
-            "spec": {"attacher": csi["driver"], "nodeName": node, "source": {"persistentVolumeName": name}},
+            "spec": {"attacher": csi["driver"], "nodeName": node, "source": {"persistentVolumeName": volume.name}},
         }
         await self.context.create(VOLUME_ATTACHMENTS, "", body)
 
@@ -115,41 +111,36 @@ class Attachments(Controller):
         node = self._nodes.get(data["spec"]["nodeName"])
         labels = node.typed.metadata.labels if node is not None else {}
         about, source = "detach" if deleted else "attach", data["spec"]["attacher"]
-        left = self._attempts.left(item.uid, data["metadata"], source, labels, about=about, deleted=deleted)
-        if left:
-            self.queue.add_after(name, left, quiet=self._attempts.is_stuck(item.uid))
-        return left
+        return self._attempts.left(item.uid, name, data["metadata"], source, labels, about=about, deleted=deleted)
+
+    def _error(self, item: Item, name: str) -> Data | None:
+        """How an attempt that is due has failed, which is tried again; None when it has not."""
+        reason, text = self._attempts.outcome(item.uid)
+        if not reason:
+            return None
+        self._attempts.again(item.uid, name)
+        return {"time": self.context.now_text(), "message": f"rpc error: code = {reason} desc = {text}"}
 
     async def _attach(self, item: Item, data: Data, pod: Item) -> None:
         name = data["spec"]["source"]["persistentVolumeName"]
         if self._left(name, item, data, deleted=False) != 0:
             return
-        reason, text = self._attempts.outcome(item.uid)
-        error = f"rpc error: code = {reason} desc = {text}"
-        if reason:
-            status = {"attached": False, "attachError": {"time": self.context.now_text(), "message": error}}
-            left = self._attempts.again(item.uid)
-            self.queue.add_after(name, left, quiet=self._attempts.is_stuck(item.uid))
-        else:
-            status = {"attached": True}
-        await self.context.write_status(item, data, status)
-        if reason:
-            text = f'AttachVolume.Attach failed for volume "{name}" : {error}'
+        error = self._error(item, name)
+        await self.context.write_status(item, data, {"attached": error is None, "attachError": error})
+        if error is not None:
+            text = f'AttachVolume.Attach failed for volume "{name}" : {error["message"]}'
             await self.record(pod, WARNING, "FailedAttachVolume", text)
         else:
             self._attempts.forget(item.uid)
             text = f'AttachVolume.Attach succeeded for volume "{name}" '
             await self.record(pod, NORMAL, "SuccessfulAttachVolume", text)
 
-    async def _detach(self, item: Item, data: Data, pod: Item | None) -> None:
+    async def _detach(self, item: Item, data: Data) -> None:
         name = data["spec"]["source"]["persistentVolumeName"]
         if self._left(name, item, data, deleted=True) != 0:
             return
-        reason, text = self._attempts.outcome(item.uid)
-        if reason:
-            error = {"time": self.context.now_text(), "message": f"rpc error: code = {reason} desc = {text}"}
-            left = self._attempts.again(item.uid)
-            self.queue.add_after(name, left, quiet=self._attempts.is_stuck(item.uid))
+        error = self._error(item, name)
+        if error is not None:
             await self.context.write_status(item, data, {**(data.get("status") or {}), "detachError": error})
         else:
             await self.context.patch(item, {"metadata": {"uid": item.uid, "finalizers": None}})
@@ -158,10 +149,6 @@ class Attachments(Controller):
 def _volume_of(item: Item) -> Iterable[str]:
     source = item.typed.spec.source
     return (source.persistent_volume_name,) if source.persistent_volume_name else ()
-
-
-def _needs_attaching(driver: Item) -> bool:
-    return driver.data()["spec"].get("attachRequired") is not False
 
 
 def _state(item: Item | None) -> tuple[str, bool] | None:

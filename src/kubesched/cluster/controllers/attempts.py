@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ..kubelets import Stage, choose, rules_of
 from .context import Context
-from .work_queue import STUCK_AFTER
+from .work_queue import STUCK_AFTER, WorkQueue
 
 __all__ = ["Attempts"]
 
@@ -31,16 +31,18 @@ class _Attempt:
 
 
 class Attempts:
-    """The current attempt of each object, by any key."""
+    """The current attempt of each object, by any key. ``queue`` gets its controller's key when the attempt is due."""
 
-    def __init__(self, context: Context, kind: str) -> None:
+    def __init__(self, context: Context, kind: str, queue: WorkQueue) -> None:
         self._context = context
+        self._queue = queue
         self._stages = rules_of(kind, context.settings.stages)
         self._current: dict[str, _Attempt] = {}
 
     def left(
         self,
         key: str,
+        queued: str,
         metadata: Mapping[str, Any],
         source: str,
         labels: Mapping[str, str],
@@ -50,6 +52,7 @@ class Attempts:
     ) -> float | None:
         """Seconds until an attempt ends, which this call begins when there is none; None when no rule lets it begin.
 
+        As long as some are left, ``queued`` is reconciled again after them.
         ``source``, ``labels`` and ``deleted`` are what :meth:`Stage.matches_volume` compares. An attempt that no rule
         is for ends at once, one whose rules all have weight 0 never.
         """
@@ -60,7 +63,14 @@ class Attempts:
             known.due = self._context.now() + self._draw(known)
         if known.stage is not None and known.stage.weight <= 0:
             return None
-        return max(0.0, known.due - self._context.now())
+        left = max(0.0, known.due - self._context.now())
+        if left:
+            self._wait(known, queued, left)
+        return left
+
+    def _wait(self, attempt: _Attempt, queued: str, seconds: float) -> None:
+        """One that has failed so often that it most likely fails again keeps nothing moving."""
+        self._queue.add_after(queued, seconds, quiet=attempt.failures > STUCK_AFTER)
 
     def _draw(self, attempt: _Attempt) -> float:
         """Choose the rule of an attempt; how many seconds it takes."""
@@ -75,20 +85,15 @@ class Attempts:
             return "", ""
         return stage.failure.reason, f"stage rule {stage.name}"
 
-    def again(self, key: str) -> float:
-        """Try again after a failure; returns the delay in seconds, which doubles each time, with the next rule's added."""
+    def again(self, key: str, queued: str) -> None:
+        """Try again after a failure, with a delay that doubles each time and the next rule's added."""
         known = self._current[key]
         known.failures += 1
         seconds = self._draw(known) + min(
             _FIRST_RETRY_SECONDS * 2.0 ** min(known.failures - 1, 30), _LONGEST_RETRY_SECONDS
         )
         known.due = self._context.now() + seconds
-        return seconds
-
-    def is_stuck(self, key: str) -> bool:
-        """Whether an attempt has failed so often that the next one most likely fails as well: it keeps nothing moving."""
-        known = self._current.get(key)
-        return known is not None and known.failures > STUCK_AFTER
+        self._wait(known, queued, seconds)
 
     def forget(self, key: str) -> None:
         """The work is done or no longer wanted."""

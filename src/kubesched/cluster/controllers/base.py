@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from ...api.kinds import PODS, Kind
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
-from .context import Context, controller_of
-from .pods import is_ready
-from .watch_cache import Handler
+from .context import Context, Data, owner_key
+from .pods import available_in, is_ready
+from .watch_cache import Handler, WatchCache
 from .work_queue import WorkQueue
 
-__all__ = ["Controller", "WorkloadController"]
+__all__ = ["Controller", "ObjectController", "WorkloadController"]
 
 _log = logging.getLogger("kubesched.controllers")
 
@@ -40,15 +40,15 @@ class Controller:
         self.reconciles = 0
         self._defects: dict[str, str] = {}
 
-    def watch(self, kind: Kind, handler: Handler) -> None:
-        """Call a handler for every change of a kind; handlers only add keys."""
-        self.context.cache(kind).add_handler(handler)
+    def watch(self, kind: Kind, handler: Handler) -> WatchCache:
+        """Call a handler for every change of a kind; handlers only add keys. Returns the cache of the kind."""
+        cache = self.context.cache(kind)
+        cache.add_handler(handler)
+        return cache
 
-    def enqueue(self, old: Item | None, new: Item | None) -> None:
+    def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         """The handler of the kind that is reconciled."""
-        item = new or old
-        if item is not None:
-            self.queue.add(item.key)
+        self.queue.add(item.key)
 
     async def record(self, about: Item, type_: str, reason: str, message: str) -> None:
         """Record an event about an object; it does no harm when that fails."""
@@ -90,15 +90,55 @@ class Controller:
                 await asyncio.sleep(0)  # in process, nothing that a reconcile awaits need ever wait
 
 
-class WorkloadController(Controller):
-    """A controller of objects that own pods."""
+class ObjectController(Controller):
+    """A controller of the objects of one kind, whose keys are theirs."""
 
     kind: ClassVar[Kind]
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.cache = context.owned_cache(self.kind)
+        self.cache = context.cache(self.kind)
         self.watch(self.kind, self.enqueue)
+
+    def enqueue_owner(self, item: Item, old: Item | None, new: Item | None) -> None:
+        """A handler of what objects of the kind control."""
+        key = owner_key(item, self.kind)
+        if key:
+            self.queue.add(key)
+
+    async def reconcile(self, key: str) -> None:
+        item = self.cache.get(key)
+        if item is None:
+            self.queue.forget_timers(key)  # such as that of its deadline
+        else:
+            await self.reconcile_object(item, item.data())
+
+    async def reconcile_object(self, item: Item, data: Data) -> None:
+        """:meth:`reconcile` for an object that exists; ``data`` is private."""
+        raise AssertionError("every controller says what it does")
+
+    async def act_and_report(
+        self, item: Item, action: Awaitable[object], report: Callable[[Item, ApiError | None], Awaitable[object]]
+    ) -> None:
+        """Act, then report the state of the object as it is now, also when the action was refused; that is raised then."""
+        failure: ApiError | None = None
+        try:
+            await action
+        except ApiError as error:
+            failure = error
+        fresh = self.cache.get(item.key)
+        if fresh is not None and fresh.uid == item.uid:
+            await report(fresh, failure)
+        if failure is not None:
+            raise failure
+
+
+class WorkloadController(ObjectController):
+    """A controller of objects that own pods."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        context.owned_cache(self.kind)  # their own owners matter, too
         self.watch(PODS, self._pod_changed)
 
     async def create_pod(self, owner: Item, body: Mapping[str, Any]) -> Item:
@@ -111,21 +151,23 @@ class WorkloadController(Controller):
         await self.record(owner, NORMAL, "SuccessfulCreate", f"Created pod: {pod.name}")
         return pod
 
+    def is_available(self, owner: Item, spec: Data, pod: Item) -> bool:
+        """Whether a pod has been ready for ``minReadySeconds``; when it will have been, its owner is reconciled again."""
+        left = available_in(pod.typed, float(spec.get("minReadySeconds") or 0), self.context.now())
+        if left:
+            self.queue.add_after(owner.key, left)
+        return left == 0
+
     async def delete_pod(self, owner: Item, pod: Item) -> None:
         """Delete a pod and record an event. Raises what the transport raises."""
         await self.context.delete(pod)
         await self.record(owner, NORMAL, "SuccessfulDelete", f"Deleted pod: {pod.name}")
 
-    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """Enqueue the owner: at once when a pod is removed, a little later when its status changed or it is new."""
-        item = new or old
-        if item is None:
+        key = owner_key(item, self.kind)
+        if not key:
             return
-        pod = item.typed
-        reference = controller_of(pod.metadata)
-        if reference is None or reference.kind != self.kind.kind or reference.api_version != self.kind.api_version:
-            return
-        key = f"{item.namespace}/{reference.name}"
         if new is None:
             self.queue.add(key)
         elif old is None:

@@ -14,8 +14,8 @@ from ...api.selectors import Selector, SelectorError, compile_label_selector
 from ...api.times import parse_time
 from ...api.types import LabelSelector
 from ...api.wire import Item
-from .base import Controller
-from .context import BY_NAMESPACE, Context, Data, controller_of
+from .base import ObjectController
+from .context import BY_NAMESPACE, Context, Data, controller_of, owner_key
 from .pods import conditions_with, is_finished, is_ready, resolve_count
 
 __all__ = ["Budgets"]
@@ -23,25 +23,24 @@ __all__ = ["Budgets"]
 _SCALABLE = {kind.kind: kind for kind in (REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS, DEPLOYMENTS)}
 
 
-class Budgets(Controller):
+class Budgets(ObjectController):
     """Keeps the status of every budget."""
 
     name = "disruption"
+    kind = BUDGETS
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.cache = context.cache(BUDGETS)
         self.cache.add_index(BY_NAMESPACE, lambda item: (item.namespace,))
         self._selectors: dict[str, tuple[int, Selector | None]] = {}
-        self.watch(BUDGETS, self._budget_changed)
         self.watch(PODS, self._pod_changed)
         for kind in _SCALABLE.values():
             self.watch(kind, self._scale_changed)
 
-    def _budget_changed(self, old: Item | None, new: Item | None) -> None:
-        if new is None and old is not None:
-            self._selectors.pop(old.key, None)
-        self.enqueue(old, new)
+    def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is None:
+            self._selectors.pop(item.key, None)
+        super().enqueue(item, old, new)
 
     def _selector(self, item: Item) -> Selector | None:
         """The budget's selector; None when it cannot be read, which selects nothing."""
@@ -58,11 +57,8 @@ class Budgets(Controller):
         self._selectors[item.key] = (item.resource_version, selector)
         return selector
 
-    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """At once when health is lost, a little later when it is gained: the safe direction is the slow one."""
-        item = new or old
-        if item is None:
-            return
         was, now = _healthy(old), _healthy(new)
         same_labels = old is None or new is None or old.typed.metadata.labels == new.typed.metadata.labels
         same_life = old is not None and new is not None and is_finished(old.typed) == is_finished(new.typed)
@@ -79,18 +75,13 @@ class Budgets(Controller):
             else:
                 self.queue.add_after(budget.key, self.context.settings.batch_seconds)
 
-    def _scale_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        if item is None or (old is not None and new is not None and _replicas(old) == _replicas(new)):
+    def _scale_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if old is not None and new is not None and _replicas(old) == _replicas(new):
             return
         for budget in self.cache.indexed(BY_NAMESPACE, item.namespace):
             self.queue.add(budget.key)
 
-    async def reconcile(self, key: str) -> None:
-        item = self.cache.get(key)
-        if item is None:
-            return
-        data = item.data()
+    async def reconcile_object(self, item: Item, data: Data) -> None:
         selector = self._selector(item)
         pods = [
             pod
@@ -121,7 +112,7 @@ class Budgets(Controller):
             "conditions": [{"message": "", **condition} for condition in conditions],
         }
         if again is not None:
-            self.queue.add_after(key, again)
+            self.queue.add_after(item.key, again)
         await self.context.write_status(item, data, new_status)
 
     def _still_disrupted(self, noted: dict[str, Any], pods: list[Item]) -> tuple[dict[str, Any], float | None]:
@@ -154,7 +145,7 @@ class Budgets(Controller):
         """The sum of the replica counts of the pods' controllers."""
         scales: dict[str, int] = {}
         for pod in pods:
-            reference = controller_of(pod.typed.metadata)
+            reference = controller_of(pod)
             kind = _SCALABLE.get(reference.kind) if reference is not None else None
             if reference is None or kind is None:
                 continue
@@ -167,12 +158,9 @@ class Budgets(Controller):
         owner = self.context.cache(kind).get(key)
         if owner is None or owner.uid != uid:
             return {uid: 0}
-        data = owner.data()
-        for reference in data["metadata"].get("ownerReferences") or ():
-            if kind == REPLICA_SETS and reference.get("controller") and reference.get("kind") == DEPLOYMENTS.kind:
-                above = self.context.cache(DEPLOYMENTS).get(f"{owner.namespace}/{reference['name']}")
-                if above is not None:
-                    return {above.uid: _replicas(above), uid: 0}
+        above = self.context.cache(DEPLOYMENTS).get(owner_key(owner, DEPLOYMENTS)) if kind == REPLICA_SETS else None
+        if above is not None:
+            return {above.uid: _replicas(above), uid: 0}
         return {uid: _replicas(owner)}
 
 

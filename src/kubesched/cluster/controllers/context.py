@@ -6,24 +6,30 @@ Caller: :mod:`.manager` makes one; every controller works through it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from ...api.decode import from_builtins
 from ...api.equality import same_json
 from ...api.kinds import PODS, Kind
+from ...api.storage import claims_of
 from ...api.times import Clock, timestamp
 from ...api.types import ObjectMeta, OwnerReference
-from ...api.wire import MERGE_PATCH, Item, Transport
+from ...api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item, Transport
 from ...client.event_writer import Counts, EventWriter
 from ..kubelets import Stage
-from .pods import claims_of
 from .watch_cache import WatchCache
 
 __all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]
+__all__ += ["owner_key", "owners_of", "tolerate"]
 
 Data = dict[str, Any]
+
+_log = logging.getLogger("kubesched.controllers")
 
 #: Index of objects by the UID of their controller, of pods by node, by namespace, and by the claims they use.
 BY_OWNER: Final = "owner"
@@ -59,20 +65,40 @@ class ControllerSettings:
     disruption_seconds: float = 120.0
 
 
-def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
+@contextmanager
+def tolerate(*expected: int | str) -> Iterator[None]:
+    """Go on after a refusal with one of these codes or reasons."""
+    try:
+        yield
+    except ApiError as error:
+        if error.code not in expected and error.reason not in expected:
+            raise
+
+
+def owners_of(item: Item) -> tuple[OwnerReference, ...]:
+    """The owner references of an object of any kind."""
+    if item.kind.type is None:
+        return from_builtins(item.data()["metadata"], ObjectMeta).owner_references
+    references: tuple[OwnerReference, ...] = item.typed.metadata.owner_references
+    return references
+
+
+def controller_of(item: Item) -> OwnerReference | None:
     """The owner reference marked as controller."""
-    for reference in metadata.owner_references:
-        if reference.controller:
-            return reference
-    return None
+    return next((reference for reference in owners_of(item) if reference.controller), None)
+
+
+def owner_key(item: Item, kind: Kind) -> str:
+    """The key of the object of a kind that controls another; empty when none does."""
+    owner = controller_of(item)
+    if owner is None or (owner.kind, owner.api_version) != (kind.kind, kind.api_version):
+        return ""
+    return f"{item.namespace}/{owner.name}"
 
 
 def _owner_uid(item: Item) -> Iterable[str]:
-    if item.kind.type is not None:
-        reference = controller_of(item.typed.metadata)
-        return () if reference is None else (reference.uid,)
-    references = item.data()["metadata"].get("ownerReferences") or ()
-    return tuple(reference.get("uid", "") for reference in references if reference.get("controller"))
+    reference = controller_of(item)
+    return () if reference is None else (reference.uid,)
 
 
 def _node_name(item: Item) -> Iterable[str]:
@@ -118,6 +144,11 @@ class Context:
         cache.add_index(BY_OWNER, _owner_uid)
         return cache
 
+    def warn(self, text: str) -> None:
+        """Log and note a problem that a person can fix."""
+        _log.warning("controllers: %s", text)
+        self.note_problem(text)
+
     def note_problem(self, text: str) -> None:
         self.problems.append(text)
         if len(self.problems) > 1000:
@@ -131,6 +162,11 @@ class Context:
     def now_text(self) -> str:
         return timestamp(self.clock.now())
 
+    def condition(self, type_: str, status: str, reason: str, message: str | None = None) -> Data:
+        """A condition since now."""
+        text = {} if message is None else {"message": message}
+        return {"type": type_, "status": status, "reason": reason, **text, "lastTransitionTime": self.now_text()}
+
     # -- pods ------------------------------------------------------------------------------------------
 
     def owned_pods(self, uid: str) -> list[Item]:
@@ -141,13 +177,17 @@ class Context:
         """Whether a pod is being deleted, by any client or by a request of ours that the watch has not delivered yet."""
         return item.uid in self._doomed or item.typed.metadata.deletion_timestamp is not None
 
-    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
-        if not self._doomed:
-            return
-        if new is None or new.typed.metadata.deletion_timestamp is not None:
-            self._doomed.discard((new or old).uid)  # type: ignore[union-attr]  # one of them is there
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if self._doomed and (new is None or new.typed.metadata.deletion_timestamp is not None):
+            self._doomed.discard(item.uid)
 
     # -- writing ---------------------------------------------------------------------------------------
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Item | None:
+        """What the server has now; None when it has none. For decisions that a cache which lags behind must not make."""
+        with tolerate(404):
+            return await self.client.get(kind, namespace, name)
+        return None
 
     async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any]) -> Item:
         item = await self.client.create(kind, namespace, obj)
@@ -164,6 +204,13 @@ class Context:
         """Replace an object; refused with 409 when it has changed since ``data`` was read."""
         changed = await self.client.update(item.kind, item.namespace, item.name, data, subresource=subresource)
         return await self._noted(changed)
+
+    async def patch_status(self, item: Item, status: Data, *, unless: tuple[int, ...] = (404, 409)) -> Item | None:
+        """Merge into the status; None when that is refused with one of some codes: it is gone, or another one meanwhile."""
+        body = {"metadata": {"uid": item.uid}, "status": status}
+        with tolerate(*unless):
+            return await self.patch(item, body, subresource="status", patch_type=STRATEGIC_PATCH)
+        return None
 
     async def write_status(self, item: Item, data: Data, status: Data) -> Item:
         """Replace the status, if it is another one; 409 as :meth:`update`."""
@@ -183,9 +230,8 @@ class Context:
             self._doomed.discard(item.uid)
             if getattr(error, "code", 0) not in (404, 409):
                 raise
-        else:
-            if item.kind != PODS:
-                self._doomed.discard(item.uid)
+        if item.kind != PODS:
+            self._doomed.discard(item.uid)
         await self._yield_to_loop()
 
     async def _noted(self, item: Item) -> Item:

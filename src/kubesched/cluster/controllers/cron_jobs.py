@@ -15,7 +15,7 @@ from ...api.kinds import CRON_JOBS, JOBS
 from ...api.times import parse_time, timestamp
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
-from .base import Controller
+from .base import ObjectController
 from .context import BY_OWNER, Context, Data
 from .jobs import finished_as
 from .pods import owner_reference
@@ -50,33 +50,20 @@ def _last_missed(cron: Cron, zone: tzinfo, earliest: float, now: float) -> tuple
     return due, count > _MOST_MISSED
 
 
-class CronJobs(Controller):
+class CronJobs(ObjectController):
     """Keys are those of CronJobs."""
 
     name = "cronjob"
     component = "cronjob-controller"
+    kind = CRON_JOBS
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.cache = context.cache(CRON_JOBS)
         self._jobs = context.owned_cache(JOBS)
-        self.watch(CRON_JOBS, self.enqueue)
-        self.watch(JOBS, self._job_changed)
+        self.watch(JOBS, self.enqueue_owner)
 
-    def _job_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        if item is None:
-            return
-        for reference in item.data()["metadata"].get("ownerReferences") or ():
-            if reference.get("controller") and reference.get("kind") == CRON_JOBS.kind:
-                self.queue.add(f"{item.namespace}/{reference['name']}")
-
-    async def reconcile(self, key: str) -> None:
-        self.queue.forget_timers(key)
-        item = self.cache.get(key)
-        if item is None:
-            return
-        data = item.data()
+    async def reconcile_object(self, item: Item, data: Data) -> None:
+        self.queue.forget_timers(item.key)
         jobs = self._jobs.indexed(BY_OWNER, item.uid)
         status = await self._follow(item, data, jobs)
         if "deletionTimestamp" not in data["metadata"]:

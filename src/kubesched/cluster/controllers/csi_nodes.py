@@ -9,7 +9,6 @@ without a CSIDriver have none. Next: the scheduler counts by them.
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from ...api.kinds import CSI_DRIVERS, CSI_NODES, NODES
@@ -20,8 +19,6 @@ from .context import Context, Data
 from .storage_pools import annotations_of, topology_key
 
 __all__ = ["VOLUMES_PER_NODE", "CsiNodes"]
-
-_log = logging.getLogger("kubesched.controllers")
 
 VOLUMES_PER_NODE: Final = "kubesched.io/volumes-per-node"
 _HOLLOW: Final = "kubesched.io/hollow"
@@ -39,24 +36,21 @@ class CsiNodes(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = context.cache(NODES)
-        self._drivers = context.cache(CSI_DRIVERS)
-        self._csi_nodes = context.cache(CSI_NODES)
-        self.watch(NODES, self._node_changed)
-        self.watch(CSI_DRIVERS, self._driver_changed)
-        self.watch(CSI_NODES, self._csi_node_changed)
+        self._nodes = self.watch(NODES, self._node_changed)
+        self._drivers = self.watch(CSI_DRIVERS, self._driver_changed)
+        self._csi_nodes = self.watch(CSI_NODES, self._csi_node_changed)
 
-    def _node_changed(self, old: Item | None, new: Item | None) -> None:
+    def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None and (old is None or _limits(old) != _limits(new)) and len(self._drivers):
             self.queue.add(new.name)
 
-    def _driver_changed(self, old: Item | None, new: Item | None) -> None:
-        for item in self._nodes.values():
-            self.queue.add(item.name)
+    def _driver_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        for node in self._nodes.values():
+            self.queue.add(node.name)
 
-    def _csi_node_changed(self, old: Item | None, new: Item | None) -> None:
-        if new is None and old is not None and len(self._drivers):
-            self.queue.add(old.name)
+    def _csi_node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is None and len(self._drivers):
+            self.queue.add(item.name)
 
     async def reconcile(self, key: str) -> None:
         node, item = self._nodes.get(key), self._csi_nodes.get(key)
@@ -101,11 +95,8 @@ class CsiNodes(Controller):
 
     def _complain(self, item: Item, text: str) -> None:
         want = "a number, on a node DRIVER=NUMBER or DRIVER=none, with commas between them"
-        problem = (
-            f"{item.kind.kind} {item.name}: annotation {VOLUMES_PER_NODE}: {text!r} is not {want}; no limit is set"
-        )
-        _log.warning("controllers: %s", problem)
-        self.context.note_problem(problem)
+        where = f"{item.kind.kind} {item.name}: annotation {VOLUMES_PER_NODE}"
+        self.context.warn(f"{where}: {text!r} is not {want}; no limit is set")
 
 
 def _limits(node: Item) -> str:

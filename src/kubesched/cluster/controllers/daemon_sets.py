@@ -13,11 +13,11 @@ from ...api.kinds import DAEMON_SETS, NODES
 from ...api.selectors import RequiredNodeAffinity, required_node_affinity
 from ...api.taints import NO_EXECUTE, do_not_schedule, first_untolerated
 from ...api.types import Node, PodSpec, Taint
-from ...api.wire import ApiError, Item
+from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
-from .pods import available_in, is_finished, pod_body, resolve_count
+from .pods import is_finished, is_ready, pod_body, resolve_count
 from .revisions import REVISION_LABEL, Revisions
 
 __all__ = ["DaemonSets", "daemon_spec"]
@@ -106,38 +106,28 @@ class DaemonSets(WorkloadController):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = context.cache(NODES)
+        self._nodes = self.watch(NODES, self._node_changed)
         self._revisions = Revisions(context)
-        self.watch(NODES, self._node_changed)
 
-    def _node_changed(self, old: Item | None, new: Item | None) -> None:
+    def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if old is not None and new is not None:
             before, after = old.typed, new.typed
             if before.metadata.labels == after.metadata.labels and before.spec.taints == after.spec.taints:
                 return
-        for item in self.cache.values():
-            self.queue.add(item.key)
+        for one in self.cache.values():
+            self.queue.add(one.key)
 
-    async def reconcile(self, key: str) -> None:
-        item = self.cache.get(key)
-        if item is None:
-            return
-        data = item.data()
+    async def reconcile_object(self, item: Item, data: Data) -> None:
         if "deletionTimestamp" in data["metadata"]:
             return
         revision = await self._revisions.current(item, data)
         fit = _Fit((data["spec"].get("template") or {}).get("spec") or {})
-        failure: ApiError | None = None
-        try:
+
+        async def act() -> None:
             await self._manage(item, data, fit, revision)
             await self._update(item, data, fit, revision)
-        except ApiError as error:
-            failure = error
-        fresh = self.cache.get(key)
-        if fresh is not None and fresh.uid == item.uid:
-            await self._write_status(fresh, fit, revision)
-        if failure is not None:
-            raise failure
+
+        await self.act_and_report(item, act(), lambda fresh, failure: self._write_status(fresh, fit, revision))
 
     def _by_node(self, item: Item) -> dict[str, list[Item]]:
         found: dict[str, list[Item]] = {}
@@ -179,12 +169,10 @@ class DaemonSets(WorkloadController):
                         await self.delete_pod(item, pod)
 
     async def _record_finished(self, item: Item, pod: Item, node: str) -> None:
-        if pod.typed.status.phase == "Failed":
-            text = f"Found failed daemon pod {pod.key} on node {node}, will try to kill it"
-            await self.record(item, WARNING, "FailedDaemonPod", text)
-        else:
-            text = f"Found succeeded daemon pod {pod.key} on node {node}, will try to delete it"
-            await self.record(item, NORMAL, "SucceededDaemonPod", text)
+        failed = pod.typed.status.phase == "Failed"
+        word, end = ("failed", "kill") if failed else ("succeeded", "delete")
+        text = f"Found {word} daemon pod {pod.key} on node {node}, will try to {end} it"
+        await self.record(item, WARNING if failed else NORMAL, f"{word.capitalize()}DaemonPod", text)
 
     async def _update(self, item: Item, data: Data, fit: _Fit, revision: Item) -> None:
         """Replace pods of older templates, as many at a time as may be unavailable."""
@@ -199,7 +187,7 @@ class DaemonSets(WorkloadController):
         unavailable, stale = 0, []
         for name in nodes:
             pods = there.get(name, [])
-            up = [pod for pod in pods if self._is_available(item, data["spec"], pod)]
+            up = [pod for pod in pods if not self.context.is_going(pod) and self.is_available(item, data["spec"], pod)]
             old = [pod for pod in pods if pod.typed.metadata.labels.get(REVISION_LABEL) != label]
             if up and old:
                 stale += [pod for pod in old if pod in up]
@@ -210,14 +198,6 @@ class DaemonSets(WorkloadController):
                         await self.delete_pod(item, pod)
         for pod in stale[: max(0, most - unavailable)]:
             await self.delete_pod(item, pod)
-
-    def _is_available(self, item: Item, spec: Data, pod: Item) -> bool:
-        if self.context.is_going(pod):
-            return False
-        left = available_in(pod.typed, float(spec.get("minReadySeconds") or 0), self.context.now())
-        if left:
-            self.queue.add_after(item.key, left)
-        return left == 0
 
     async def _write_status(self, item: Item, fit: _Fit, revision: Item) -> None:
         data = item.data()
@@ -233,8 +213,8 @@ class DaemonSets(WorkloadController):
             if pods:
                 first = min(pods, key=lambda pod: pod.typed.metadata.creation_timestamp or "")
                 current += 1
-                ready += available_in(first.typed, 0, 0) is not None
-                available += self._is_available(item, data["spec"], first)
+                ready += is_ready(first.typed)
+                available += not self.context.is_going(first) and self.is_available(item, data["spec"], first)
                 updated += first.typed.metadata.labels.get(REVISION_LABEL) == label
         status: dict[str, Any] = {
             "currentNumberScheduled": current,

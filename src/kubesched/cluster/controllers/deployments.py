@@ -6,15 +6,15 @@ those that ``kubectl rollout status`` reads. Scaling arithmetic is in :mod:`.rol
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from ...api.equality import same_json
-from ...api.kinds import DEPLOYMENTS, PODS, REPLICA_SETS, Kind
+from ...api.kinds import DEPLOYMENTS, PODS, REPLICA_SETS
 from ...api.times import parse_time
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL
-from .base import Controller
-from .context import BY_OWNER, Context, Data, controller_of
+from .base import ObjectController
+from .context import BY_OWNER, Context, Data, owner_key
 from .pods import conditions_with, is_finished, owner_reference, template_hash
 from .rollout import Member, Rollout, plan_rolling, plan_scaling
 
@@ -46,43 +46,26 @@ def _bare_template(template: Any) -> Any:
     return {"metadata": metadata, "spec": template.get("spec")}
 
 
-class Deployments(Controller):
+class Deployments(ObjectController):
     """Rolls each deployment towards its template and replica count."""
 
     name = "deployment"
     component = "deployment-controller"
-    kind: ClassVar[Kind] = DEPLOYMENTS
+    kind = DEPLOYMENTS
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.cache = context.cache(DEPLOYMENTS)
         self._sets = context.owned_cache(REPLICA_SETS)
-        self.watch(DEPLOYMENTS, self.enqueue)
-        self.watch(REPLICA_SETS, self._set_changed)
+        self.watch(REPLICA_SETS, self.enqueue_owner)
         self.watch(PODS, self._pod_changed)
 
-    def _set_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        if item is None:
-            return
-        for reference in item.data()["metadata"].get("ownerReferences") or ():
-            if reference.get("controller") and reference.get("kind") == DEPLOYMENTS.kind:
-                self.queue.add(f"{item.namespace}/{reference['name']}")
-
-    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """Only Recreate waits for pods to be gone; everything else shows in the sets' status."""
-        if new is not None or old is None:
-            return
-        reference = controller_of(old.typed.metadata)
-        owner = self._sets.get(f"{old.namespace}/{reference.name}") if reference is not None else None
+        owner = self._sets.get(owner_key(item, REPLICA_SETS)) if new is None else None
         if owner is not None:
-            self._set_changed(owner, owner)
+            self.enqueue_owner(owner, owner, owner)
 
-    async def reconcile(self, key: str) -> None:
-        item = self.cache.get(key)
-        if item is None:
-            return
-        data = item.data()
+    async def reconcile_object(self, item: Item, data: Data) -> None:
         if "deletionTimestamp" in data["metadata"]:
             return
         rollout = Rollout.of(data["spec"])
@@ -107,7 +90,7 @@ class Deployments(Controller):
         if rollout.recreate and not rollout.paused:
             for member in old:
                 await self._resize(item, member, 0, rollout)
-        await self._finish(key, item.uid, rollout, new, old)
+        await self._finish(item.key, item.uid, rollout, new, old)
 
     def _still_there(self, old: list[Member]) -> bool:
         """Whether pods of old sets exist, or still will: Recreate waits for them."""

@@ -40,40 +40,33 @@ class DeviceDriver(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = context.cache(NODES)
+        self._nodes = self.watch(NODES, self._node_changed)
         self._slices = context.owned_cache(RESOURCE_SLICES)
-        self._claims = context.cache(RESOURCE_CLAIMS)
+        self.watch(RESOURCE_SLICES, self._slice_changed)
+        self._claims = self.watch(RESOURCE_CLAIMS, self._claim_changed)
         #: By node: the text that was read last, what it describes, and what was wrong with it.
         self._read: dict[str, tuple[str, list[DevicePool], str]] = {}
         #: When the conditions of a claim's devices will be set, by claim UID.
         self._due: dict[str, float] = {}
-        self.watch(NODES, self._node_changed)
-        self.watch(RESOURCE_SLICES, self._slice_changed)
-        self.watch(RESOURCE_CLAIMS, self._claim_changed)
 
     # -- noticing --------------------------------------------------------------------------------------
 
-    def _node_changed(self, old: Item | None, new: Item | None) -> None:
+    def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:
-            if old is not None:
-                self._read.pop(old.name, None)
+            self._read.pop(item.name, None)
         elif _text(new) != (_text(old) if old is not None else ""):
             self.queue.add(f"{_NODE}{new.name}")
 
-    def _slice_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        node = item.typed.spec.node_name if item is not None else None
+    def _slice_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        node = item.typed.spec.node_name
         if node in self._read:
             self.queue.add(f"{_NODE}{node}")
 
-    def _claim_changed(self, old: Item | None, new: Item | None) -> None:
-        if new is None:
-            if old is not None:
-                self._due.pop(old.uid, None)
-        elif _waiting_results(new.typed):
+    def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is not None and _waiting_results(new.typed):
             self.queue.add(f"{_CLAIM}{new.key}")
         else:
-            self._due.pop(new.uid, None)
+            self._due.pop(item.uid, None)
 
     async def reconcile(self, key: str) -> None:
         if key.startswith(_NODE):
@@ -155,16 +148,7 @@ class DeviceDriver(Controller):
             failed = result.binding_failure_conditions and self.context.rng.random() < pool.binding_failure
             types = result.binding_failure_conditions[:1] if failed else result.binding_conditions
             reason, message = ("BindingFailed", "the hollow driver failed") if failed else ("Bound", "")
-            conditions = [
-                {
-                    "type": type_,
-                    "status": _TRUE,
-                    "reason": reason,
-                    "message": message,
-                    "lastTransitionTime": self.context.now_text(),
-                }
-                for type_ in types
-            ]
+            conditions = [self.context.condition(type_, _TRUE, reason, message) for type_ in types]
             identity = _identity(result)
             devices = [one for one in devices if any(one.get(name) != value for name, value in identity.items())]
             devices.append({**identity, "conditions": conditions})

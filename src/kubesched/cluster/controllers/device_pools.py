@@ -32,6 +32,7 @@ from ...api.kinds import RESOURCE_SLICES
 from ...api.quantity import QuantityError, parse_quantity
 from ...api.wire import ApiError
 from ...api.yamltext import TextError, read_single
+from ..kubelets import Entry
 from ..schema import check_type, encode_clean
 
 __all__ = ["DEVICES", "DevicePool", "DevicesError", "parse_devices"]
@@ -91,7 +92,8 @@ def parse_devices(text: str, source: str = f"annotation {DEVICES}") -> list[Devi
         raise DevicesError(error.in_file(source)) from None
     if not isinstance(data, list):
         raise DevicesError(f"{source}: expected a list of drivers, each with `driver` and `devices`")
-    pools = [_pool(item, f"{source}: [{index}]") for index, item in enumerate(data)]
+    wanted = "an object with `driver` and `devices`"
+    pools = [_pool(Entry(item, f"{source}: [{index}]", DevicesError, wanted)) for index, item in enumerate(data)]
     drivers = [pool.driver for pool in pools]
     for driver in drivers:
         if drivers.count(driver) > 1:
@@ -99,144 +101,106 @@ def parse_devices(text: str, source: str = f"annotation {DEVICES}") -> list[Devi
     return pools
 
 
-def _pool(data: Any, where: str) -> DevicePool:
-    if not isinstance(data, dict):
-        raise DevicesError(f"{where}: must be an object with `driver` and `devices`, got {data!r}")
-    for key in data:
-        if key not in ("driver", "devices", "binding"):
-            raise DevicesError(f"{where}: {key!r} is not known here; there are driver, devices, binding")
-    driver = data.get("driver")
-    if not isinstance(driver, str) or not driver:
-        raise DevicesError(f"{where}.driver: is missing; name the driver, such as gpu.example.com")
-    listed = data.get("devices")
-    if not isinstance(listed, list):
-        raise DevicesError(f"{where}.devices: must be a list, got {listed!r}")
+def _pool(entry: Entry) -> DevicePool:
+    entry.only("driver", "devices", "binding")
+    driver = entry.named("driver", "name the driver, such as gpu.example.com")
+    if "devices" not in entry:
+        raise entry.refusal("devices", "must be a list, got None")
     devices: list[Data] = []
     sets: list[Data] = []
-    for index, entry in enumerate(listed):
-        _expand(entry, f"{where}.devices[{index}]", devices, sets)
+    for group in _groups(entry, "devices"):
+        _expand(group, devices, sets)
     names = [device["name"] for device in devices]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise DevicesError(f"{where}: device {twice!r} exists twice; rename one of the groups")
-    binding = _object(data, "binding", where)
-    for key in binding:
-        if key not in ("seconds", "failure"):
-            raise DevicesError(f"{where}.binding: {key!r} is not known here; there are seconds, failure")
+        raise entry.refusal("", f"device {twice!r} exists twice; rename one of the groups")
+    binding = entry.entry("binding")
+    binding.only("seconds", "failure")
     special = any(device.get("taints") or device.get("consumesCounters") for device in devices)
     return DevicePool(
         driver,
         tuple(devices),
         tuple(sets),
-        _number(binding, "seconds", f"{where}.binding"),
-        _number(binding, "failure", f"{where}.binding", most=1.0),
+        binding.number("seconds"),
+        binding.number("failure", most=1.0),
         _MOST_SPECIAL_DEVICES if special else _MOST_DEVICES,
     )
 
 
-def _expand(entry: Any, where: str, devices: list[Data], sets: list[Data]) -> None:
+def _groups(entry: Entry, name: str) -> list[Entry]:
+    found = enumerate(entry.items(name))
+    return [Entry(one, f"{entry.where}.{name}[{at}]", DevicesError, "an object with a name") for at, one in found]
+
+
+def _expand(group: Entry, devices: list[Data], sets: list[Data]) -> None:
     """Add the devices of one group, and the counters their partitions share."""
-    name = _name(entry, where)
-    counters, partitions = _object(entry, "counters", where), entry.get("partitions") or []
-    if not isinstance(partitions, list):
-        raise DevicesError(f"{where}.partitions: must be a list, got {partitions!r}")
-    if bool(partitions) != bool(counters):
-        raise DevicesError(f"{where}: counters and partitions belong together; give both, or none")
-    extra = entry.get("perDevice") or [{}]
-    if not isinstance(extra, list) or not all(isinstance(item, dict) for item in extra):
-        raise DevicesError(f"{where}.perDevice: must be a list of attributes, got {extra!r}")
-    for number in range(_count(entry, where)):
+    name = _name(group)
+    counters, partitions = group.entry("counters"), _groups(group, "partitions")
+    if bool(partitions) != bool(counters.data):
+        raise group.refusal("", "counters and partitions belong together; give both, or none")
+    extra = group.items("perDevice", " of attributes") or [{}]
+    if not all(isinstance(item, dict) for item in extra):
+        raise group.refusal("perDevice", f"must be a list of attributes, got {extra!r}")
+    for number in range(group.count("count", 1)):
         full = f"{name}-{number}"
-        device = _device(full, entry, extra[number % len(extra)], where)
-        if counters:
-            amounts = _amounts(counters, f"{where}.counters")
+        device = _device(full, group, extra[number % len(extra)])
+        if counters.data:
+            amounts = _amounts(counters)
             sets.append({"name": full, "counters": amounts})
             device["consumesCounters"] = [{"counterSet": full, "counters": amounts}]
         devices.append(device)
-        for index, partition in enumerate(partitions):
-            place = f"{where}.partitions[{index}]"
-            part = _name(partition, place)
-            consumed = _object(partition, "consumes", place)
-            if not consumed or consumed.keys() - counters.keys():
-                known = ", ".join(counters)
-                raise DevicesError(f"{place}.consumes: must name some of the counters {known}, got {consumed!r}")
-            taken = [{"counterSet": full, "counters": _amounts(consumed, f"{place}.consumes")}]
-            for one in range(_count(partition, place)):
-                given = {**extra[number % len(extra)], **_object(entry, "attributes", where)}
-                devices.append({**_device(f"{full}-{part}-{one}", partition, given, place), "consumesCounters": taken})
+        for partition in partitions:
+            part, consumed = _name(partition), partition.entry("consumes")
+            if not consumed.data or consumed.data.keys() - counters.data.keys():
+                known = ", ".join(counters.data)
+                raise consumed.refusal("", f"must name some of the counters {known}, got {consumed.data!r}")
+            taken = [{"counterSet": full, "counters": _amounts(consumed)}]
+            for one in range(partition.count("count", 1)):
+                given = {**extra[number % len(extra)], **group.entry("attributes").data}
+                devices.append({**_device(f"{full}-{part}-{one}", partition, given), "consumesCounters": taken})
 
 
-def _device(name: str, entry: Data, more: Mapping[str, Any], where: str) -> Data:
+def _name(entry: Entry) -> str:
+    return entry.named("name", "give the devices a name, such as gpu")
+
+
+def _device(name: str, group: Entry, more: Mapping[str, Any]) -> Data:
     """One device; what a group says itself goes before ``more``, the attributes it has besides."""
-    attributes = {**more, **_object(entry, "attributes", where)}
-    capacity = _object(entry, "capacity", where)
-    device: Data = {"name": name, **{key: value for key, value in entry.items() if key not in _OWN}}
+    own = group.entry("attributes")
+    capacity = group.entry("capacity")
+    device: Data = {"name": name, **{key: value for key, value in group.data.items() if key not in _OWN}}
+    attributes = {key: _attribute(own, key, value) for key, value in {**more, **own.data}.items()}
     if attributes:
-        device["attributes"] = {key: _attribute(key, value, where) for key, value in attributes.items()}
-    if capacity:
-        device["capacity"] = {
-            key: value if isinstance(value, dict) else {"value": _amount(value, f"{where}.capacity.{key}")}
-            for key, value in capacity.items()
-        }
+        device["attributes"] = attributes
+    if capacity.data:
+        device["capacity"] = _amounts(capacity, formed=True)
     try:
         check_type("Device", encode_clean(device), RESOURCE_SLICES, "device")
     except ApiError as error:
-        raise DevicesError(f"{where}: {error.message}") from None
+        raise group.refusal("", error.message) from None
     return device
 
 
-def _attribute(key: str, value: Any, where: str) -> Data:
+def _attribute(owner: Entry, key: str, value: Any) -> Data:
     if isinstance(value, dict):
         return value
     for kind, name in ((bool, "bool"), (int, "int"), (str, "string")):
         if isinstance(value, kind):
             return {name: value}
-    raise DevicesError(
-        f"{where}.attributes.{key}: must be an integer, true, false, a text or an object such as "
-        f"{{version: 1.2.3}}, got {value!r}"
-    )
+    wanted = "an integer, true, false, a text or an object such as {version: 1.2.3}"
+    raise owner.refusal(key, f"must be {wanted}, got {value!r}")
 
 
-def _amounts(values: Mapping[str, Any], where: str) -> Data:
-    return {key: {"value": _amount(value, f"{where}.{key}")} for key, value in values.items()}
-
-
-def _amount(value: Any, where: str) -> str:
-    try:
-        parse_quantity(value)
-    except QuantityError as error:
-        raise DevicesError(f"{where}: {error}") from None
-    return str(value)
-
-
-def _name(entry: Any, where: str) -> str:
-    if not isinstance(entry, dict):
-        raise DevicesError(f"{where}: must be an object with a name, got {entry!r}")
-    name = entry.get("name")
-    if not isinstance(name, str) or not name:
-        raise DevicesError(f"{where}.name: is missing; give the devices a name, such as gpu")
-    return name
-
-
-def _object(entry: Data, field: str, where: str) -> Data:
-    value = entry.get(field)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise DevicesError(f"{where}.{field}: must be an object, got {value!r}")
-    return value
-
-
-def _count(entry: Data, where: str) -> int:
-    count = entry.get("count", 1)
-    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise DevicesError(f"{where}.count: must be an integer that is not negative, got {count!r}")
-    return count
-
-
-def _number(data: Data, name: str, where: str, most: float | None = None) -> float:
-    value = data.get(name, 0)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0 or (most and value > most):
-        limit = f"between 0 and {most:g}" if most else "a number that is not negative"
-        raise DevicesError(f"{where}.{name}: must be {limit}, got {value!r}")
-    return float(value)
+def _amounts(entry: Entry, *, formed: bool = False) -> Data:
+    """Amounts as a ResourceSlice has them; ``formed`` are those that may be written in its form already."""
+    found: Data = {}
+    for key, value in entry.data.items():
+        if formed and isinstance(value, dict):
+            found[key] = value
+            continue
+        try:
+            parse_quantity(value)
+        except QuantityError as error:
+            raise entry.refusal(key, str(error)) from None
+        found[key] = {"value": str(value)}
+    return found

@@ -42,13 +42,12 @@ class DeviceTaintEviction(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._claims = context.cache(RESOURCE_CLAIMS)
         #: By pool, then by slice: the generation and the NoExecute taints of its devices.
         self._slices: dict[_Pool, dict[str, tuple[int, _Taints]]] = {}
         self._tainted: dict[_Pool, _Taints] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
         self.watch(PODS, self._pod_changed)
-        self.watch(RESOURCE_CLAIMS, self._claim_changed)
+        self._claims = self.watch(RESOURCE_CLAIMS, self._claim_changed)
         self.watch(RESOURCE_SLICES, self._slice_changed)
         if context.settings.device_taint_rules:
             self.watch(DEVICE_TAINT_RULES, self._rule_changed)
@@ -59,8 +58,8 @@ class DeviceTaintEviction(Controller):
     def _is_quiet(self) -> bool:
         return not self._tainted and not self._rules
 
-    def _slice_changed(self, old: Item | None, new: Item | None) -> None:
-        pools = {_pool(item) for item in (old, new) if item is not None}
+    def _slice_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        pools = {_pool(one) for one in (old, new) if one is not None}
         before = {pool: self._tainted.pop(pool, None) for pool in pools}
         if old is not None:
             self._slices[_pool(old)].pop(old.key, None)
@@ -79,10 +78,7 @@ class DeviceTaintEviction(Controller):
             if self._tainted.get(pool) != before[pool]:
                 self._look_at_all(pool)
 
-    def _rule_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        if item is None:
-            return
+    def _rule_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None and new.typed.spec.taint.effect == NO_EXECUTE:
             self._rules[item.name] = new.typed
         elif self._rules.pop(item.name, None) is None:
@@ -98,7 +94,7 @@ class DeviceTaintEviction(Controller):
             ):
                 self._add_users(item)
 
-    def _claim_changed(self, old: Item | None, new: Item | None) -> None:
+    def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None and not self._is_quiet and new.typed.status.allocation is not None:
             self._add_users(new)
 
@@ -107,7 +103,7 @@ class DeviceTaintEviction(Controller):
             if consumer.resource == "pods" and not consumer.api_group:
                 self.queue.add(f"{claim.namespace}/{consumer.name}")
 
-    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None or self._is_quiet or not new.typed.spec.node_name:
             return
         if old is None or old.typed.spec.node_name != new.typed.spec.node_name:

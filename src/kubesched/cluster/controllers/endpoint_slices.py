@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from ...api.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
 from ...api.types import Pod
 from ...api.wire import Item
+from ..kubelets import pod_ip
 from .base import Controller
 from .context import BY_NAMESPACE, BY_OWNER, Context, Data
 from .pods import is_finished, is_ready, owner_reference
@@ -29,17 +28,6 @@ _ZONE: Final = "topology.kubernetes.io/zone"
 _BATCH_SECONDS: Final = 1.0
 
 
-class _Status(msgspec.Struct):
-    podIP: str | None = None  # noqa: N815 - the wire's name
-
-
-class _Address(msgspec.Struct):
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-_address: Final = msgspec.json.Decoder(_Address).decode
-
-
 class EndpointSlices(Controller):
     """Keeps the slices of each Service that has a selector."""
 
@@ -48,41 +36,34 @@ class EndpointSlices(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._services = context.cache(SERVICES)
+        self._services = self.watch(SERVICES, self._service_changed)
         self._slices = context.owned_cache(ENDPOINT_SLICES)
         self._nodes = context.cache(NODES)
         #: By namespace: the selectors of its Services by key.
         self._selectors: dict[str, dict[str, dict[str, str]]] = {}
-        self.watch(SERVICES, self._service_changed)
         self.watch(ENDPOINT_SLICES, self._slice_changed)
         self.watch(PODS, self._pod_changed)
 
     # -- watching --------------------------------------------------------------------------------------
 
-    def _service_changed(self, old: Item | None, new: Item | None) -> None:
-        self.enqueue(old, new)
-        for item in (old, new):
-            if item is not None:
-                selectors = self._selectors.setdefault(item.namespace, {})
-                selectors.pop(item.key, None)
-                selector = item.typed["spec"].get("selector") if item is new else None
-                if selector:
-                    selectors[item.key] = selector
-                if not selectors:
-                    del self._selectors[item.namespace]
+    def _service_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        self.enqueue(item, old, new)
+        selectors = self._selectors.setdefault(item.namespace, {})
+        selectors.pop(item.key, None)
+        selector = new.typed["spec"].get("selector") if new is not None else None
+        if selector:
+            selectors[item.key] = selector
+        if not selectors:
+            del self._selectors[item.namespace]
 
-    def _slice_changed(self, old: Item | None, new: Item | None) -> None:
+    def _slice_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A slice that another client changed or deleted is repaired."""
-        item = new or old
-        labels = (item.typed["metadata"].get("labels") or {}) if item is not None else {}
-        if item is not None and labels.get(_MANAGED_BY) == _MANAGER:
+        labels = item.typed["metadata"].get("labels") or {}
+        if labels.get(_MANAGED_BY) == _MANAGER:
             self.queue.add(f"{item.namespace}/{labels.get(_SERVICE, '')}")
 
-    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        selectors = self._selectors.get(item.namespace) if item is not None else None
-        if not selectors:
-            return
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        selectors = self._selectors.get(item.namespace) or {}
         if old is not None and new is not None and _seen(old) == _seen(new):
             return
         pods = [one.typed.metadata.labels.items() for one in (old, new) if one is not None]
@@ -107,7 +88,7 @@ class EndpointSlices(Controller):
         for item in self.context.pods.indexed(BY_NAMESPACE, service.namespace):
             pod: Pod = item.typed
             if selector.items() <= pod.metadata.labels.items() and not is_finished(pod):
-                ip = _address(item.raw).status.podIP
+                ip = pod_ip(item)
                 if ip:
                     ports = _ports(data["spec"], pod)
                     groups.setdefault(ports, []).append(self._endpoint(item, ip, data["spec"]))
@@ -170,7 +151,7 @@ def _seen(item: Item) -> tuple[Any, ...]:
     """What slices show of a pod."""
     pod: Pod = item.typed
     status = pod.status
-    return pod.metadata.labels, pod.metadata.deletion_timestamp, status.phase, is_ready(pod), _address(item.raw).status
+    return pod.metadata.labels, pod.metadata.deletion_timestamp, status.phase, is_ready(pod), pod_ip(item)
 
 
 def _ports(spec: Data, pod: Pod) -> tuple[tuple[str, int, str], ...]:

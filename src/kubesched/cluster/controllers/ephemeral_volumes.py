@@ -6,11 +6,12 @@ Next: the scheduler finds the claim and places the pod; :mod:`.volumes` binds.
 from __future__ import annotations
 
 from ...api.kinds import CLAIMS, PODS
+from ...api.storage import claims_of
 from ...api.types import Pod
-from ...api.wire import ApiError, Item
+from ...api.wire import Item
 from .base import Controller
-from .context import Context, Data
-from .pods import claims_of, is_finished, owner_reference
+from .context import Context, Data, owners_of, tolerate
+from .pods import is_finished, owner_reference
 
 __all__ = ["EphemeralVolumes"]
 
@@ -23,19 +24,18 @@ class EphemeralVolumes(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._claims = context.cache(CLAIMS)
+        self._claims = self.watch(CLAIMS, self._claim_changed)
         self.watch(PODS, self._pod_changed)
-        self.watch(CLAIMS, self._claim_changed)
 
-    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None and old is None and any(volume.ephemeral is not None for volume in new.typed.spec.volumes):
             self.queue.add(new.key)
 
-    def _claim_changed(self, old: Item | None, new: Item | None) -> None:
-        if new is None and old is not None:
-            for owner in old.data()["metadata"].get("ownerReferences") or ():
-                if owner.get("kind") == "Pod":
-                    self.queue.add(f"{old.namespace}/{owner.get('name', '')}")
+    def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is None:
+            for owner in owners_of(item):
+                if owner.kind == PODS.kind:
+                    self.queue.add(f"{item.namespace}/{owner.name}")
 
     async def reconcile(self, key: str) -> None:
         item = self.context.pods.get(key)
@@ -50,8 +50,5 @@ class EphemeralVolumes(Controller):
         given = template.get("metadata") or {}
         metadata = {key: given[key] for key in ("labels", "annotations") if given.get(key)}
         metadata |= {"name": name, "namespace": pod.namespace, "ownerReferences": [owner_reference(item)]}
-        try:
+        with tolerate("AlreadyExists"):
             await self.context.create(CLAIMS, pod.namespace, {"metadata": metadata, "spec": template.get("spec") or {}})
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise

@@ -6,12 +6,13 @@ is found here: when none of an object's owners is on the server, it is deleted.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from ...api.kinds import JOBS, PODS, REPLICA_SETS, RESOURCE_CLAIMS, REVISIONS, Kind, kind_of
-from ...api.wire import ApiError, Item
+from ...api.kinds import JOBS, PODS, REPLICA_SETS, RESOURCE_CLAIMS, REVISIONS, kind_of
+from ...api.types import OwnerReference
+from ...api.wire import Item
 from .base import Controller
-from .context import Context
+from .context import Context, owners_of
 
 __all__ = ["GarbageCollector"]
 
@@ -29,52 +30,37 @@ class GarbageCollector(Controller):
         for kind in _LOOKED_AT:
             self.watch(kind, self._changed)
 
-    def _changed(self, old: Item | None, new: Item | None) -> None:
+    def _changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None and old is None and not self._owner_is_known(new):
             self.queue.add(f"{new.kind.group_resource}|{new.key}")
 
     def _owner_is_known(self, item: Item) -> bool:
         """Whether it has no owner, or one that a cache of ours shows: by far the most frequent case."""
-        references = _references(item)
+        references = owners_of(item)
         return not references or any(self._cached(reference, item.namespace) for reference in references)
 
-    def _cached(self, reference: dict[str, Any], namespace: str) -> bool:
-        kind = kind_of(reference.get("apiVersion", ""), reference.get("kind", ""))
+    def _cached(self, reference: OwnerReference, namespace: str) -> bool:
+        kind = kind_of(reference.api_version, reference.kind)
         cache = self.context.caches.get(kind) if kind is not None else None
         if kind is None or cache is None:
             return False
-        owner = cache.get(f"{namespace}/{reference.get('name')}" if kind.namespaced else reference.get("name", ""))
-        return owner is not None and owner.uid == reference.get("uid")
+        owner = cache.get(f"{namespace}/{reference.name}" if kind.namespaced else reference.name)
+        return owner is not None and owner.uid == reference.uid
 
     async def reconcile(self, key: str) -> None:
         plural, _, name = key.partition("|")
         item = self.context.caches[self._kinds[plural]].get(name)
         if item is None:
             return
-        for reference in _references(item):
+        for reference in owners_of(item):
             if self._cached(reference, item.namespace) or await self._exists(reference, item.namespace):
                 return
-        if _references(item):
+        if owners_of(item):
             await self.context.delete(item)
 
-    async def _exists(self, reference: dict[str, Any], namespace: str) -> bool:
-        kind: Kind | None = kind_of(reference.get("apiVersion", ""), reference.get("kind", ""))
+    async def _exists(self, reference: OwnerReference, namespace: str) -> bool:
+        kind = kind_of(reference.api_version, reference.kind)
         if kind is None:
             return True  # a kind we cannot ask for gets the benefit of the doubt
-        try:
-            owner = await self.context.client.get(kind, namespace if kind.namespaced else "", reference.get("name", ""))
-        except ApiError as error:
-            if error.code == 404:
-                return False
-            raise
-        return owner.uid == reference.get("uid")
-
-
-def _references(item: Item) -> list[dict[str, Any]]:
-    if item.kind == PODS:
-        return [
-            {"apiVersion": one.api_version, "kind": one.kind, "name": one.name, "uid": one.uid}
-            for one in item.typed.metadata.owner_references
-        ]
-    found: list[dict[str, Any]] = item.data()["metadata"].get("ownerReferences") or []
-    return found
+        owner = await self.context.get(kind, namespace if kind.namespaced else "", reference.name)
+        return owner is not None and owner.uid == reference.uid

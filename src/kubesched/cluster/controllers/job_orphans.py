@@ -7,7 +7,7 @@ behind; either way :mod:`.jobs` has no job left to count for. Rules: ``syncOrpha
 from __future__ import annotations
 
 from ...api.kinds import JOBS, PODS
-from ...api.wire import ApiError, Item
+from ...api.wire import Item
 from .base import Controller
 from .context import Context, controller_of
 from .jobs import TRACKING, release_pod
@@ -22,21 +22,20 @@ class JobOrphans(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._jobs = context.cache(JOBS)
-        self.watch(JOBS, self._job_changed)
+        self._jobs = self.watch(JOBS, self._job_changed)
         self.watch(PODS, self._pod_changed)
 
-    def _job_changed(self, old: Item | None, new: Item | None) -> None:
-        if new is None and old is not None:
-            for pod in self.context.owned_pods(old.uid):
+    def _job_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is None:
+            for pod in self.context.owned_pods(item.uid):
                 self.queue.add(pod.key)
 
-    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None and TRACKING in new.typed.metadata.finalizers and not self._job_is_known(new):
             self.queue.add(new.key)
 
     def _job_is_known(self, pod: Item) -> bool:
-        reference = controller_of(pod.typed.metadata)
+        reference = controller_of(pod)
         if reference is None or reference.kind != JOBS.kind:
             return False
         job = self._jobs.get(f"{pod.namespace}/{reference.name}")
@@ -46,15 +45,10 @@ class JobOrphans(Controller):
         pod = self.context.pods.get(key)
         if pod is None or TRACKING not in pod.typed.metadata.finalizers or self._job_is_known(pod):
             return
-        reference = controller_of(pod.typed.metadata)
+        reference = controller_of(pod)
         if reference is not None and reference.kind == JOBS.kind:
             # The cache may lag behind: only the server knows that a job is gone.
-            try:
-                job = await self.context.client.get(JOBS, pod.namespace, reference.name)
-            except ApiError as error:
-                if error.code != 404:
-                    raise
-            else:
-                if job.uid == reference.uid:
-                    return
+            job = await self.context.get(JOBS, pod.namespace, reference.name)
+            if job is not None and job.uid == reference.uid:
+                return
         await release_pod(self.context, pod)

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from ...api.kinds import JOBS
 from ...api.times import parse_time
-from ...api.wire import ApiError, Item
+from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
-from .context import Context, Data
+from .context import Context, Data, tolerate
 from .job_status import Count, completed_indexes, format_indexes
 from .pods import conditions_with, is_finished, is_ready, pod_body
 
@@ -59,11 +59,8 @@ async def release_pod(context: Context, pod: Item) -> None:
     if TRACKING not in finalizers:
         return
     left = [name for name in finalizers if name != TRACKING]
-    try:
+    with tolerate(404):
         await context.patch(pod, {"metadata": {"uid": pod.uid, "finalizers": left or None}})
-    except ApiError as error:
-        if error.code != 404:
-            raise
 
 
 class Jobs(WorkloadController):
@@ -77,12 +74,7 @@ class Jobs(WorkloadController):
         super().__init__(context)
         self._last_failure: dict[str, float] = {}
 
-    async def reconcile(self, key: str) -> None:
-        item = self.cache.get(key)
-        if item is None:
-            self.queue.forget_timers(key)
-            return
-        data = item.data()
+    async def reconcile_object(self, item: Item, data: Data) -> None:
         pods = self.context.owned_pods(item.uid)
         if "deletionTimestamp" in data["metadata"] or finished_as(data):
             await self._release(pods)
@@ -93,20 +85,13 @@ class Jobs(WorkloadController):
             self._last_failure[item.uid] = self.context.now()
         item = await self._count(item, data, count)
         data = item.data()
-        failure: ApiError | None = None
-        over = await self._judge(item, data, count)
-        if not over:
-            try:
-                await self._manage(item, data, count)
-            except ApiError as error:
-                failure = error
-            await self._write_counts(item, count)
-        else:
-            self.queue.forget_timers(key)  # of its deadline
+        if await self._judge(item, data, count):
+            self.queue.forget_timers(item.key)  # of its deadline
             await self._release(self.context.owned_pods(item.uid))
             self._last_failure.pop(item.uid, None)
-        if failure is not None:
-            raise failure
+        else:
+            action = self._manage(item, data, count)
+            await self.act_and_report(item, action, lambda fresh, failure: self._write_counts(fresh, count))
 
     # -- counting --------------------------------------------------------------------------------------
 
@@ -277,10 +262,7 @@ class Jobs(WorkloadController):
 
     async def _write_counts(self, item: Item, count: Count) -> None:
         """Active, ready and terminating as they are now; when the job began or was suspended."""
-        fresh = self.cache.get(item.key)
-        if fresh is None or fresh.uid != item.uid:
-            return
-        data = fresh.data()
+        data = item.data()
         status: dict[str, Any] = dict(data.get("status") or {})
         now = self.context.now_text()
         pods = [pod for pod in self.context.owned_pods(item.uid) if not is_finished(pod.typed)]
@@ -293,22 +275,19 @@ class Jobs(WorkloadController):
             condition.get("type") == "Suspended" and condition.get("status") == "True"
             for condition in status.get("conditions") or ()
         )
-        if suspended and not was:
+        word = "Suspended" if suspended else "Resumed"
+        if suspended != was:
             status["conditions"] = conditions_with(
-                status.get("conditions"), "Suspended", "True", "JobSuspended", "Job suspended", now
+                status.get("conditions"), "Suspended", str(suspended), f"Job{word}", f"Job {word.lower()}", now
             )
+        if suspended:
             status.pop("startTime", None)
-        elif was and not suspended:
-            status["conditions"] = conditions_with(
-                status.get("conditions"), "Suspended", "False", "JobResumed", "Job resumed", now
-            )
-        if not suspended and "startTime" not in status:
+        elif "startTime" not in status:
             status["startTime"] = now
             if data["spec"].get("activeDeadlineSeconds") is not None:
                 self.queue.add_after(item.key, float(data["spec"]["activeDeadlineSeconds"]))
         if data["spec"].get("completionMode") == "Indexed":
             status["completedIndexes"] = format_indexes(completed_indexes(data) | count.fresh_indexes) or None
-        await self.context.write_status(fresh, data, status)
+        await self.context.write_status(item, data, status)
         if suspended != was:
-            word = "Suspended" if suspended else "Resumed"
-            await self.record(fresh, NORMAL, word, f"Job {word.lower()}")
+            await self.record(item, NORMAL, word, f"Job {word.lower()}")

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from ...api.kinds import LEASES, NODES
 from ...api.times import parse_time
 from ...api.types import Node
-from ...api.wire import STRATEGIC_PATCH, ApiError, Item
+from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import Controller
 from .context import BY_NODE, Context
@@ -44,17 +42,6 @@ _LATE_SECONDS: Final = 12.0
 _LATE_PART: Final = 0.3
 
 
-class _LeaseSpec(msgspec.Struct):
-    renewTime: str | None = None  # noqa: N815 - the wire's name
-
-
-class _Lease(msgspec.Struct):
-    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
-
-
-_lease = msgspec.json.Decoder(_Lease).decode
-
-
 class NodeLifecycle(Controller):
     """Keeps Ready conditions and taints of nodes true."""
 
@@ -63,14 +50,12 @@ class NodeLifecycle(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = context.cache(NODES)
-        self._leases = context.cache(LEASES)
+        self._nodes = self.watch(NODES, self._node_changed)
+        self._leases = self.watch(LEASES, self._lease_changed)
         self._watched: set[str] = set()
         self._since: float | None = None
-        self.watch(NODES, self._node_changed)
-        self.watch(LEASES, self._lease_changed)
 
-    def _node_changed(self, old: Item | None, new: Item | None) -> None:
+    def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:
             return
         if old is not None:
@@ -79,12 +64,9 @@ class NodeLifecycle(Controller):
                 return
         self.queue.add(new.name)
 
-    def _lease_changed(self, old: Item | None, new: Item | None) -> None:
+    def _lease_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """Only the first sign of a lease, or its end, needs a look; a renewal is seen when the grace would end."""
-        item = new or old
-        if item is None or item.namespace != LEASE_NAMESPACE:
-            return
-        if item.name not in self._watched or new is None:
+        if item.namespace == LEASE_NAMESPACE and (item.name not in self._watched or new is None):
             self.queue.add(item.name)
 
     async def reconcile(self, key: str) -> None:
@@ -110,7 +92,7 @@ class NodeLifecycle(Controller):
         lease = self._leases.get(f"{LEASE_NAMESPACE}/{item.name}")
         if lease is None:
             return False
-        renewed = _lease(lease.raw).spec.renewTime
+        renewed = (lease.data().get("spec") or {}).get("renewTime")
         if not renewed:
             return False
         grace = self.context.settings.node_grace_seconds
@@ -130,25 +112,13 @@ class NodeLifecycle(Controller):
         return False
 
     async def _mark_silent(self, item: Item) -> Item:
-        now = self.context.now_text()
         conditions = item.data().get("status", {}).get("conditions") or []
         types = [one.get("type") for one in conditions if one.get("type") != "NetworkUnavailable"]
         patch = [
-            {
-                "type": type_,
-                "status": "Unknown",
-                "reason": "NodeStatusUnknown",
-                "message": _SILENT,
-                "lastTransitionTime": now,
-            }
+            self.context.condition(type_, "Unknown", "NodeStatusUnknown", _SILENT)
             for type_ in dict.fromkeys(["Ready", *types])
         ]
-        return await self.context.patch(
-            item,
-            {"status": {"conditions": patch}},
-            subresource="status",
-            patch_type=STRATEGIC_PATCH,
-        )
+        return await self.context.patch_status(item, {"conditions": patch}, unless=()) or item
 
     # -- taints ----------------------------------------------------------------------------------------
 
@@ -183,22 +153,11 @@ class NodeLifecycle(Controller):
 
     async def _mark_pods(self, item: Item) -> None:
         """Pods of a node that is not ready are not ready either."""
-        now = self.context.now_text()
-        condition = {"type": "Ready", "status": "False", "reason": "NodeNotReady", "lastTransitionTime": now}
+        condition = self.context.condition("Ready", "False", "NodeNotReady")
         for pod in self.context.pods.indexed(BY_NODE, item.name):
             if is_finished(pod.typed) or not is_ready(pod.typed):
                 continue
-            try:
-                await self.context.patch(
-                    pod,
-                    {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}},
-                    subresource="status",
-                    patch_type=STRATEGIC_PATCH,
-                )
-            except ApiError as error:
-                if error.code not in (404, 409):
-                    raise
-            else:
+            if await self.context.patch_status(pod, {"conditions": [condition]}):
                 await self.record(pod, WARNING, "NodeNotReady", "Node is not ready")
 
 

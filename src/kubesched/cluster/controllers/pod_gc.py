@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...api.kinds import NODES, PODS
-from ...api.wire import STRATEGIC_PATCH, ApiError, Item
+from ...api.wire import Item
 from .base import Controller
 from .context import BY_NODE, Context
 from .pods import is_finished
@@ -26,25 +26,20 @@ class PodGarbage(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = context.cache(NODES)
+        self._nodes = self.watch(NODES, self._node_changed)
         self._missing: dict[str, float] = {}
         self._finished: dict[str, None] = {}
-        self.watch(NODES, self._node_changed)
         self.watch(PODS, self._pod_changed)
 
-    def _node_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        if item is None:
-            return
+    def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:
             self.queue.add(_NODE + item.name)
         else:
             self._missing.pop(item.name, None)
 
-    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:
-            if old is not None:
-                self._finished.pop(old.key, None)
+            self._finished.pop(item.key, None)
             return
         pod = new.typed
         node = pod.spec.node_name
@@ -75,12 +70,7 @@ class PodGarbage(Controller):
         if left > 0:
             self.queue.add_after(_NODE + node, left)
             return
-        try:
-            await self.context.client.get(NODES, "", node)
-        except ApiError as error:
-            if error.code != 404:
-                raise
-        else:
+        if await self.context.get(NODES, "", node) is not None:
             return
         for pod in pods:
             if not is_finished(pod.typed):
@@ -90,28 +80,8 @@ class PodGarbage(Controller):
 
     async def _fail(self, pod: Item) -> None:
         """A pod that is collected ends as Failed, so that its owner counts it."""
-        status = {
-            "phase": "Failed",
-            "conditions": [
-                {
-                    "type": "DisruptionTarget",
-                    "status": "True",
-                    "reason": "DeletionByPodGC",
-                    "message": "PodGC: node no longer exists",
-                    "lastTransitionTime": self.context.now_text(),
-                }
-            ],
-        }
-        try:
-            await self.context.patch(
-                pod,
-                {"metadata": {"uid": pod.uid}, "status": status},
-                subresource="status",
-                patch_type=STRATEGIC_PATCH,
-            )
-        except ApiError as error:
-            if error.code not in (404, 409):
-                raise
+        why = self.context.condition("DisruptionTarget", "True", "DeletionByPodGC", "PodGC: node no longer exists")
+        await self.context.patch_status(pod, {"phase": "Failed", "conditions": [why]})
 
     async def _thin_out(self) -> None:
         """Delete the oldest finished pods beyond the threshold."""

@@ -17,11 +17,11 @@ from typing import Final
 from ...api.kinds import CLAIMS, CSI_STORAGE_CAPACITIES, NODES, STORAGE_CLASSES, VOLUMES
 from ...api.quantity import QuantityError, int_value
 from ...api.storage import SELECTED_NODE, WAIT_FOR_FIRST_CONSUMER, class_of
-from ...api.wire import ApiError, Item
+from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .attempts import Attempts
 from .base import Controller
-from .context import Context, Data
+from .context import Context, Data, tolerate
 from .storage_pools import Pools, Segment, annotations_of, exact_bytes
 from .volume_match import PV_PROTECTION, claim_reference
 from .volumes import PROVISIONER
@@ -46,26 +46,25 @@ class Provisioner(Controller):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._claims = context.cache(CLAIMS)
-        self._volumes = context.cache(VOLUMES)
         self._classes = context.cache(STORAGE_CLASSES)
         self._nodes = context.cache(NODES)
-        self._attempts = Attempts(context, "PersistentVolumeClaim")
+        self._attempts = Attempts(context, "PersistentVolumeClaim", self.queue)
         self._pools = Pools(context, self._pools_changed)
         self._capacities = context.cache(CSI_STORAGE_CAPACITIES)
         self._capacities.add_index("class", lambda item: (item.typed.storage_class_name,))
         self.watch(CLAIMS, self._claim_changed)
         self.watch(VOLUMES, self._volume_changed)
 
-    def _claim_changed(self, old: Item | None, new: Item | None) -> None:
+    def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None:
             self.queue.add(_CLAIM + new.key)
-        elif old is not None:
-            self._attempts.forget(old.uid)
+        else:
+            self._attempts.forget(item.uid)
 
-    def _volume_changed(self, old: Item | None, new: Item | None) -> None:
+    def _volume_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A volume that goes before its claim was bound is made again."""
-        if new is None and old is not None and old.typed.spec.claim_ref is not None:
-            reference = old.typed.spec.claim_ref
+        reference = item.typed.spec.claim_ref
+        if new is None and reference is not None:
             self.queue.add(f"{_CLAIM}{reference.namespace}/{reference.name}")
 
     def _pools_changed(self, classes: set[str], segment: str | None) -> None:
@@ -96,11 +95,7 @@ class Provisioner(Controller):
             self._attempts.forget(item.uid)
             return
         labels = self._labels_of(chosen)
-        left = self._attempts.left(item.uid, metadata, storage_class.name, labels, about=chosen)
-        if left is None:
-            return
-        if left > 0:
-            self.queue.add_after(_CLAIM + item.key, left, quiet=self._attempts.is_stuck(item.uid))
+        if self._attempts.left(item.uid, _CLAIM + item.key, metadata, storage_class.name, labels, about=chosen) != 0:
             return
         reason, text = await self._make(item, data, storage_class, chosen)
         if reason:
@@ -165,13 +160,9 @@ class Provisioner(Controller):
             expression = {"key": segment[0], "operator": "In", "values": [segment[1]]}
             terms = [{"matchExpressions": [expression]}]
             body["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
-        try:
+        with tolerate("AlreadyExists"):  # made before a restart; its event brings the two together
             await self.context.create(VOLUMES, "", body)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-            return  # made before a restart; its event brings the two together
-        await self._say(item, driver, NORMAL, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
+            await self._say(item, driver, NORMAL, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
 
     async def _failed(self, item: Item, storage_class: Item, node: str, reason: str, text: str) -> None:
         driver = storage_class.typed.provisioner
@@ -183,8 +174,7 @@ class Provisioner(Controller):
             mark = {"uid": item.uid, "annotations": {SELECTED_NODE: None}}
             await self.context.patch(item, {"metadata": mark})
         else:
-            left = self._attempts.again(item.uid)
-            self.queue.add_after(_CLAIM + item.key, left, quiet=self._attempts.is_stuck(item.uid))
+            self._attempts.again(item.uid, _CLAIM + item.key)
 
     async def _say(self, item: Item, driver: str, type_: str, reason: str, text: str) -> None:
         await self.context.events.record(item, driver, type_, reason, text)

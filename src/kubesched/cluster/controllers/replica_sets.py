@@ -14,8 +14,8 @@ from ...api.kinds import REPLICA_SETS, REPLICATION_CONTROLLERS
 from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
 from .base import WorkloadController
-from .context import BY_OWNER, Context, Data
-from .pods import available_in, conditions_with, is_finished, is_ready, pod_body, ready_since
+from .context import BY_OWNER, Context, Data, controller_of
+from .pods import conditions_with, is_finished, is_ready, pod_body, ready_since
 
 __all__ = ["DELETION_COST", "ReplicaSets", "ReplicationControllers", "deletion_order"]
 
@@ -60,79 +60,50 @@ class ReplicaSets(WorkloadController):
         super().__init__(context)
         self._delete_first = deletion_order
 
-    async def reconcile(self, key: str) -> None:
-        item = self.cache.get(key)
-        if item is None:
+    async def reconcile_object(self, item: Item, data: Data) -> None:
+        await self.act_and_report(item, self._manage(item, data), self._write_status)
+
+    async def _manage(self, item: Item, data: Data) -> None:
+        """Create or delete what is missing or too much; the first refusal ends it, as the others would be refused too."""
+        if "deletionTimestamp" in data["metadata"]:
             return
-        data = item.data()
         spec = data.get("spec") or {}
-        wanted = int(spec.get("replicas", 1))
-        failure: ApiError | None = None
-        if "deletionTimestamp" not in data["metadata"]:
-            active = self._active(item)
-            burst = self.context.settings.burst
-            if len(active) < wanted:
-                failure = await self._create(item, spec, min(wanted - len(active), burst))
-            elif len(active) > wanted:
-                active.sort(key=self._delete_first(active, self._neighbours(data, active)))
-                for pod in active[: min(len(active) - wanted, burst)]:
-                    await self.delete_pod(item, pod)
-            if failure is None and abs(len(active) - wanted) > burst:
-                self.queue.add(key)  # the rest at the next look; after a refusal, when it is tried again
-        current = self.cache.get(key)
-        if current is not None and current.uid == item.uid:
-            await self._write_status(current, failure)
-        if failure is not None:
-            raise failure
+        active, burst = self._active(item), self.context.settings.burst
+        missing = int(spec.get("replicas", 1)) - len(active)
+        if missing > 0:
+            body = pod_body(item, spec.get("template") or {}, generate=f"{item.name}-")
+            for _ in range(min(missing, burst)):
+                await self.create_pod(item, body)
+        elif missing < 0:
+            active.sort(key=self._delete_first(active, self._neighbours(item, active)))
+            for pod in active[: min(-missing, burst)]:
+                await self.delete_pod(item, pod)
+        if abs(missing) > burst:
+            self.queue.add(item.key)  # the rest at the next look; after a refusal, when it is tried again
 
     def _active(self, item: Item) -> list[Item]:
         context = self.context
         return [pod for pod in context.owned_pods(item.uid) if not is_finished(pod.typed) and not context.is_going(pod)]
 
-    def _neighbours(self, data: Data, active: list[Item]) -> Counter[str]:
+    def _neighbours(self, item: Item, active: list[Item]) -> Counter[str]:
         """Active pods by node, of this set and of its siblings under one owner."""
         counts = Counter(pod.typed.spec.node_name for pod in active)
-        for reference in data["metadata"].get("ownerReferences") or ():
-            if reference.get("controller"):
-                for sibling in self.cache.indexed(BY_OWNER, reference.get("uid", "")):
-                    if sibling.uid != data["metadata"]["uid"]:
-                        counts.update(pod.typed.spec.node_name for pod in self._active(sibling))
+        owner = controller_of(item)
+        for sibling in self.cache.indexed(BY_OWNER, owner.uid) if owner is not None else ():
+            if sibling.uid != item.uid:
+                counts.update(pod.typed.spec.node_name for pod in self._active(sibling))
         return counts
-
-    async def _create(self, item: Item, spec: Data, count: int) -> ApiError | None:
-        """Create pods until one is refused: the others would be too."""
-        body = pod_body(item, spec.get("template") or {}, generate=f"{item.name}-")
-        for _ in range(count):
-            try:
-                await self.create_pod(item, body)
-            except ApiError as error:
-                return error
-        return None
 
     async def _write_status(self, item: Item, failure: ApiError | None) -> None:
         data = item.data()
         spec, old = data.get("spec") or {}, data.get("status") or {}
         labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-        min_ready = float(spec.get("minReadySeconds") or 0)
-        active, now = self._active(item), self.context.now()
-        ready = available = labelled = 0
-        wait = 0.0
-        for pod in active:
-            typed = pod.typed
-            labelled += labels.items() <= typed.metadata.labels.items()
-            left = available_in(typed, min_ready, now)
-            if left is not None:
-                ready += 1
-                available += left == 0
-                if left:
-                    wait = min(wait or left, left)
-        if wait:
-            self.queue.add_after(item.key, wait)
+        active = self._active(item)
         status: Data = {
             "replicas": len(active),
-            "fullyLabeledReplicas": labelled,
-            "readyReplicas": ready,
-            "availableReplicas": available,
+            "fullyLabeledReplicas": sum(labels.items() <= pod.typed.metadata.labels.items() for pod in active),
+            "readyReplicas": sum(is_ready(pod.typed) for pod in active),
+            "availableReplicas": sum([self.is_available(item, spec, pod) for pod in active]),
         }
         status = {name: count for name, count in status.items() if count or name == "replicas"}
         if "generation" in data["metadata"]:

@@ -17,8 +17,9 @@ from ...api.decode import to_builtins
 from ...api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from ...api.resource import CLAIM_FINALIZER, ClaimConsumer, ResourceClaim
 from ...api.types import Pod, PodResourceClaim
-from ...api.wire import STRATEGIC_PATCH, ApiError, Item
+from ...api.wire import ApiError, Item
 from ...client.event_writer import WARNING
+from ..kubelets import claim_names
 from .base import Controller
 from .context import BY_OWNER, Context, controller_of
 from .pods import is_finished, owner_reference
@@ -34,15 +35,7 @@ _POD, _CLAIM = "pod:", "claim:"
 
 def claims_of(pod: Pod) -> Iterator[str]:
     """The names of the claims that a pod uses, as far as they are known."""
-    if pod.spec.resource_claims:
-        recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-        for claim in pod.spec.resource_claims:
-            name = claim.resource_claim_name or recorded.get(claim.name)
-            if name:
-                yield name
-    extended = pod.status.extended_resource_claim_status
-    if extended is not None and extended.resource_claim_name:
-        yield extended.resource_claim_name
+    return filter(None, claim_names(pod))
 
 
 def _claim_keys(item: Item) -> list[str]:
@@ -63,20 +56,16 @@ class ResourceClaims(Controller):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._claims = context.owned_cache(RESOURCE_CLAIMS)
-        self._templates = context.cache(RESOURCE_CLAIM_TEMPLATES)
+        self._templates = self.watch(RESOURCE_CLAIM_TEMPLATES, self._template_changed)
         context.pods.add_index(_BY_CLAIM, _claim_keys)
         #: Pods that wait for a template, by the template's key.
         self._waiting: dict[str, dict[str, None]] = {}
         self.watch(PODS, self._pod_changed)
         self.watch(RESOURCE_CLAIMS, self._claim_changed)
-        self.watch(RESOURCE_CLAIM_TEMPLATES, self._template_changed)
 
     # -- noticing --------------------------------------------------------------------------------------
 
-    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        if item is None:
-            return
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         pod: Pod = item.typed
         if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
             return
@@ -98,7 +87,7 @@ class ResourceClaims(Controller):
             for name in claims_of(pod)
         )
 
-    def _claim_changed(self, old: Item | None, new: Item | None) -> None:
+    def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None:
             claim: ResourceClaim = new.typed
             # A reservation may arrive after its pod has ended.
@@ -106,10 +95,8 @@ class ResourceClaims(Controller):
                 self._may_be_stale(new, consumer) for consumer in claim.status.reserved_for
             ):
                 self.queue.add(f"{_CLAIM}{new.key}")
-            if claim.status.allocation is not None:
-                self._wake_users(new)
-        elif old is not None:
-            self._wake_users(old)
+        if new is None or new.typed.status.allocation is not None:
+            self._wake_users(item)
 
     def _may_be_stale(self, claim: Item, consumer: ClaimConsumer) -> bool:
         pod = self.context.pods.get(f"{claim.namespace}/{consumer.name}")
@@ -122,7 +109,7 @@ class ResourceClaims(Controller):
             if gone or (pod.typed.spec.node_name and not _is_reserved(item, pod.typed)):
                 self.queue.add(f"{_POD}{pod.key}")
 
-    def _template_changed(self, old: Item | None, new: Item | None) -> None:
+    def _template_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None:
             for key in self._waiting.pop(new.key, ()):
                 self.queue.add(key)
@@ -154,14 +141,10 @@ class ResourceClaims(Controller):
             if claim is not None:
                 made.append({"name": wanted.name, "resourceClaimName": claim.name})
         if made:
-            body = {"metadata": {"uid": item.uid}, "status": {"resourceClaimStatuses": made}}
-            try:
-                item = await self.context.patch(item, body, subresource="status", patch_type=STRATEGIC_PATCH)
-            except ApiError as error:
-                if error.code != 404:
-                    raise
-                return
-            pod = item.typed
+            changed = await self.context.patch_status(item, {"resourceClaimStatuses": made}, unless=(404,))
+            if changed is None:
+                return  # it is gone
+            item, pod = changed, changed.typed
         if pod.spec.node_name:
             for name in claims_of(pod):
                 await self._reserve(item, name)
@@ -210,8 +193,7 @@ class ResourceClaims(Controller):
         if _is_reserved(claim, item.typed):
             return
         consumer = {"resource": "pods", "name": item.name, "uid": item.uid}
-        body = {"metadata": {"uid": claim.uid}, "status": {"reservedFor": [consumer]}}
-        await self.context.patch(claim, body, subresource="status", patch_type=STRATEGIC_PATCH)
+        await self.context.patch_status(claim, {"reservedFor": [consumer]}, unless=())
 
     # -- claims ----------------------------------------------------------------------------------------
 
@@ -221,11 +203,8 @@ class ResourceClaims(Controller):
             return
         if await self._is_held_in_vain(item):
             # The end of a pod is often known before what followed from it: what is written has to be current.
-            try:
-                item = await self.context.client.get(RESOURCE_CLAIMS, item.namespace, item.name)
-            except ApiError as error:
-                if error.code != 404:
-                    raise
+            item = await self.context.get(RESOURCE_CLAIMS, item.namespace, item.name)
+            if item is None:
                 return
             item = await self._release(item)
         claim: ResourceClaim = item.typed
@@ -269,19 +248,11 @@ class ResourceClaims(Controller):
 
     async def _pod(self, key: str) -> Item | None:
         """A pod, or None when there is none; a cache that lags behind does not count as an absence."""
-        known = self.context.pods.get(key)
-        if known is not None:
-            return known
-        try:
-            return await self.context.client.get(PODS, *key.split("/", 1))
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            return None
+        return self.context.pods.get(key) or await self.context.get(PODS, *key.split("/", 1))
 
     async def _delete_unused(self, item: Item) -> None:
         """Delete a generated claim whose pod has ended or is gone."""
-        owner = controller_of(item.typed.metadata)
+        owner = controller_of(item)
         if owner is None or owner.kind != PODS.kind:
             return
         pod = await self._pod(f"{item.namespace}/{owner.name}")

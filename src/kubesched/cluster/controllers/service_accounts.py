@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...api.kinds import NAMESPACES, SERVICE_ACCOUNTS
-from ...api.wire import ApiError, Item
+from ...api.wire import Item
 from .base import Controller
-from .context import Context
+from .context import Context, tolerate
 
 __all__ = ["ServiceAccounts"]
 
@@ -20,22 +20,17 @@ class ServiceAccounts(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._namespaces = context.cache(NAMESPACES)
-        self._accounts = context.cache(SERVICE_ACCOUNTS)
-        self.watch(NAMESPACES, self.enqueue)
-        self.watch(SERVICE_ACCOUNTS, self._account_changed)
+        self._namespaces = self.watch(NAMESPACES, self.enqueue)
+        self._accounts = self.watch(SERVICE_ACCOUNTS, self._account_changed)
 
-    def _account_changed(self, old: Item | None, new: Item | None) -> None:
-        if new is None and old is not None and old.name == _DEFAULT:
-            self.queue.add(old.namespace)
+    def _account_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is None and item.name == _DEFAULT:
+            self.queue.add(item.namespace)
 
     async def reconcile(self, key: str) -> None:
         namespace = self._namespaces.get(key)
         if namespace is None or namespace.typed.metadata.deletion_timestamp is not None:
             return
         if self._accounts.get(f"{key}/{_DEFAULT}") is None:
-            try:
+            with tolerate("AlreadyExists"):
                 await self.context.create(SERVICE_ACCOUNTS, key, {"metadata": {"name": _DEFAULT}})
-            except ApiError as error:
-                if error.reason != "AlreadyExists":
-                    raise

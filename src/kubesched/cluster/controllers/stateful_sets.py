@@ -14,7 +14,7 @@ from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
-from .pods import available_in, is_finished, is_ready, pod_body
+from .pods import is_finished, is_ready, pod_body
 from .revisions import REVISION_LABEL, Revisions, revision_template
 
 __all__ = ["StatefulSets"]
@@ -40,27 +40,15 @@ class StatefulSets(WorkloadController):
         self._claims = context.cache(CLAIMS)
         self._revisions = Revisions(context)
 
-    async def reconcile(self, key: str) -> None:
-        item = self.cache.get(key)
-        if item is None:
-            return
-        data = item.data()
+    async def reconcile_object(self, item: Item, data: Data) -> None:
         if "deletionTimestamp" in data["metadata"]:
             return
         status = data.get("status") or {}
         seen_all = status.get("observedGeneration") == data["metadata"].get("generation")
         update = await self._revisions.current(item, data, assumed=status.get("updateRevision", "") if seen_all else "")
         current = next((one for one in self._revisions.of(item) if one.name == status.get("currentRevision")), update)
-        failure: ApiError | None = None
-        try:
-            await self._step(item, data, current, update)
-        except ApiError as error:
-            failure = error
-        fresh = self.cache.get(key)
-        if fresh is not None and fresh.uid == item.uid:
-            await self._write_status(fresh, current, update)
-        if failure is not None:
-            raise failure
+        action = self._step(item, data, current, update)
+        await self.act_and_report(item, action, lambda fresh, failure: self._write_status(fresh, current, update))
 
     # -- one step --------------------------------------------------------------------------------------
 
@@ -112,10 +100,7 @@ class StatefulSets(WorkloadController):
         """Running, ready for long enough, and staying."""
         if self.context.is_going(pod) or pod.typed.status.phase != "Running":
             return False
-        left = available_in(pod.typed, float(spec.get("minReadySeconds") or 0), self.context.now())
-        if left:
-            self.queue.add_after(item.key, left)
-        return left == 0
+        return self.is_available(item, spec, pod)
 
     async def _create(self, item: Item, data: Data, revision: Item, number: int) -> None:
         name = f"{item.name}-{number}"
@@ -175,7 +160,6 @@ class StatefulSets(WorkloadController):
         data = item.data()
         spec, before = data["spec"], data.get("status") or {}
         replicas = int(spec.get("replicas", 1))
-        min_ready, now = float(spec.get("minReadySeconds") or 0), self.context.now()
         made = ready = available = on_current = on_update = 0
         for pod in self.context.owned_pods(item.uid):
             typed = pod.typed
@@ -183,10 +167,7 @@ class StatefulSets(WorkloadController):
                 continue
             made += 1
             ready += typed.status.phase == "Running" and is_ready(typed)
-            left = available_in(typed, min_ready, now)
-            available += left == 0
-            if left:
-                self.queue.add_after(item.key, left)
+            available += self.is_available(item, spec, pod)
             if not self.context.is_going(pod):
                 label = typed.metadata.labels.get(REVISION_LABEL)
                 on_current += label == current.name

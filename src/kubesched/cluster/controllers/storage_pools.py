@@ -14,7 +14,6 @@ any, storage is unlimited. What is used is the sum of the volumes that exist. Ca
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -30,7 +29,6 @@ __all__ = ["Pools", "Segment", "annotations_of", "exact_bytes", "topology_key"]
 
 TOPOLOGY: Final = "kubesched.io/topology"
 CAPACITY: Final = "kubesched.io/capacity"
-_log = logging.getLogger("kubesched.controllers")
 
 _ZONE: Final = "topology.kubernetes.io/zone"
 
@@ -137,34 +135,26 @@ class Pools:
 
     # -- following -------------------------------------------------------------------------------------
 
-    def _driver_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        if item is None:
-            return
+    def _driver_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         self._amounts[_driver_key(item.name)] = self._read(new)
         if topology_key(old) != topology_key(new):
             for volume in self._context.cache(VOLUMES).values():
-                self._volume_changed(volume, volume)
+                self._volume_changed(volume, volume, volume)
         self._changed(self._classes_of(item.name), None)
 
-    def _class_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        if item is not None:
-            self._amounts[_class_key(item.name)] = self._read(new)
-            self._changed({item.name} | self._classes_of(_provisioner(item)), None)
+    def _class_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        self._amounts[_class_key(item.name)] = self._read(new)
+        self._changed({item.name} | self._classes_of(_provisioner(item)), None)
 
-    def _node_changed(self, old: Item | None, new: Item | None) -> None:
+    def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         before, after = (one.typed.metadata.labels if one is not None else {} for one in (old, new))
         keys = [key for key in self._segments if before.get(key) != after.get(key)]
         for key in keys:
             del self._segments[key]
         if keys:
-            self._changed({item.name for item in self._classes.values() if self.key_of(item) in keys}, None)
+            self._changed({one.name for one in self._classes.values() if self.key_of(one) in keys}, None)
 
-    def _volume_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        if item is None:
-            return
+    def _volume_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         before = self._volumes.pop(item.name, None)
         after = self._use(new)
         if after is not None:
@@ -204,8 +194,7 @@ class Pools:
         except ValueError as error:
             want = "write an amount such as 100Gi, or zone-a=100Gi,zone-b=20Gi; until then there is no limit"
             text = f"{item.kind.kind} {item.name}: annotation {CAPACITY}: {error}; {want}"
-            _log.warning("controllers: %s", text)
-            self._context.note_problem(text)
+            self._context.warn(text)
             return None
         return amounts
 

@@ -13,7 +13,7 @@ from ...api.kinds import NODES, PODS
 from ...api.taints import NO_EXECUTE, tolerates
 from ...api.times import parse_time
 from ...api.types import Node, Pod, Taint
-from ...api.wire import STRATEGIC_PATCH, ApiError, Item
+from ...api.wire import Item
 from ...client.event_writer import NORMAL
 from .base import Controller
 from .context import BY_NODE, Context
@@ -53,25 +53,10 @@ async def evict(controller: Controller, item: Item, eviction: Eviction) -> None:
     """Delete a pod, with an event and the condition DisruptionTarget. Raises what the transport raises."""
     context = controller.context
     await controller.record(item, NORMAL, eviction.event, f"Marking for deletion Pod {item.key}")
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": eviction.reason,
-        "message": eviction.message,
-        "lastTransitionTime": context.now_text(),
-    }
-    try:
-        item = await context.patch(
-            item,
-            {"metadata": {"uid": item.uid}, "status": {"conditions": [condition]}},
-            subresource="status",
-            patch_type=STRATEGIC_PATCH,
-        )
-    except ApiError as error:
-        if error.code not in (404, 409):
-            raise
-        return
-    await context.delete(item)
+    condition = context.condition("DisruptionTarget", "True", eviction.reason, eviction.message)
+    changed = await context.patch_status(item, {"conditions": [condition]})
+    if changed is not None:
+        await context.delete(changed)
 
 
 class TaintEviction(Controller):
@@ -82,15 +67,11 @@ class TaintEviction(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = context.cache(NODES)
         self._tainted: dict[str, list[Taint]] = {}
         self.watch(NODES, self._node_changed)
         self.watch(PODS, self._pod_changed)
 
-    def _node_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        if item is None:
-            return
+    def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         taints = _no_execute(new.typed) if new is not None else []
         if taints == self._tainted.get(item.name, []):
             return
@@ -101,7 +82,7 @@ class TaintEviction(Controller):
         for pod in self.context.pods.indexed(BY_NODE, item.name):
             self.queue.add(pod.key)
 
-    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:
             return
         pod: Pod = new.typed

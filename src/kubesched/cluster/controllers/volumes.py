@@ -21,13 +21,14 @@ from ...api.storage import (
     SELECTED_NODE,
     WAIT_FOR_FIRST_CONSUMER,
     StorageClass,
+    claims_of,
     class_of,
 )
-from ...api.wire import ApiError, Item
+from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import Controller
 from .context import BY_CLAIM, Context, Data
-from .pods import claims_of, is_finished
+from .pods import is_finished
 from .volume_match import PV_PROTECTION, best_volume, claim_reference, may_bind, mismatch
 
 __all__ = ["PROVISIONER", "Volumes"]
@@ -58,43 +59,33 @@ class Volumes(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._claims = context.cache(CLAIMS)
-        self._volumes = context.cache(VOLUMES)
+        self._claims = self.watch(CLAIMS, self._claim_changed)
+        self._volumes = self.watch(VOLUMES, self._volume_changed)
         self._volumes.add_index(_BY_REFERENCE, _reserved_for)
         self._volumes.add_index(_FREE, _free_class)
-        self._classes = context.cache(STORAGE_CLASSES)
-        self.watch(CLAIMS, self._claim_changed)
-        self.watch(VOLUMES, self._volume_changed)
-        self.watch(STORAGE_CLASSES, self._class_changed)
+        self._classes = self.watch(STORAGE_CLASSES, self._class_changed)
         self.watch(PODS, self._pod_changed)
 
-    def _claim_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        if item is None:
-            return
+    def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         self.queue.add(_CLAIM + item.key)
         for volume in self._volumes.indexed(_BY_REFERENCE, item.key):
             if new is None or new.typed.spec.volume_name not in ("", volume.name):
                 self.queue.add(_VOLUME + volume.name)
 
-    def _volume_changed(self, old: Item | None, new: Item | None) -> None:
-        item = new or old
-        if item is None:
-            return
+    def _volume_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         self.queue.add(_VOLUME + item.name)
         for key in _reserved_for(item):
             self.queue.add(_CLAIM + key)
         if new is not None and _free_class(new) and (old is None or not _free_class(old)):
             self._retry_pending()
 
-    def _class_changed(self, old: Item | None, new: Item | None) -> None:
+    def _class_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if old is None:
             self._retry_pending()
 
-    def _pod_changed(self, old: Item | None, new: Item | None) -> None:
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A pod that goes may release a claim; one that comes may be what a claim waits for."""
-        item = new or old
-        if item is not None and (old is None or new is None) and item.typed.spec.volumes:
+        if (old is None or new is None) and item.typed.spec.volumes:
             for key, _ in claims_of(item.typed):
                 self.queue.add(_CLAIM + key)
 
@@ -256,13 +247,8 @@ class Volumes(Controller):
 
     async def _is_gone(self, reference: dict[str, Any], uid: str) -> bool:
         """Whether the claim that a volume names has been deleted: the server is asked, as our copy may be behind."""
-        try:
-            live = await self.context.client.get(CLAIMS, reference["namespace"], reference["name"])
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            return True
-        return live.uid != uid
+        live = await self.context.get(CLAIMS, reference["namespace"], reference["name"])
+        return live is None or live.uid != uid
 
     async def _agree(self, item: Item, data: Data, claim: Item) -> None:
         """A volume reserved for a claim is bound to it, unless that has another one: then it is given back."""

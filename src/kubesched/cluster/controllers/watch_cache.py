@@ -18,8 +18,9 @@ from ...client.reflector import YIELD_INTERVAL, Reflector
 
 __all__ = ["Handler", "WatchCache"]
 
-#: Called with the version before and after a change; None before a creation and after a removal.
-Handler = Callable[[Item | None, Item | None], None]
+#: Called with an object, the newest version of it that is known, and its versions before and after a change: None before
+#: a creation and after a removal.
+Handler = Callable[[Item, Item | None, Item | None], None]
 
 _log = logging.getLogger("kubesched.controllers")
 
@@ -104,7 +105,7 @@ class WatchCache:
                     self._unfile(index, stale, key)
             for value in fresh:
                 index.setdefault(value, {})[key] = item
-        self._notify(old, item)
+        self._notify(item, old, item)
 
     def _remove(self, item: Item) -> None:
         old = self._objects.pop(item.key, None)
@@ -112,7 +113,7 @@ class WatchCache:
             return
         for name, values in self._indexers.items():
             self._unfile(self._indexes[name], self._values(values, old), item.key)
-        self._notify(old, None)
+        self._notify(old, old, None)
 
     def _values(self, values: Callable[[Item], Iterable[str]], item: Item) -> tuple[str, ...]:
         try:
@@ -121,16 +122,16 @@ class WatchCache:
             self._unreadable(item, error)
             return ()
 
-    def _notify(self, old: Item | None, new: Item | None) -> None:
+    def _notify(self, item: Item, old: Item | None, new: Item | None) -> None:
         for handler in self._handlers:
             try:
-                handler(old, new)
+                handler(item, old, new)
             except _UNREADABLE as error:
-                self._unreadable(new or old, error)
+                self._unreadable(item, error)
 
-    def _unreadable(self, item: Item | None, error: Exception) -> None:
+    def _unreadable(self, item: Item, error: Exception) -> None:
         """An object that cannot be read is skipped, and reported once for each of its versions."""
-        if item is not None and self._reported.get(item.key) != item.resource_version:
+        if self._reported.get(item.key) != item.resource_version:
             self._reported[item.key] = item.resource_version
             text = f"{self.kind.kind} {item.key} at resourceVersion {item.resource_version} is skipped: {error!r}"
             _log.warning("controllers: %s", text)

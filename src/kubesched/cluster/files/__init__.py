@@ -1,7 +1,7 @@
 """Objects from and to files: manifests, dumps of a real cluster, saved clusters."""
 
 from .dump_import import IMPORTED_KINDS, Import, import_dump, import_manifests
-from .manifests import Manifest, ManifestError, Manifests, load_manifests, object_manifests, parse_manifests
+from .manifests import Manifest, ManifestError, Manifests, load_manifests, object_manifests, parse_manifests, read_text
 from .snapshot_file import Snapshot, SnapshotError, is_saved_cluster, newest_moment, read, save, saving
 from .workloads import expand_workloads
 
@@ -22,6 +22,7 @@ __all__ = [
     "object_manifests",
     "parse_manifests",
     "read",
+    "read_text",
     "save",
     "saving",
 ]

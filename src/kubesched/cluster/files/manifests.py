@@ -12,7 +12,8 @@ import gzip
 import re
 import sys
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,8 +21,9 @@ from typing import Any, Final
 import msgspec
 
 from ...api.decode import DecodeError, from_builtins
+from ...api.document_stream import readable_documents
+from ...api.documents import Document, TextError
 from ...api.kinds import KINDS, Kind, kind_of
-from ...api.yamltext import Document, TextError, read_documents
 from ..schema import stored_form
 
 __all__ = [
@@ -37,23 +39,23 @@ __all__ = [
 
 #: So many bad objects are listed.
 _MOST_PROBLEMS: Final = 50
+_NOT_RENDERED: Final = "; a template must be rendered first, for example by `helm template`"
 _SUFFIXES = (".yaml", ".yml", ".json")
 _GZIP: Final = b"\x1f\x8b"
 
 
 class ManifestError(ValueError):
-    """A manifest that cannot be used. The message names file, document, line, field and what would be right.
+    """Manifests that cannot be used. The message names file, document, line, field and what would be right.
 
-    One error may be about many objects: a line each.
+    One error may be about many objects: a line each, up to a number that can be read. ``problems`` has all of them.
     """
 
-    @classmethod
-    def of(cls, problems: Sequence[str]) -> ManifestError:
-        """All of the problems, up to a number that can be read."""
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
         shown = [*problems[:_MOST_PROBLEMS]]
         if len(problems) > _MOST_PROBLEMS:
             shown.append(f"and {len(problems) - _MOST_PROBLEMS:,} more")
-        return cls("\n".join(shown))
+        super().__init__("\n".join(shown))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +85,33 @@ class Manifests:
 
     objects: list[Manifest] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    #: What is wrong with objects that cannot be used, for callers that go on and report it with what else is wrong.
+    problems: list[str] = field(default_factory=list)
     #: While reading: what is said of objects that cannot be used, and where these are.
     left_out: dict[str, list[str]] = field(default_factory=dict)
 
-    def close(self) -> Manifests:
-        """Make a warning of each thing that was left out, once for all places."""
+    def extend(self, more: Manifests) -> None:
+        """Add what was loaded from elsewhere."""
+        self.objects += more.objects
+        self.warnings += more.warnings
+        self.problems += more.problems
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """A block whose :class:`ManifestError` is added to the problems."""
+        try:
+            yield
+        except ManifestError as error:
+            self.problems += error.problems
+
+    def close(self, *, lenient: bool = False) -> Manifests:
+        """Make a warning of each thing that was left out, once for all places.
+
+        Raises:
+            ManifestError: when there are problems, unless ``lenient``.
+        """
+        if self.problems and not lenient:
+            raise ManifestError(*self.problems)
         for text, places in self.left_out.items():
             more = f" (and {len(places) - 1:,} more like it)" if len(places) > 1 else ""
             self.warnings.append(f"{places[0]}: {text}{more}")
@@ -98,11 +122,12 @@ class Manifests:
 _STANDARD_INPUT: Final = Path("-")
 
 
-def load_manifests(paths: Iterable[str | Path]) -> Manifests:
+def load_manifests(paths: Iterable[str | Path], *, lenient: bool = False) -> Manifests:
     """Read files, and the ``.yaml``, ``.yml`` and ``.json`` files below directories, in name order; ``-`` is standard input.
 
     Files may be gzipped, or in UTF-16. Objects of unknown kinds are left out with a warning, and so are files below
-    directories that hold no objects.
+    directories that hold no objects. With ``lenient`` no error is raised: the result has the ``problems``, and the
+    objects that can be used.
 
     Raises:
         ManifestError: for a path that does not exist, text that does not parse, an object without kind or name, a
@@ -111,30 +136,24 @@ def load_manifests(paths: Iterable[str | Path]) -> Manifests:
     """
     result = Manifests()
     places: dict[tuple[str, str, str], str] = {}
-    problems: list[str] = []
-    for path, named in manifest_files(paths):
+    for path, named in manifest_files(paths, result.problems):
         try:
             text = sys.stdin.read() if path == _STANDARD_INPUT else read_text(path)
         except ManifestError as error:
-            problems.append(str(error))
+            result.problems += error.problems
             continue
-        wrong: list[str] = []
-        found = _parse(text, str(path), wrong)
-        if wrong and not named and _is_other_file(text):
+        found = _parse(text, str(path))
+        if found.problems and not named and _is_other_file(text):
             result.warnings.append(f"{path}: left out: it holds no Kubernetes objects")
             continue
-        problems += wrong
-        _add(result, places, found, problems)
-    if problems:
-        raise ManifestError.of(problems)
-    return result.close()
+        _add(result, places, found)
+    return result.close(lenient=lenient)
 
 
-def manifest_files(paths: Iterable[str | Path]) -> list[tuple[Path, bool]]:
+def manifest_files(paths: Iterable[str | Path], problems: list[str]) -> list[tuple[Path, bool]]:
     """The files of some paths, and whether each was named itself: others were found below a directory, in name order.
 
-    Raises:
-        ManifestError: for a path that does not exist.
+    Paths that do not exist are added to ``problems``.
     """
     files: list[tuple[Path, bool]] = []
     for given in paths:
@@ -145,7 +164,7 @@ def manifest_files(paths: Iterable[str | Path]) -> list[tuple[Path, bool]]:
         elif path.exists() or path == _STANDARD_INPUT:
             files.append((path, True))
         else:
-            raise ManifestError(f"{path}: there is no such file or directory")
+            problems.append(f"{path}: there is no such file or directory")
     return files
 
 
@@ -161,8 +180,13 @@ def read_text(path: Path) -> str:
             raw = gzip.decompress(raw)
         wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         return raw.decode("utf-16" if wide else "utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise ManifestError(f"{path}: cannot be read: {error}") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        place = f"{path}: line {line}" if error.encoding == "utf-8" else path
+        text = f"byte {error.object[error.start]:#04x} is no text in {error.encoding.upper()}"
+        raise ManifestError(f"{place}: cannot be read: {text}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise ManifestError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _is_other_file(text: str) -> bool:
@@ -170,14 +194,17 @@ def _is_other_file(text: str) -> bool:
 
     One that does not parse is no other file: what is wrong with it is to be said.
     """
-    try:
-        data = [document.data for document in read_documents(text, "") if document.data is not None]
-    except TextError:
-        return False
-    return bool(data) and not any(isinstance(one, dict) and ("kind" in one or "spec" in one) for one in data)
+    unreadable: list[TextError] = []
+    data = [document.data for document in readable_documents(text, "", unreadable) if document.data is not None]
+    return (
+        not unreadable
+        and bool(data)
+        and not any(isinstance(one, dict) and ("kind" in one or "spec" in one) for one in data)
+    )
 
 
-def _add(result: Manifests, places: dict[tuple[str, str, str], str], found: Manifests, problems: list[str]) -> None:
+def _add(result: Manifests, places: dict[tuple[str, str, str], str], found: Manifests) -> None:
+    result.problems += found.problems
     for text, sources in found.left_out.items():
         result.left_out.setdefault(text, []).extend(sources)
     for item in found.objects:
@@ -185,7 +212,7 @@ def _add(result: Manifests, places: dict[tuple[str, str, str], str], found: Mani
             key = (item.kind.group_resource, item.namespace, item.name)
             if key in places:
                 name = f"{item.namespace}/{item.name}" if item.namespace else item.name
-                problems.append(
+                result.problems.append(
                     f"{item.source}: {item.kind.kind} {name} was defined already in {places[key]}; "
                     "give one of them another name or namespace"
                 )
@@ -194,22 +221,21 @@ def _add(result: Manifests, places: dict[tuple[str, str, str], str], found: Mani
         result.objects.append(item)
 
 
-def parse_manifests(text: str, source: str = "<text>") -> Manifests:
-    """Read the documents of one text; ``source`` is its name in messages.
+def parse_manifests(text: str, source: str = "<text>", *, lenient: bool = False) -> Manifests:
+    """Read the documents of one text; ``source`` is its name in messages, ``lenient`` as for :func:`load_manifests`.
 
     Raises:
         ManifestError: see :func:`load_manifests`.
     """
-    problems: list[str] = []
     result = Manifests()
-    _add(result, {}, _parse(text, source, problems), problems)
-    if problems:
-        raise ManifestError.of(problems)
-    return result.close()
+    _add(result, {}, _parse(text, source))
+    return result.close(lenient=lenient)
 
 
-def object_manifests(data: Any, source: str) -> Manifests:
+def object_manifests(data: Any, source: str, *, lenient: bool = False) -> Manifests:
     """One object, or a ``List`` of them, from plain data, which is copied; ``source`` is its name in messages.
+
+    ``lenient`` is as for :func:`load_manifests`.
 
     Raises:
         ManifestError: see :func:`load_manifests`; also for values that JSON does not have.
@@ -217,26 +243,29 @@ def object_manifests(data: Any, source: str) -> Manifests:
     try:
         copy = msgspec.json.decode(msgspec.json.encode(data))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise ManifestError(f"{source}: is no plain data: {error}") from None
-    problems: list[str] = []
+        return Manifests(problems=[f"{source}: is no plain data: {error}"]).close(lenient=lenient)
     found, result = Manifests(), Manifests()
-    _read_one(found, copy, _Place(Document(copy), (), source), problems)
-    _add(result, {}, found, problems)
-    if problems:
-        raise ManifestError.of(problems)
-    return result.close()
+    _read_one(found, copy, _Place(Document(copy), (), source))
+    _add(result, {}, found)
+    return result.close(lenient=lenient)
 
 
-def _parse(text: str, source: str, problems: list[str]) -> Manifests:
-    """The objects of one text; what is wrong with others is added to ``problems``."""
+def _parse(text: str, source: str) -> Manifests:
+    """The objects of one text, and what is wrong with others."""
     found = Manifests()
-    try:
-        for document in read_documents(text, source):
-            if document.data is not None:
-                number = f": document {document.number}" if document.number else ""
-                _read_one(found, document.data, _Place(document, (), source + number), problems)
-    except TextError as error:
-        problems.append(error.in_file(source))
+    unreadable: list[TextError] = []
+
+    def note() -> None:
+        hint = _NOT_RENDERED if unreadable and "{{" in text else ""
+        found.problems.extend(error.in_file(source) + hint for error in unreadable)
+        unreadable.clear()
+
+    for document in readable_documents(text, source, unreadable):
+        note()
+        if document.data is not None:
+            number = f": document {document.number}" if document.number else ""
+            _read_one(found, document.data, _Place(document, (), source + number))
+    note()
     return found
 
 
@@ -254,14 +283,12 @@ class _Place:
         return f"{self.text}, line {line}" if line else self.text
 
 
-def _read_one(result: Manifests, data: Any, place: _Place, problems: list[str]) -> None:
-    try:
-        _read(result, data, place, problems)
-    except ManifestError as error:
-        problems.append(str(error))
+def _read_one(result: Manifests, data: Any, place: _Place) -> None:
+    with result.collecting():
+        _read(result, data, place)
 
 
-def _read(result: Manifests, data: Any, place: _Place, problems: list[str]) -> None:
+def _read(result: Manifests, data: Any, place: _Place) -> None:
     """Check one document and add its object or objects."""
     if not isinstance(data, dict):
         raise ManifestError(f"{place.at()}: expected an object with apiVersion and kind, found {_noun(data)}")
@@ -270,7 +297,7 @@ def _read(result: Manifests, data: Any, place: _Place, problems: list[str]) -> N
             example = "apiVersion: v1" if name == "apiVersion" else "kind: Pod"
             raise ManifestError(f"{place.at()}: {name} is missing; write for example `{example}`")
     if data["kind"].endswith("List") and isinstance(data.get("items"), list | None):
-        _read_list(result, data, place, problems)
+        _read_list(result, data, place)
         return
     kind = kind_of(data["apiVersion"], data["kind"])
     if kind is None:
@@ -285,20 +312,23 @@ def _read(result: Manifests, data: Any, place: _Place, problems: list[str]) -> N
             raise ManifestError(f"{place.at('metadata', name)}: metadata.{name}: must be a string, write it in quotes")
     if not (metadata.get("name") or metadata.get("generateName")):
         raise ManifestError(f"{place.at('metadata')}: metadata.name is missing; give the {kind.kind} a name")
+    if "{{" in (metadata.get("name") or ""):
+        text = f"metadata.name: {metadata['name']!r} is no name{_NOT_RENDERED}"
+        raise ManifestError(f"{place.at('metadata', 'name')}: {text}")
     data = dict(stored_form(kind, data))
     if kind.type is not None:
         _check_types(kind, data, place)
     result.objects.append(Manifest(kind, data, place.at()))
 
 
-def _read_list(result: Manifests, data: dict[str, Any], place: _Place, problems: list[str]) -> None:
+def _read_list(result: Manifests, data: dict[str, Any], place: _Place) -> None:
     for index, item in enumerate(data.get("items") or []):
         if isinstance(item, dict) and data["kind"] != "List":
             # The items of a typed list (PodList) may leave out what the list says already.
             item.setdefault("apiVersion", data["apiVersion"])
             item.setdefault("kind", data["kind"].removesuffix("List"))
         at = _Place(place.document, (*place.path, "items", index), f"{place.text}, items[{index}]")
-        _read_one(result, item, at, problems)
+        _read_one(result, item, at)
 
 
 _PATH_PART = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")

@@ -19,10 +19,11 @@ from ...api.equality import same_json
 from ...api.wire import ApiError, Item
 from ..admission import SERVER_FIELDS
 from ..store import Store
+from .calls import Call
 from .catalog import Resource
 from .fieldsets import MISSING, Path, Shape, decode_fields, encode_fields, leaves, merge, remove, show, value_at
 
-__all__ = ["apply_object", "is_tracked", "tracked_update"]
+__all__ = ["apply_object", "is_tracked", "patch_object", "tracked_update"]
 
 BEFORE: Final = "before-first-apply"
 #: Metadata without owners: identity, and what the server writes.
@@ -90,16 +91,7 @@ def _owned_part(data: Mapping[str, Any], *, drop: tuple[str, ...] = ()) -> dict[
 
 
 def apply_object(
-    store: Store,
-    resource: Resource,
-    namespace: str,
-    name: str,
-    applied: Any,
-    *,
-    manager: str,
-    force: bool,
-    subresource: str = "",
-    dry_run: bool = False,
+    store: Store, call: Call, applied: Any, *, manager: str, force: bool, dry_run: bool = False
 ) -> tuple[Item, bool]:
     """Apply a configuration; the object as it is then, and whether it was created.
 
@@ -107,7 +99,9 @@ def apply_object(
         ApiError: 400 for a body that is no configuration of this object, 404 for a subresource of nothing, 409 for
             conflicts with other managers unless ``force``.
     """
-    config = resource.inward(_checked_config(resource, namespace, name, applied))
+    resource, target = call.resource, call.target
+    namespace, name, subresource = target.namespace, target.name, target.subresource
+    config = resource.inward(_checked_config(call, applied))
     shape = Shape(resource)
     kind = resource.kind
     has_status = kind.group_resource in store.status_kinds
@@ -151,7 +145,8 @@ def apply_object(
     return item, False
 
 
-def _checked_config(resource: Resource, namespace: str, name: str, applied: Any) -> dict[str, Any]:
+def _checked_config(call: Call, applied: Any) -> dict[str, Any]:
+    resource = call.resource
     if not isinstance(applied, dict):
         raise ApiError.bad_request("the applied configuration is not an object")
     if applied.get("apiVersion") != resource.api_version or applied.get("kind") != resource.kind.kind:
@@ -166,13 +161,9 @@ def _checked_config(resource: Resource, namespace: str, name: str, applied: Any)
     metadata = dict(metadata or {})
     if metadata.get("managedFields"):
         raise ApiError.bad_request("metadata.managedFields must be nil")
-    if metadata.setdefault("name", name) != name:
-        text = f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
-        raise ApiError.bad_request(text)
-    if metadata.get("namespace") not in (None, "", namespace):
-        raise ApiError.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+    call.check_name(metadata.get("name"))
+    call.check_namespace(metadata.get("namespace"))
+    metadata["name"] = call.target.name
     config: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(applied))
     config["metadata"] = metadata
     return config
@@ -229,6 +220,30 @@ def _without(data: dict[str, Any], gone: set[Path], others: list[_Owner]) -> dic
     for path in paths:
         remove(copy, path)
     return copy
+
+
+def patch_object(
+    store: Store, call: Call, old: Item, change: Any, patch_type: str, *, manager: str, subresource: str, dry_run: bool
+) -> Item:
+    """Patch an object, or one of its stored subresources, and move ownership to the writer where fields have owners.
+
+    ``subresource`` is how the owner's entry is named.
+    """
+    target, kind = call.target, call.resource.kind
+    place = "" if subresource == "scale" else subresource
+
+    def write(dry_run: bool) -> Item:
+        return store.patch(
+            kind, target.namespace, target.name, change, patch_type=patch_type, subresource=place, dry_run=dry_run
+        )
+
+    if not is_tracked(old):
+        return write(dry_run)
+    trial = write(dry_run=True)
+    if trial.raw == old.raw:
+        return old
+    data = tracked_update(store, call.resource, old, trial, manager=manager, subresource=subresource, given=change)
+    return store.update(kind, target.namespace, target.name, data, subresource=place, dry_run=dry_run)
 
 
 def tracked_update(

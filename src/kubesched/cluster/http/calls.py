@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from aiohttp import web
 
 from ...api.wire import ApiError
-from .answers import json_answer, wants_pretty
+from .answers import Accepted, json_answer
+from .bodies import Body, decode_body
 from .catalog import Resource
-from .negotiation import Accepted
 from .queries import Query
 
 __all__ = ["NOT_SERVED", "Call", "Target", "not_served", "parse_path", "shutting_down", "wrong_method"]
@@ -50,11 +50,6 @@ class Call:
     resource: Resource
     warnings: list[str] = field(default_factory=list)
 
-    @property
-    def pretty(self) -> bool:
-        value = self.query.text("pretty") if self.query.has("pretty") else None
-        return wants_pretty(value, self.request.headers.get("User-Agent", ""))
-
     def manager(self, options: str) -> str:
         """The writer: the field manager named, else the client program."""
         named = self.query.field_manager(options)
@@ -63,8 +58,29 @@ class Call:
         agent = self.request.headers.get("User-Agent", "").split("/", 1)[0].strip()
         return agent[:128] if agent and agent.isprintable() else _DEFAULT_MANAGER
 
+    def body(self, raw: bytes, content_type: str | None = None) -> Body:
+        """The decoded body; its type is what the header says."""
+        return decode_body(raw, self.request.headers.get("Content-Type", "") if content_type is None else content_type)
+
+    def check_name(self, name: Any) -> None:
+        """Refuse an object of another name than the path's; one without a name is that of the path."""
+        if name not in (None, "", self.target.name):
+            text = f"the name of the object ({name}) does not match the name on the URL ({self.target.name})"
+            raise ApiError.bad_request(text)
+
+    def check_namespace(self, namespace: Any) -> None:
+        if namespace not in (None, "", self.target.namespace):
+            text = "the namespace of the provided object does not match the namespace sent on the request"
+            raise ApiError.bad_request(text)
+
     def answer(self, raw: bytes, status: int = 200) -> web.Response:
-        return json_answer(raw, status, form=self.form, pretty=self.pretty, warnings=self.warnings)
+        return json_answer(
+            raw,
+            status,
+            form=self.form,
+            pretty=self.query.pretty(self.request.headers.get("User-Agent", "")),
+            warnings=self.warnings,
+        )
 
 
 def not_served(elsewhere: str = "") -> ApiError:

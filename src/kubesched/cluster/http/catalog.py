@@ -6,13 +6,14 @@ discovery and OpenAPI.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import DEFINITIONS, KINDS, NAMESPACES, SERVICE_ACCOUNTS, Kind, kind_by_plural
+from ...api.kinds import DEFINITIONS, KINDS, NAMESPACES, Kind, kind_by_plural
 from ...api.wire import MERGE_PATCH
 from ..admission import usable_schema
 from ..schema import encode, has_other_shape, served_form, stored_form
@@ -38,21 +39,7 @@ class Subresource:
     version: str = ""
 
 
-def _scale(kind: str = "Scale") -> Subresource:
-    return Subresource("scale", kind, _WRITE_VERBS, "autoscaling", "v1")
-
-
-_POD_SUBRESOURCES: Final = (
-    Subresource("attach", "PodAttachOptions", ("create", "get")),
-    Subresource("binding", "Binding", ("create",)),
-    Subresource("ephemeralcontainers", "Pod", _WRITE_VERBS),
-    Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
-    Subresource("exec", "PodExecOptions", ("create", "get")),
-    Subresource("log", "Pod", ("get",)),
-    Subresource("portforward", "PodPortForwardOptions", ("create", "get")),
-    Subresource("resize", "Pod", _WRITE_VERBS),
-)
-_SCALED: Final = frozenset({"deployments.apps", "replicasets.apps", "statefulsets.apps", "replicationcontrollers"})
+_SCALE: Final = Subresource("scale", "Scale", _WRITE_VERBS, "autoscaling", "v1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +53,7 @@ class Resource:
     categories: tuple[str, ...] = ()
     subresources: tuple[Subresource, ...] = ()
     defined: Defined | None = None
+    verbs: tuple[str, ...] = _ALL_VERBS
 
     @property
     def api_version(self) -> str:
@@ -75,10 +63,6 @@ class Resource:
     def is_converted(self) -> bool:
         """Whether it is stored in another version than the one served."""
         return self.version != self.kind.version
-
-    @property
-    def verbs(self) -> tuple[str, ...]:
-        return _SINGLE_VERBS if self.kind == NAMESPACES else _ALL_VERBS
 
     def subresource(self, name: str) -> Subresource | None:
         return next((item for item in self.subresources if item.name == name), None)
@@ -99,40 +83,31 @@ class Resource:
         return data
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
-    """A resource that is only ever posted and answered: an access or token review."""
-
-    plural: str
-    kind: str
-    namespaced: bool = False
-
-
-#: Reviews by (group, version).
-REVIEWS: Final[dict[tuple[str, str], tuple[Review, ...]]] = {
-    ("authorization.k8s.io", "v1"): (
-        Review("localsubjectaccessreviews", "LocalSubjectAccessReview", namespaced=True),
-        Review("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-        Review("selfsubjectrulesreviews", "SelfSubjectRulesReview"),
-        Review("subjectaccessreviews", "SubjectAccessReview"),
-    ),
-    ("authentication.k8s.io", "v1"): (
-        Review("selfsubjectreviews", "SelfSubjectReview"),
-        Review("tokenreviews", "TokenReview"),
-    ),
-    ("", "v1"): (Review("bindings", "Binding", namespaced=True),),
-}
+def _read_table() -> tuple[dict[str, tuple[Subresource, ...]], dict[tuple[str, str], tuple[Resource, ...]]]:
+    """``subresources.txt``: subresources by group resource, and reviews by group and version."""
+    subresources: dict[str, tuple[Subresource, ...]] = {}
+    reviews: dict[tuple[str, str], tuple[Resource, ...]] = {}
+    for line in files(__package__).joinpath("subresources.txt").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            place, kind, verbs, *rest = line.split()
+            owner, _, name = place.rpartition("/")
+            group, _, version = rest[0].rpartition("/") if rest else ("", "", "")
+            if owner:
+                one = Subresource(name, kind, tuple(verbs.split(",")), group, version)
+                subresources[owner] = (*subresources.get(owner, ()), one)
+            else:
+                stored = Kind(group, version, kind, name, rest[1:] == ["namespaced"])
+                review = Resource(stored, version, kind.lower(), verbs=tuple(verbs.split(",")))
+                reviews[group, version] = (*reviews.get((group, version), ()), review)
+    return subresources, reviews
 
 
-@dataclass(slots=True)
-class _Tree:
-    """Resources by group, version and plural, in the order of discovery."""
+#: Subresources of built-in kinds besides status; reviews and bindings, which are only ever posted and answered.
+_SUBRESOURCES, REVIEWS = _read_table()
 
-    groups: dict[str, dict[str, dict[str, Resource]]] = field(default_factory=dict)
 
-    def add(self, resource: Resource) -> None:
-        versions = self.groups.setdefault(resource.kind.group, {})
-        versions.setdefault(resource.version, {}).setdefault(resource.kind.plural, resource)
+#: Resources by group, version and plural, in the order of discovery.
+Tree = dict[str, dict[str, dict[str, Resource]]]
 
 
 class Catalog:
@@ -143,19 +118,24 @@ class Catalog:
         self._definitions_table = store.table(DEFINITIONS)
         self._seen = -1
         self._custom: dict[tuple[str, str], Kind] = {}
-        self._tree = _Tree()
-        self.generation = 0
+        self._tree: Tree = {}
+        self._kept: dict[str, bytes] = {}
 
     def refresh(self) -> None:
         """Follow what has happened to the definitions. One integer comparison when nothing has."""
         if self._seen == self._definitions_table.end:
             return
-        tree = _Tree()
+        tree: Tree = {}
+
+        def add(resource: Resource) -> None:
+            versions = tree.setdefault(resource.kind.group, {})
+            versions.setdefault(resource.version, {}).setdefault(resource.kind.plural, resource)
+
         for kind in KINDS:
             for version in (kind.version, *kind.also_served):
-                tree.add(_built_in(self._store, kind, version))
+                add(_built_in(self._store, kind, version))
         for group, version in REVIEWS:
-            tree.groups.setdefault(group, {}).setdefault(version, {})
+            tree.setdefault(group, {}).setdefault(version, {})
         present: set[tuple[str, str]] = set()
         for item in self._definitions_table.items():
             if b'"deletionTimestamp"' in item.raw and "deletionTimestamp" in item.section("metadata"):
@@ -167,14 +147,21 @@ class Catalog:
                 if kind_by_plural(*key) is not None:
                     continue  # a definition cannot take the place of a built-in resource
                 present.add(key)
-                tree.add(self._custom_resource(defined, has_status=has_status))
+                add(self._custom_resource(defined, has_status=has_status))
             if not was_established(item):
                 establish(self._store, DEFINITIONS, item)
         for key in self._custom.keys() - present:
             self._drop(self._custom.pop(key))
         self._tree = tree
         self._seen = self._definitions_table.end
-        self.generation += 1
+        self._kept.clear()
+
+    def kept(self, key: str, make: Callable[[], bytes]) -> bytes:
+        """What ``make`` gives, kept until the resources change."""
+        raw = self._kept.get(key)
+        if raw is None:
+            raw = self._kept[key] = make()
+        return raw
 
     def _custom_resource(self, defined: Defined, *, has_status: bool) -> Resource:
         key = (defined.group, defined.plural)
@@ -204,7 +191,7 @@ class Catalog:
         else:
             self._store.status_kinds.discard(kind.group_resource)
         if defined.scale is not None:
-            subresources.append(_scale())
+            subresources.append(_SCALE)
         return Resource(
             kind,
             defined.version,
@@ -235,35 +222,27 @@ class Catalog:
     # -- looking -----------------------------------------------------------------------------------------
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        versions = self._tree.groups.get(group)
+        versions = self._tree.get(group)
         return versions.get(version, {}).get(plural) if versions else None
 
     def other_versions(self, group: str, plural: str) -> str:
         """The group versions that have a resource, such as ``autoscaling/v2``; empty when there is none."""
-        versions = self._tree.groups.get(group, {})
+        versions = self._tree.get(group, {})
         return ", ".join(f"{group}/{version}".lstrip("/") for version, found in versions.items() if plural in found)
 
     def groups(self) -> dict[str, dict[str, dict[str, Resource]]]:
         """Resources by group, version and plural."""
-        return self._tree.groups
-
-    def has_version(self, group: str, version: str) -> bool:
-        return version in self._tree.groups.get(group, {})
+        return self._tree
 
     def resources(self) -> Iterator[Resource]:
-        for versions in self._tree.groups.values():
+        for versions in self._tree.values():
             for resources in versions.values():
                 yield from resources.values()
 
 
 def _built_in(store: Store, kind: Kind, version: str) -> Resource:
-    subresources: tuple[Subresource, ...] = ()
-    if kind.group_resource == "pods":
-        subresources = _POD_SUBRESOURCES
-    elif kind.group_resource in _SCALED:
-        subresources = (_scale(),)
-    elif kind == SERVICE_ACCOUNTS:
-        subresources = (Subresource("token", "TokenRequest", ("create",), "authentication.k8s.io", "v1"),)
+    subresources = list(_SUBRESOURCES.get(kind.group_resource, ()))
     if kind.group_resource in store.status_kinds:
-        subresources = (*subresources, Subresource("status", kind.kind, _WRITE_VERBS))
-    return Resource(kind, version, kind.singular, kind.short_names, kind.categories, subresources)
+        subresources.append(Subresource("status", kind.kind, _WRITE_VERBS))
+    verbs = _SINGLE_VERBS if kind == NAMESPACES else _ALL_VERBS
+    return Resource(kind, version, kind.singular, kind.short_names, kind.categories, tuple(subresources), verbs=verbs)

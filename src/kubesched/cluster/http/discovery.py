@@ -6,12 +6,12 @@ Caller: :mod:`.dispatch`. Answers are made from the catalog and kept until it ch
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from ..schema import encode
-from .catalog import REVIEWS, Catalog, Resource, Subresource
-from .negotiation import Accepted
+from .answers import Accepted
+from .catalog import REVIEWS, Catalog, Resource
 
 __all__ = ["Discovery", "version_rank"]
 
@@ -33,78 +33,65 @@ class Discovery:
     def __init__(self, catalog: Catalog, address: Callable[[], str]) -> None:
         self._catalog = catalog
         self._address = address
-        self._cache: dict[str, bytes] = {}
-        self._generation = -1
 
     def document(self, path: str, form: Accepted) -> tuple[bytes, str] | None:
         """The bytes and content type for a discovery path, or None when nothing is served there."""
-        if self._generation != self._catalog.generation:
-            self._cache.clear()
-            self._generation = self._catalog.generation
-        aggregated = form.transform == "APIGroupDiscoveryList" and path in ("/api", "/apis")
-        key = f"{path} {form.version}" if aggregated else path
-        raw = self._cache.get(key)
-        if raw is None:
-            data = self._aggregated(path, form.version) if aggregated else self._plain(path)
-            if data is None:
-                return None
-            raw = self._cache[key] = encode(data)
-        if aggregated:
+        if form.transform == "APIGroupDiscoveryList" and path in ("/api", "/apis"):
+            raw = self._catalog.kept(f"{path} {form.version}", lambda: encode(self._aggregated(path, form.version)))
             return raw, f"application/json;g=apidiscovery.k8s.io;v={form.version};as=APIGroupDiscoveryList"
-        return raw, "application/json"
+        make = self._plain(path)
+        return None if make is None else (self._catalog.kept(path, lambda: encode(make())), "application/json")
 
     # -- one document per group version ------------------------------------------------------------------
 
-    def _plain(self, path: str) -> dict[str, Any] | None:
-        parts = path.strip("/").split("/")
+    def _plain(self, path: str) -> Callable[[], dict[str, Any]] | None:
         groups = self._catalog.groups()
-        if parts == ["api"]:
-            clients = [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address()}]
-            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": clients}
-        if parts == ["apis"]:
-            found = [_group(name, versions) for name, versions in groups.items() if name]
-            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
-        if parts[0] == "apis" and len(parts) == 2 and parts[1] in groups:
-            return {"kind": "APIGroup", "apiVersion": "v1", **_group(parts[1], groups[parts[1]])}
-        group, version = ("", parts[-1]) if parts[0] == "api" and len(parts) == 2 else ("", "")
-        if parts[0] == "apis" and len(parts) == 3:
-            group, version = parts[1], parts[2]
-        if not version or not self._catalog.has_version(group, version):
-            return None
+        match path.strip("/").split("/"):
+            case ["api"]:
+                clients = [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address()}]
+                return lambda: {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": clients}
+            case ["apis"]:
+                found = [_group(name, versions) for name, versions in groups.items() if name]
+                return lambda: {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
+            case ["apis", group] if group in groups:
+                return lambda: {"kind": "APIGroup", "apiVersion": "v1", **_group(group, groups[group])}
+            case ["api", version] if version in groups.get("", {}):
+                return lambda: self._resource_list("", version)
+            case ["apis", group, version] if group and version in groups.get(group, {}):
+                return lambda: self._resource_list(group, version)
+        return None
+
+    def _resource_list(self, group: str, version: str) -> dict[str, Any]:
         return {
             "kind": "APIResourceList",
             "apiVersion": "v1",
             "groupVersion": f"{group}/{version}" if group else version,
-            "resources": _resources(groups[group][version], group, version),
+            "resources": [entry for one in self._listed(group, version) for entry in _entries(one)],
         }
+
+    def _listed(self, group: str, version: str) -> Iterable[Resource]:
+        return (*self._catalog.groups()[group][version].values(), *REVIEWS.get((group, version), ()))
 
     # -- everything at once ------------------------------------------------------------------------------
 
     def _aggregated(self, path: str, form_version: str) -> dict[str, Any]:
-        items = []
-        for group, versions in self._catalog.groups().items():
-            if (path == "/api") is bool(group):
-                continue
-            items.append(
-                {
-                    "metadata": {"name": group} if group else {},
-                    "versions": [
-                        {
-                            "version": version,
-                            "resources": [_entry(item) for item in versions[version].values()]
-                            + _review_entries(group, version),
-                            "freshness": "Current",
-                        }
-                        for version in sorted(versions, key=version_rank, reverse=True)
-                    ],
-                }
-            )
-        return {
-            "kind": "APIGroupDiscoveryList",
-            "apiVersion": f"apidiscovery.k8s.io/{form_version}",
-            "metadata": {},
-            "items": items,
-        }
+        items = [
+            {
+                "metadata": {"name": group} if group else {},
+                "versions": [
+                    {
+                        "version": version,
+                        "resources": [_aggregated_entry(one) for one in self._listed(group, version)],
+                        "freshness": "Current",
+                    }
+                    for version in sorted(versions, key=version_rank, reverse=True)
+                ],
+            }
+            for group, versions in self._catalog.groups().items()
+            if (path == "/apis") is bool(group)
+        ]
+        api_version = f"apidiscovery.k8s.io/{form_version}"
+        return {"kind": "APIGroupDiscoveryList", "apiVersion": api_version, "metadata": {}, "items": items}
 
 
 def _group(name: str, versions: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,81 +102,54 @@ def _group(name: str, versions: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "versions": known, "preferredVersion": known[0]}
 
 
-def _resources(resources: Mapping[str, Resource], group: str, version: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for plural, resource in resources.items():
-        kind = resource.kind
-        entry: dict[str, Any] = {
-            "name": plural,
-            "singularName": resource.singular,
+def _names(resource: Resource) -> dict[str, Any]:
+    names = {"shortNames": resource.short_names, "categories": resource.categories}
+    return {key: value for key, value in names.items() if value}
+
+
+def _entries(resource: Resource) -> Iterable[dict[str, Any]]:
+    """A resource and its subresources in the old form."""
+    kind = resource.kind
+    yield {
+        "name": kind.plural,
+        "singularName": resource.singular,
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": resource.verbs,
+        **_names(resource),
+    }
+    for sub in resource.subresources:
+        yield {
+            "name": f"{kind.plural}/{sub.name}",
+            "singularName": "",
             "namespaced": kind.namespaced,
-            "kind": kind.kind,
-            "verbs": resource.verbs,
+            "kind": sub.kind,
+            "verbs": sub.verbs,
+            **({"group": sub.group, "version": sub.version} if sub.version else {}),
         }
-        if resource.short_names:
-            entry["shortNames"] = resource.short_names
-        if resource.categories:
-            entry["categories"] = resource.categories
-        found.append(entry)
-        for sub in resource.subresources:
-            entry = {
-                "name": f"{plural}/{sub.name}",
-                "singularName": "",
-                "namespaced": kind.namespaced,
-                "kind": sub.kind,
-                "verbs": sub.verbs,
-            }
-            if sub.version:
-                entry |= {"group": sub.group, "version": sub.version}
-            found.append(entry)
-    found += [
-        {
-            "name": review.plural,
-            "singularName": review.kind.lower(),
-            "namespaced": review.namespaced,
-            "kind": review.kind,
-            "verbs": ["create"],
-        }
-        for review in REVIEWS.get((group, version), ())
-    ]
-    return found
 
 
-def _gvk(group: str, version: str, kind: str) -> dict[str, str]:
-    return {"group": group, "version": version, "kind": kind}
-
-
-def _entry(resource: Resource) -> dict[str, Any]:
+def _aggregated_entry(resource: Resource) -> dict[str, Any]:
     kind = resource.kind
     entry: dict[str, Any] = {
         "resource": kind.plural,
-        "responseKind": _gvk(kind.group, resource.version, kind.kind),
+        "responseKind": {"group": kind.group, "version": resource.version, "kind": kind.kind},
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": resource.verbs,
+        **_names(resource),
     }
-    if resource.short_names:
-        entry["shortNames"] = resource.short_names
-    if resource.categories:
-        entry["categories"] = resource.categories
     if resource.subresources:
-        entry["subresources"] = [_sub_entry(resource, sub) for sub in resource.subresources]
+        entry["subresources"] = [
+            {
+                "subresource": sub.name,
+                "responseKind": {
+                    "group": sub.group if sub.version else kind.group,
+                    "version": sub.version or resource.version,
+                    "kind": sub.kind,
+                },
+                "verbs": sub.verbs,
+            }
+            for sub in resource.subresources
+        ]
     return entry
-
-
-def _sub_entry(resource: Resource, sub: Subresource) -> dict[str, Any]:
-    group, version = (sub.group, sub.version) if sub.version else (resource.kind.group, resource.version)
-    return {"subresource": sub.name, "responseKind": _gvk(group, version, sub.kind), "verbs": sub.verbs}
-
-
-def _review_entries(group: str, version: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "resource": review.plural,
-            "responseKind": _gvk(group, version, review.kind),
-            "scope": "Namespaced" if review.namespaced else "Cluster",
-            "singularResource": review.kind.lower(),
-            "verbs": ["create"],
-        }
-        for review in REVIEWS.get((group, version), ())
-    ]

@@ -7,6 +7,7 @@ OpenAPI, reviews, resources.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from random import Random
 from typing import Final
 from urllib.parse import unquote
@@ -18,16 +19,14 @@ from ...api.wire import ApiError
 from ..schema import encode
 from ..store import Store
 from . import reading, writing
-from .answers import json_answer, text_answer, wants_pretty
-from .bodies import decode_body
+from .answers import OPENAPI_V2_PROTOBUF, Accepted, accepted, json_answer, text_answer
 from .calls import Call, Target, not_served, parse_path, wrong_method
 from .catalog import REVIEWS, Catalog
 from .discovery import Discovery
-from .negotiation import OPENAPI_V2_PROTOBUF, Accepted, accepted
 from .openapi import OpenApi
+from .posted import answer_review, answer_token_request, bind, evict
 from .queries import Query
-from .reviews import answer_review, answer_token_request
-from .scaling import read_scale
+from .scaling import scale_of
 from .watching import Watches
 
 __all__ = ["Dispatcher"]
@@ -90,8 +89,7 @@ class Dispatcher:
             _only_get(request)
             return self._health(path, first, query)
         form = accepted(request.headers.get("Accept", ""))
-        value = query.text("pretty") if query.has("pretty") else None
-        pretty = wants_pretty(value, request.headers.get("User-Agent", ""))
+        pretty = query.pretty(request.headers.get("User-Agent", ""))
         if path in ("/version", "/version/"):
             _only_get(request)
             return json_answer(encode(VERSION), form=form, pretty=pretty)
@@ -211,17 +209,18 @@ class Dispatcher:
         if target.subresource in _STREAMS:
             raise self._no_stream(target)
         if target.subresource == "binding":
-            return writing.bind(self.store, call, await read(), target.name)
+            return bind(self.store, call, await read(), target.name)
         if target.subresource == "eviction":
-            return writing.evict(self.store, call, await read())
+            return evict(self.store, call, await read())
         if target.subresource == "token":
             self.store.get(resource.kind, target.namespace, target.name)
-            body = decode_body(await read(), call.request.headers.get("Content-Type", "")).data
+            body = call.body(await read()).data
             answer = answer_token_request(body, target.namespace, target.name, self._token, self.store.clock.now())
             return call.answer(encode(answer), 201)
         if method == "GET":
             if target.subresource == "scale":
-                return call.answer(read_scale(self.store, resource, target.namespace, target.name))
+                item = self.store.get(resource.kind, target.namespace, target.name)
+                return reading.answer_scale(self.store, call, scale_of(resource, item))
             return reading.get_object(self.store, call)
         if method == "PUT":
             return writing.update(self.store, call, await read())
@@ -240,25 +239,23 @@ class Dispatcher:
 
     async def _review(self, request: web.BaseRequest, target: Target, query: Query, read: ReadBody) -> web.Response:
         found = next(
-            (item for item in REVIEWS.get((target.group, target.version), ()) if item.plural == target.plural), None
+            (one for one in REVIEWS.get((target.group, target.version), ()) if one.kind.plural == target.plural), None
         )
         if found is None:
             # Clients that were written for another version (`kubectl autoscale`) show the message only.
             raise not_served(self.catalog.other_versions(target.group, target.plural))
-        if target.name or target.subresource or target.namespaced is not found.namespaced:
+        if target.name or target.subresource or target.namespaced is not found.kind.namespaced:
             raise not_served()
         if request.method != "POST" or target.watch:
             raise wrong_method()
-        form = accepted(request.headers.get("Accept", ""))
+        call = Call(request, query, accepted(request.headers.get("Accept", "")), target, found)
         raw = await read()
-        if found.kind == "Binding":
+        if found.kind.kind == "Binding":
             pods = self.catalog.find("", "v1", "pods")
             assert pods is not None
-            return writing.bind(self.store, Call(request, query, form, target, pods), raw)
-        body = decode_body(raw, request.headers.get("Content-Type", "")).data
-        api_version = f"{target.group}/{target.version}"
-        answer = answer_review(found.kind, api_version, body, self._token)
-        return json_answer(encode(answer), 201, form=form)
+            return bind(self.store, replace(call, resource=pods), raw)
+        answer = answer_review(found.kind.kind, found.api_version, call.body(raw).data, self._token)
+        return call.answer(encode(answer), 201)
 
 
 def _only_get(request: web.BaseRequest) -> None:

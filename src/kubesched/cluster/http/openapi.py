@@ -6,16 +6,20 @@ Generated from the schema table and the stored definitions; kept until the catal
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
+from google.protobuf.message import Message
+
 from ...api.wire import STRATEGIC_PATCH
-from ..schema import Field, Type, descriptions, encode, patch_markers, root_type, types
+from ..schema import Field, FieldRules, Type, descriptions, encode, field_rules, patch_markers, root_type, types
 from .catalog import Catalog, Resource
-from .openapi_protobuf import encode_document
+from .protobuf import Member, MessageTable, message_table
 
 __all__ = ["OpenApi"]
 
+_INFO: Final = {"title": "Kubernetes (kubesched embedded cluster)", "version": "v1.36.0"}
 _V2: Final = "#/definitions/"
 _V3: Final = "#/components/schemas/"
 _SCALARS: Final[dict[str, dict[str, Any]]] = {
@@ -35,7 +39,6 @@ _QUERY: Final[dict[str, tuple[str, ...]]] = {
     "patch": ("pretty", "dryRun", "fieldManager", "fieldValidation", "force"),
     "delete": ("pretty", "dryRun", "gracePeriodSeconds", "propagationPolicy"),
 }
-_ACTIONS: Final = {"get": "get", "post": "post", "put": "put", "patch": "patch", "delete": "delete"}
 _PATCHES: Final = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
 
 
@@ -44,23 +47,12 @@ class OpenApi:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._cache: dict[str, bytes] = {}
-        self._generation = -1
-
-    def _kept(self, key: str) -> bytes | None:
-        if self._generation != self._catalog.generation:
-            self._cache.clear()
-            self._generation = self._catalog.generation
-        return self._cache.get(key)
 
     def v2(self, *, protobuf: bool = False) -> bytes:
         """The whole API as one Swagger document."""
-        key = "v2 protobuf" if protobuf else "v2"
-        raw = self._kept(key)
-        if raw is None:
-            document = self._v2_document()
-            raw = self._cache[key] = encode_document(document) if protobuf else encode(document)
-        return raw
+        if protobuf:
+            return self._catalog.kept("v2 protobuf", lambda: _encode_document(self._v2_document()))
+        return self._catalog.kept("v2", lambda: encode(self._v2_document()))
 
     def v3_index(self) -> bytes:
         """Where the document of each group version is."""
@@ -75,36 +67,22 @@ class OpenApi:
 
     def v3(self, path: str) -> bytes | None:
         """The document of ``api/v1`` or ``apis/GROUP/VERSION``; None for another path."""
-        raw = self._kept(f"v3 {path}")
-        if raw is None:
-            parts = path.strip("/").split("/")
-            if parts[0] == "api" and len(parts) == 2:
-                group, version = "", parts[1]
-            elif parts[0] == "apis" and len(parts) == 3:
-                group, version = parts[1], parts[2]
-            else:
-                return None
-            if not self._catalog.has_version(group, version):
-                return None
-            resources = self._catalog.groups()[group][version].values()
-            schemas, paths = _schemas(resources, _V3), _paths(resources, v3=True)
-            document = {
-                "openapi": "3.0.0",
-                "info": {"title": "Kubernetes (kubesched embedded cluster)", "version": "v1.36.0"},
-                "paths": paths,
-                "components": {"schemas": schemas},
-            }
-            raw = self._cache[f"v3 {path}"] = encode(document)
-        return raw
+        prefix, _, rest = path.strip("/").partition("/")
+        group, _, version = rest.rpartition("/")
+        resources = self._catalog.groups().get(group, {}).get(version)
+        if prefix != ("apis" if group else "api") or resources is None:
+            return None
+        return self._catalog.kept(f"v3 {path}", lambda: encode(_v3_document(resources.values())))
 
     def _v2_document(self) -> dict[str, Any]:
         resources = list(self._catalog.resources())
-        return {
-            "swagger": "2.0",
-            "info": {"title": "Kubernetes (kubesched embedded cluster)", "version": "v1.36.0"},
-            "paths": _paths(resources, v3=False),
-            "definitions": _schemas(resources, _V2),
-        }
+        paths, definitions = _paths(resources, v3=False), _schemas(resources, _V2)
+        return {"swagger": "2.0", "info": _INFO, "paths": paths, "definitions": definitions}
+
+
+def _v3_document(resources: Collection[Resource]) -> dict[str, Any]:
+    paths, schemas = _paths(resources, v3=True), _schemas(resources, _V3)
+    return {"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": {"schemas": schemas}}
 
 
 # -- schemas ---------------------------------------------------------------------------------------------
@@ -158,12 +136,19 @@ def _property(type_: Type, name: str, field: Field, ref: str, description: str) 
         value: dict[str, Any] = {"$ref": ref + inner.definition}
     else:
         value = dict(_SCALARS[field.type])
+    rules = field_rules(type_.name).get(name, FieldRules()) if ref == _V3 else FieldRules()
+    limits = {"enum": [one for one in rules.enum if one], "minimum": rules.minimum, "maximum": rules.maximum}
+    value |= {word: limit for word, limit in limits.items() if limit not in (None, [])}
     if field.is_list:
         value = {"type": "array", "items": value}
+        if rules.most is not None:
+            value["maxItems"] = rules.most
     elif field.is_map:
         value = {"type": "object", "additionalProperties": value}
     elif "$ref" in value and ref == _V3:
         value = {"allOf": [value]}
+    if rules.default:
+        value["default"] = msgspec.Raw(rules.default)
     if description:
         value["description"] = description
     value |= patch_markers(type_, name)
@@ -212,16 +197,12 @@ def _paths(resources: Iterable[Resource], *, v3: bool) -> dict[str, Any]:
 
 
 def _operation(resource: Resource, verb: str, gvk: Mapping[str, str], *, v3: bool, many: bool) -> dict[str, Any]:
-    action = "list" if many and verb == "get" else _ACTIONS[verb]
+    action = "list" if many and verb == "get" else verb
     kind = resource.kind
-    parameters: list[dict[str, Any]] = []
-    for name in _QUERY[verb]:
-        parameter: dict[str, Any] = {"name": name, "in": "query"}
-        parameter |= {"schema": {"type": "string"}} if v3 else {"type": "string"}
-        parameters.append(parameter)
+    text: dict[str, Any] = {"schema": {"type": "string"}} if v3 else {"type": "string"}
     operation: dict[str, Any] = {
         "operationId": f"{action}{resource.version.capitalize()}{kind.kind}",
-        "parameters": parameters,
+        "parameters": [{"name": name, "in": "query", **text} for name in _QUERY[verb]],
         "responses": {"200": {"description": "OK"}},
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": dict(gvk),
@@ -233,3 +214,44 @@ def _operation(resource: Resource, verb: str, gvk: Mapping[str, str], *, v3: boo
         else:
             operation["consumes"] = list(patches)
     return operation
+
+
+# -- version 2 in protobuf, as older command line clients insist on it ---------------------------------------
+
+
+def _encode_document(document: Mapping[str, Any]) -> bytes:
+    """A Swagger document as an ``openapi.v2.Document``: what its messages have members for."""
+    table = message_table("openapi_fields.txt")
+    message = _message(table, table.names["openapi.v2"]["Document"], document)
+    return message.SerializeToString(deterministic=True)
+
+
+def _message(table: MessageTable, name: str, data: Mapping[str, Any]) -> Message:
+    values: dict[str, Any] = {}
+    for member in table.members[name].values():
+        if member.inline:
+            inner = _message(table, member.type, data)
+            value: Any = inner if inner.ByteSize() else None
+        elif member.name == "x-":
+            texts = {key: msgspec.json.encode(one).decode() for key, one in data.items() if key.startswith("x-")}
+            value = {key: _message(table, member.type, {"yaml": f"{text}\n"}) for key, text in texts.items()}
+        else:
+            value = _value(table, member, data.get(member.name))
+        if value:
+            values[f"f{member.number}"] = value
+    return table.message_class(name)(**values)
+
+
+def _value(table: MessageTable, member: Member, given: Any) -> Any:
+    """The value of a member; one of another type than the member's is left out, and one item is a list, too."""
+    if member.shape == "{":
+        return {key: _one(table, member, one) for key, one in (given or {}).items() if isinstance(one, dict)}
+    if member.shape and given:
+        return [_one(table, member, one) for one in (given if isinstance(given, list | tuple) else (given,))]
+    return _one(table, member, given)
+
+
+def _one(table: MessageTable, member: Member, given: Any) -> Any:
+    if member.type == "string":
+        return str(given) if given else None
+    return _message(table, member.type, given) if isinstance(given, dict) else None

@@ -5,42 +5,32 @@ Caller: :mod:`.columns`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from .durations import age, human_duration, moment
+from .cells import Data, age_of, as_dict, as_items, human_duration, moment
 
-__all__ = ["pod_cells"]
-
-Data = Mapping[str, Any]
+__all__ = ["pod"]
 
 
-def _items(value: Any) -> list[Data]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _dict(value: Any) -> Data:
-    return value if isinstance(value, dict) else {}
-
-
-def pod_cells(data: Data, now: float) -> list[Any]:
+def pod(data: Data, now: float) -> list[Any]:
     """Name, Ready, Status, Restarts, Age, IP, Node, Nominated Node, Readiness Gates."""
-    metadata, spec, status = _dict(data.get("metadata")), _dict(data.get("spec")), _dict(data.get("status"))
+    metadata, spec, status = as_dict(data.get("metadata")), as_dict(data.get("spec")), as_dict(data.get("status"))
     sidecars = {
-        item.get("name") for item in _items(spec.get("initContainers")) if item.get("restartPolicy") == "Always"
+        item.get("name") for item in as_items(spec.get("initContainers")) if item.get("restartPolicy") == "Always"
     }
-    containers = _items(status.get("containerStatuses"))
-    helpers = [item for item in _items(status.get("initContainerStatuses")) if item.get("name") in sidecars]
-    total = len(_items(spec.get("containers"))) + len(sidecars)
-    ready = sum(1 for item in (*containers, *helpers) if item.get("ready") and "running" in _dict(item.get("state")))
+    containers = as_items(status.get("containerStatuses"))
+    helpers = [item for item in as_items(status.get("initContainerStatuses")) if item.get("name") in sidecars]
+    total = len(as_items(spec.get("containers"))) + len(sidecars)
+    ready = sum(1 for item in (*containers, *helpers) if item.get("ready") and "running" in as_dict(item.get("state")))
     if not containers and _condition(status, "Ready") == "True":
         ready = total  # hollow pods report the condition only
     return [
         metadata.get("name"),
         f"{ready}/{total}",
         _word(metadata, spec, status, sidecars),
-        _restarts((*_items(status.get("initContainerStatuses")), *containers), now),
-        age(metadata.get("creationTimestamp"), now),
+        _restarts((*as_items(status.get("initContainerStatuses")), *containers), now),
+        age_of(metadata.get("creationTimestamp"), now),
         status.get("podIP") or "<none>",
         spec.get("nodeName") or "<none>",
         status.get("nominatedNodeName") or "<none>",
@@ -49,7 +39,7 @@ def pod_cells(data: Data, now: float) -> list[Any]:
 
 
 def _condition(status: Data, name: str) -> str:
-    for item in _items(status.get("conditions")):
+    for item in as_items(status.get("conditions")):
         if item.get("type") == name:
             return str(item.get("status"))
     return ""
@@ -61,7 +51,7 @@ def _restarts(statuses: Sequence[Data], now: float) -> str:
     ends = [
         then
         for item in statuses
-        if (then := moment(_dict(_dict(item.get("lastState")).get("terminated")).get("finishedAt"))) is not None
+        if (then := moment(as_dict(as_dict(item.get("lastState")).get("terminated")).get("finishedAt"))) is not None
     ]
     return f"{total} ({human_duration(now - max(ends))} ago)" if total and ends else str(total)
 
@@ -69,7 +59,7 @@ def _restarts(statuses: Sequence[Data], now: float) -> str:
 def _word(metadata: Data, spec: Data, status: Data, sidecars: set[Any]) -> str:
     """The phase, or what is more specific: a reason, a waiting container, a deletion under way."""
     word = str(status.get("reason") or status.get("phase") or "Unknown")
-    for item in _items(status.get("conditions")):
+    for item in as_items(status.get("conditions")):
         if item.get("type") == "PodScheduled" and item.get("reason") == "SchedulingGated":
             word = "SchedulingGated"
     initializing = _initializing(spec, status, sidecars)
@@ -77,8 +67,8 @@ def _word(metadata: Data, spec: Data, status: Data, sidecars: set[Any]) -> str:
         word = initializing
     else:
         running = False
-        for item in reversed(_items(status.get("containerStatuses"))):
-            state = _dict(item.get("state"))
+        for item in reversed(as_items(status.get("containerStatuses"))):
+            state = as_dict(item.get("state"))
             word_of_state = _state_word(state)
             if word_of_state:
                 word = word_of_state
@@ -95,7 +85,7 @@ def _word(metadata: Data, spec: Data, status: Data, sidecars: set[Any]) -> str:
 
 
 def _state_word(state: Data) -> str:
-    waiting, terminated = _dict(state.get("waiting")), _dict(state.get("terminated"))
+    waiting, terminated = as_dict(state.get("waiting")), as_dict(state.get("terminated"))
     if waiting.get("reason"):
         return str(waiting["reason"])
     if terminated:
@@ -108,9 +98,9 @@ def _state_word(state: Data) -> str:
 
 
 def _initializing(spec: Data, status: Data, sidecars: set[Any]) -> str:
-    total = len(_items(spec.get("initContainers")))
-    for index, item in enumerate(_items(status.get("initContainerStatuses"))):
-        state = _dict(item.get("state"))
+    total = len(as_items(spec.get("initContainers")))
+    for index, item in enumerate(as_items(status.get("initContainerStatuses"))):
+        state = as_dict(item.get("state"))
         terminated = state.get("terminated")
         if isinstance(terminated, dict) and not terminated.get("exitCode"):
             continue
@@ -124,7 +114,7 @@ def _initializing(spec: Data, status: Data, sidecars: set[Any]) -> str:
 
 
 def _gates(spec: Data, status: Data) -> str:
-    gates = _items(spec.get("readinessGates"))
+    gates = as_items(spec.get("readinessGates"))
     if not gates:
         return "<none>"
     passed = sum(1 for gate in gates if _condition(status, str(gate.get("conditionType"))) == "True")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ _SCALARS: Final = {
     "int": FieldDescriptorProto.TYPE_INT64,
     "double": FieldDescriptorProto.TYPE_DOUBLE,
 }
-_MEMBER: Final = re.compile(r"(>?)([^=]+)=(\d+)([*!]?)(?::([\[{]?)(\w+)[\]}]?)?")
+_MEMBER: Final = re.compile(r"(>?)([^=]*)=(\d+)([*!]?)(?::([\[{]?)(\w+)[\]}]?)?")
 
 
 class _UnknownError(Exception):
@@ -66,7 +66,7 @@ class Member:
 
 @dataclass(slots=True)
 class MessageTable:
-    """``protobuf_fields.txt``: full names by section and name, members by full name and number, descriptors."""
+    """A file such as ``protobuf_fields.txt``: full names by section and name, members by full name and number, descriptors."""
 
     names: dict[str, dict[str, str]] = field(default_factory=dict)
     members: dict[str, dict[int, Member]] = field(default_factory=dict)
@@ -79,15 +79,18 @@ class MessageTable:
 
     def message(self, full_name: str, raw: bytes = b"") -> Message:
         """A message of the runtime, from its bytes."""
-        return GetMessageClass(self.pool.FindMessageTypeByName(full_name)).FromString(raw)
+        return self.message_class(full_name).FromString(raw)
+
+    def message_class(self, full_name: str) -> type[Message]:
+        return GetMessageClass(self.pool.FindMessageTypeByName(full_name))
 
 
 @cache
-def message_table() -> MessageTable:
-    """The table, read on first use."""
+def message_table(file_name: str = "protobuf_fields.txt") -> MessageTable:
+    """The table in a file of this package, read on first use."""
     table, section = MessageTable(), ""
     rows: list[tuple[str, str, list[str]]] = []
-    for line in files(__package__).joinpath("protobuf_fields.txt").read_text(encoding="utf-8").splitlines():
+    for line in files(__package__).joinpath(file_name).read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             section = line[3:]
         elif line and not line.startswith("#"):
@@ -110,7 +113,7 @@ def message_table() -> MessageTable:
 def _member(table: MessageTable, section: str, item: str) -> Member:
     found = _MEMBER.fullmatch(item)
     if found is None:
-        raise ValueError(f"protobuf_fields.txt: {item!r} in section {section} is no member")
+        raise ValueError(f"table of messages: {item!r} in section {section} is no member")
     inline, name, number, mark, shape, type_ = found.groups()
     type_ = type_ or "string"
     read: Callable[[Any], Any] | None = _base64 if type_ == "bytes" else None
@@ -118,7 +121,7 @@ def _member(table: MessageTable, section: str, item: str) -> Member:
         read = _READERS.get(type_, _plain)
         full_name = table.find(section, type_)
         if full_name is None:
-            raise ValueError(f"protobuf_fields.txt: {item!r} in section {section} has an unknown type")
+            raise ValueError(f"table of messages: {item!r} in section {section} has an unknown type")
         type_ = full_name
     kept = bool(mark) or type_ not in _SCALARS
     return Member(name, int(number), shape or "", type_, kept, bool(inline), read)
@@ -228,22 +231,11 @@ def _quantity(message: Message) -> str:
     return str(_numbered(message).get(1, "0"))
 
 
-def _time(message: Message) -> str | None:
-    """A timestamp of whole seconds; None for Go's zero time, which is an empty message."""
+def _time(timespec: str, message: Message) -> str | None:
+    """A timestamp, to the second or the microsecond; None for Go's zero time, which is an empty message."""
     values = _numbered(message)
-    return _moment(values.get(1, 0), 0).isoformat().replace("+00:00", "Z") if values else None
-
-
-def _micro_time(message: Message) -> str | None:
-    values = _numbered(message)
-    if not values:
-        return None
-    moment = _moment(values.get(1, 0), values.get(2, 0))
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def _moment(seconds: int, nanos: int) -> datetime:
-    return _EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
+    moment = _EPOCH + timedelta(seconds=values.get(1, 0), microseconds=values.get(2, 0) // 1000)
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z") if values else None
 
 
 def _int_or_string(message: Message) -> int | str:
@@ -274,8 +266,8 @@ def _claim_template(message: Message) -> dict[str, Any]:
 
 _READERS: Final[dict[str, Callable[[Message], Any]]] = {
     "Quantity": _quantity,
-    "Time": _time,
-    "MicroTime": _micro_time,
+    "Time": partial(_time, "seconds"),
+    "MicroTime": partial(_time, "microseconds"),
     "IntOrString": _int_or_string,
     "FieldsV1": _json,
     "RawExtension": _json,

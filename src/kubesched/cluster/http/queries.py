@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import parse_qsl
 
+from ...api.kinds import Kind
 from ...api.wire import ApiError
+from .answers import wants_pretty
 
-__all__ = ["Query"]
+__all__ = ["Query", "invalid_options"]
 
 _TRUE: Final = frozenset({"1", "t", "true", "True", "TRUE", "T"})
 _FALSE: Final = frozenset({"0", "f", "false", "False", "FALSE", "F", ""})
@@ -50,6 +52,10 @@ class Query:
             return False
         raise ApiError.bad_request(f'strconv.ParseBool: parsing "{value}": invalid syntax in parameter {name}')
 
+    def pretty(self, user_agent: str) -> bool:
+        """Whether to indent the answer."""
+        return wants_pretty(self._values.get("pretty"), user_agent)
+
     def number(self, name: str) -> int | None:
         """An integer, None when absent; anything else is 400."""
         value = self._values.get(name, "")
@@ -65,64 +71,63 @@ class Query:
         """``dryRun=All``; ``options`` names the option kind in the error."""
         value = self._values.get("dryRun", "")
         if value not in ("", "All"):
-            raise _invalid(options, "dryRun", f'Unsupported value: "{value}": supported values: "All"')
+            raise invalid_options(options, "dryRun", f'Unsupported value: "{value}": supported values: "All"')
         return bool(value)
 
     def field_validation(self, options: str) -> str:
         value = self._values.get("fieldValidation", "")
         if value and value not in _VALIDATIONS:
             texts = ", ".join(f'"{item}"' for item in ("", *_VALIDATIONS))
-            raise _invalid(options, "fieldValidation", f'Unsupported value: "{value}": supported values: {texts}')
+            raise invalid_options(
+                options, "fieldValidation", f'Unsupported value: "{value}": supported values: {texts}'
+            )
         return value or "Warn"
 
     def field_manager(self, options: str) -> str:
         value = self._values.get("fieldManager", "")
         if len(value) > MAX_MANAGER:
-            raise _invalid(options, "fieldManager", f"Too long: may not be more than {MAX_MANAGER} bytes")
+            raise invalid_options(options, "fieldManager", f"Too long: may not be more than {MAX_MANAGER} bytes")
         if not value.isprintable():
-            raise _invalid(
+            raise invalid_options(
                 options, "fieldManager", f"Invalid value: {value!r}: should only contain printable characters"
             )
         return value
 
     def check_list(self, *, watch: bool) -> None:
         """What may not be combined in a list or watch (upstream ``ValidateListOptions``)."""
-        match = self.text("resourceVersionMatch")
+        match, name = self.text("resourceVersionMatch"), "resourceVersionMatch"
         version, token = self.text("resourceVersion"), self.text("continue")
-        options = "ListOptions"
         if self.has("sendInitialEvents"):
             if not watch:
-                raise _invalid(options, "sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list")
-            if match != "NotOlderThan":
+                name, why = "sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list"
+            elif match != "NotOlderThan":
                 why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-                raise _invalid(options, "resourceVersionMatch", why)
-            return
-        if not match:
+            else:
+                return
+        elif not match:
             if token and version not in ("", "0"):
                 raise ApiError.bad_request("specifying resource version is not allowed when using continue")
             return
-        if watch:
+        elif watch:
             why = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            raise _invalid(options, "resourceVersionMatch", why)
-        if not version:
+        elif not version:
             why = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
-            raise _invalid(options, "resourceVersionMatch", why)
-        if token:
+        elif token:
             why = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
-            raise _invalid(options, "resourceVersionMatch", why)
-        if match not in ("Exact", "NotOlderThan"):
-            texts = '"", "Exact", "NotOlderThan"'
-            raise _invalid(options, "resourceVersionMatch", f'Unsupported value: "{match}": supported values: {texts}')
-        if match == "Exact" and version == "0":
+        elif match not in ("Exact", "NotOlderThan"):
+            why = f'Unsupported value: "{match}": supported values: "", "Exact", "NotOlderThan"'
+        elif match == "Exact" and version == "0":
             why = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-            raise _invalid(options, "resourceVersionMatch", why)
+        else:
+            return
+        raise invalid_options("ListOptions", name, why)
 
 
-def _invalid(options: str, field: str, message: str) -> ApiError:
-    reason = "FieldValueForbidden" if message.startswith("Forbidden") else "FieldValueNotSupported"
-    details = {
-        "group": "meta.k8s.io",
-        "kind": options,
-        "causes": [{"reason": reason, "message": message, "field": field}],
-    }
-    return ApiError(422, "Invalid", f'{options}.meta.k8s.io "" is invalid: {field}: {message}', details)
+def invalid_options(options: str, field: str, message: str) -> ApiError:
+    """422 for a wrong member of an options object; the message begins as field errors do."""
+    begin = message.partition(" ")[0]
+    reason = {"Forbidden:": "Forbidden", "Required": "Required", "Unsupported": "NotSupported"}.get(begin, "Invalid")
+    kind = Kind("meta.k8s.io", "v1", options, options.lower())
+    error = ApiError.invalid(kind, "", [(field, f"FieldValue{reason}", message)])
+    del error.details["name"]
+    return error

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -14,10 +15,10 @@ import msgspec
 from ...api.turns import Steps
 from ...api.wire import ApiError, Item
 from ..schema import encode
-from .catalog import Resource
-from .columns import COLUMNS, GENERIC, Column, Layout
+from .calls import Call
+from .cells import age_of
+from .columns import Column, Layout, layouts
 from .crds import Column as DefinedColumn
-from .durations import age
 from .jsonpath import find
 
 __all__ = ["BATCH", "TableMaker", "metadata_only"]
@@ -69,20 +70,22 @@ def metadata_only(raw: bytes, version: str = "v1") -> bytes:
 
 
 class TableMaker:
-    """Makes the tables of one request. ``include`` is ``Metadata``, ``Object`` or ``None``.
+    """Makes the tables of one request.
 
     Raises:
-        ApiError: 400 for another value of ``include``.
+        ApiError: 400, when ``includeObject`` is not ``Metadata``, ``Object`` or ``None``.
     """
 
-    def __init__(self, resource: Resource, version: str, include: str) -> None:
+    def __init__(self, call: Call) -> None:
+        resource, version, include = call.resource, call.form.version, call.query.text("includeObject")
         if include not in ("", "Metadata", "Object", "None"):
             raise ApiError.bad_request(f'unrecognized includeObject value: "{include}"; use Metadata, Object or None')
         self._resource = resource
         self._version = version or "v1"
         self._include = include or "Metadata"
-        columns = resource.defined.columns if resource.defined is not None else ()
-        self._layout = _defined_layout(columns) if columns else COLUMNS.get(resource.kind.group_resource, GENERIC)
+        columns = [one for one in resource.defined.columns if one.name and one.path] if resource.defined else []
+        known = layouts()
+        self._layout = _defined_layout(columns) if columns else known.get(resource.kind.group_resource, known["*"])
 
     def table(
         self, items: Sequence[Item], now: float, metadata: dict[str, Any], *, headers: bool = True
@@ -144,17 +147,15 @@ class TableMaker:
 
 def _defined_layout(columns: Sequence[DefinedColumn]) -> Layout:
     """Name, then the definition's columns; its age only when it shows one itself, as upstream."""
-
-    def cells(data: Any, now: float) -> list[Any]:
-        row: list[Any] = [data["metadata"].get("name")]
-        for column in columns:
-            value = find(data, column.path)
-            row.append(age(value, now) if column.type == "date" and value is not None else value)
-        return row
-
-    titles = tuple(Column(column.name, column.priority, _type_of(column)) for column in columns)
-    return Layout((Column("Name"), *titles), cells)
+    name = layouts()["*"].columns[0]
+    types = ("integer", "number", "boolean", "date")
+    shown = (
+        Column(one.name, one.priority, one.type if one.type in types else "string", partial(_defined_cell, one))
+        for one in columns
+    )
+    return Layout((name, *shown))
 
 
-def _type_of(column: DefinedColumn) -> str:
-    return column.type if column.type in ("integer", "number", "boolean", "date") else "string"
+def _defined_cell(column: DefinedColumn, data: Any, now: float) -> Any:
+    value = find(data, column.path)
+    return age_of(value, now) if column.type == "date" and value is not None else value

@@ -1,20 +1,28 @@
 """Hollow nodes: Node objects, heartbeats, and pods that run by stage rules."""
 
+from .entries import Entry
 from .hollow import DURATION, FAILED, HollowKubelets
 from .nodes import make_nodes, node_template
+from .pod_status import ready_condition
+from .preparing import claim_names
 from .stages import Stage, StageError, choose, default_stages, job_end, load_stages, rules_of
+from .watched import pod_ip
 
 __all__ = [
     "DURATION",
     "FAILED",
+    "Entry",
     "HollowKubelets",
     "Stage",
     "StageError",
     "choose",
+    "claim_names",
     "default_stages",
     "job_end",
     "load_stages",
     "make_nodes",
     "node_template",
+    "pod_ip",
+    "ready_condition",
     "rules_of",
 ]

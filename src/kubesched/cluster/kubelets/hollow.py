@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, Final
-
-import msgspec
 
 from ...api.kinds import NODES, PODS, RESOURCE_CLAIMS, Kind
 from ...api.tasks import Supervisor
@@ -28,17 +26,15 @@ from ...api.times import Clock, parse_duration, timestamp
 from ...api.types import Pod
 from ...api.wire import ApiError, Item, Transport
 from ...client.event_writer import WARNING, Counts, EventWriter
-from ...client.reflector import Reflector
+from .attaching import Attaching
 from .heartbeats import Heartbeats
 from .node_images import NodeImages
 from .pod_status import finished_status, ready_condition, ready_status, running_status
 from .preparing import FAILED_PREPARE, Preparing, claim_names
 from .stages import DURATION, EXIT, Next, Stage, choose, default_stages, rules_of
-from .watched import Sink, node_view
+from .watched import Changed, Gone, Sink, node_view, pod_ip
 
 __all__ = ["DURATION", "EXIT", "HollowKubelets"]
-
-_log = logging.getLogger("kubesched.cluster")
 
 _RETRY_SECONDS: Final = 1.0
 #: Timers that expire in one batch before other tasks run, for transports that never wait.
@@ -48,16 +44,6 @@ _EXITS: Final = ("Running", *_FINISHED)
 #: What a running pod's kubelet reports again when the node was marked NotReady.
 _REVIVE: Final = Stage("pod-revive", next=Next(ready=True))
 
-
-class _AddressStatus(msgspec.Struct):
-    podIP: str | None = None  # noqa: N815 - the wire's name
-
-
-class _AddressView(msgspec.Struct):
-    status: _AddressStatus = msgspec.field(default_factory=_AddressStatus)
-
-
-_address_view = msgspec.json.Decoder(_AddressView).decode
 
 #: A node with this annotation set to "true" fails; taking it away brings the node back.
 FAILED: Final = "kubesched.io/failed"
@@ -89,6 +75,7 @@ class HollowKubelets:
         heartbeat_seconds: how often nodes renew their Lease; None for quiet heartbeats, see :mod:`.heartbeats`.
         report_images: whether a node lists the images that pods have run there.
         image_sizes: bytes of images by name; others get a size derived from their name.
+        await_attachments: whether pods wait until their CSI volumes are attached; the attach controller has to run.
 
     With the built-in stages a pod with the annotation ``kubesched.io/duration`` finishes after it, whatever its
     restart policy, with the phase that ``kubesched.io/exit`` names. Pods on nodes that do not exist, or that have
@@ -107,6 +94,7 @@ class HollowKubelets:
         heartbeat_seconds: float | None = None,
         report_images: bool = False,
         image_sizes: Mapping[str, int] | None = None,
+        await_attachments: bool = False,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -122,25 +110,26 @@ class HollowKubelets:
         self._addresses = 0
         self._wake = asyncio.Event()
         self._in_action = False
-        self._unread: dict[tuple[Kind, str], int] = {}  # the version that was last complained of
         #: Problems met and survived, newest last; bounded.
         self.problems: list[str] = []
         self._heartbeats = Heartbeats(client, clock, heartbeat_seconds, self._note)
         self._recorder = EventWriter(client, clock, Counts(), rng=self._random, report=self._note)
         self._complaints: deque[tuple[_Running, str, str]] = deque()
         self._preparing = Preparing(stages, self._random)
+        self._attaching = Attaching() if await_attachments else None
 
     async def run(self) -> None:
         """Work until cancelled."""
-        nodes = Sink(NODES, self._nodes, self._node_changed, self._node_gone, self._unreadable)
-        pods = Sink(PODS, self._pods, self._pod_changed, self._pod_gone, self._unreadable)
-        claims = Sink(
-            RESOURCE_CLAIMS, self._preparing.claims, self._claim_changed, self._preparing.claim_gone, self._unreadable
-        )
+        preparing = self._preparing
+        sinks = [
+            self._sink(NODES, self._nodes, self._node_changed, self._node_gone),
+            self._sink(PODS, self._pods, self._pod_changed, self._pod_gone, "spec.nodeName!="),
+            self._sink(RESOURCE_CLAIMS, preparing.claims, self._claim_changed, preparing.claim_gone),
+            *self._storage(),
+        ]
         async with Supervisor("kubelets") as tasks:
-            tasks.spawn(self._reflect(nodes).run(), "hollow-nodes")
-            tasks.spawn(self._reflect(pods, "spec.nodeName!=").run(), "hollow-pods")
-            tasks.spawn(self._reflect(claims).run(), "hollow-claims")
+            for sink in sinks:
+                tasks.spawn(sink.run(), f"hollow-{sink.kind.plural}")
             tasks.spawn(self._run_timers(), "hollow-timers")
             tasks.spawn(self._heartbeats.run(), "hollow-heartbeats")
             await tasks.ended()
@@ -184,25 +173,18 @@ class HollowKubelets:
 
     # -- watching --------------------------------------------------------------------------------------
 
-    def _reflect(self, sink: Sink, field_selector: str = "") -> Reflector:
-        return Reflector(
-            self._client,
-            sink.kind,
-            sink,
-            rng=self._random,
-            field_selector=field_selector,
-            page_size=0,
-            watch_timeout=None,
-            on_error=lambda error: self._note(f"watching {sink.kind}: {error}"),
-        )
+    def _sink(self, kind: Kind, known: Mapping[str, Any], changed: Changed, gone: Gone, fields: str = "") -> Sink:
+        return Sink(self._client, kind, known, changed, gone, self._note, self._random, fields)
 
-    def _unreadable(self, item: Item, error: Exception) -> None:
-        """An object that cannot be read, from whatever server, costs no other its kubelet."""
-        if self._unread.get((item.kind, item.key)) != item.resource_version:
-            self._unread[item.kind, item.key] = item.resource_version
-            text = f"{item.kind.kind} {item.key} at resourceVersion {item.resource_version} is left alone: {error}"
-            _log.warning("hollow kubelets: %s", text)
-            self._note(text)
+    def _storage(self) -> Iterator[Sink]:
+        attaching = self._attaching
+        if attaching is not None:
+
+            def changed(item: Item) -> None:
+                self._plan_pods(attaching.changed(item))
+
+            for kind, known in attaching.known.items():
+                yield self._sink(kind, known, changed, partial(attaching.gone, kind))
 
     def _obey(self, name: str, *, failed: bool) -> None:
         """Fail or recover a node as its annotation says; one that was failed by a call is left alone."""
@@ -273,7 +255,10 @@ class HollowKubelets:
             self._plan(item.key, known)
 
     def _claim_changed(self, claim: Item) -> None:
-        for key in self._preparing.claim_changed(claim):
+        self._plan_pods(self._preparing.claim_changed(claim))
+
+    def _plan_pods(self, keys: Iterable[str]) -> None:
+        for key in keys:
             known = self._pods.get(key)
             if known is not None and self._works(known.node):
                 self._plan(key, known)
@@ -285,6 +270,8 @@ class HollowKubelets:
     def _drop(self, key: str) -> None:
         known = self._pods.pop(key)
         self._preparing.pod_gone(key)
+        if self._attaching is not None:
+            self._attaching.pod_gone(key)
         keys = self._on_node[known.node]
         keys.discard(key)
         if not keys:
@@ -332,7 +319,11 @@ class HollowKubelets:
             return []  # it waits for finalizers, not for us
         if not deleted and condition is not None and condition.reason == "NodeNotReady" and not ready:
             return [_REVIVE]
-        if not deleted and not known.prepared and pod.status.phase in ("", "Pending") and claim_names(pod):
+        starting = not deleted and not known.prepared and pod.status.phase in ("", "Pending")
+        attaching = self._attaching if starting and pod.spec.volumes else None
+        if attaching is not None and attaching.is_waiting(known.item.key, pod):
+            return []
+        if starting and claim_names(pod):
             stages, problem = self._preparing.stages(known.item.key, pod)
             if problem:
                 self._complain(known, problem, FAILED_PREPARE)
@@ -493,7 +484,7 @@ class HollowKubelets:
 
     def _note_address(self, known: _Running) -> None:
         """A pod that has an address already, from a saved cluster, keeps it; no later one gets the same."""
-        ip = _address_view(known.item.raw).status.podIP or ""
+        ip = pod_ip(known.item)
         parts = ip.split(".")
         if len(parts) == 4 and parts[0] == "10" and all(part.isdecimal() and int(part) < 256 for part in parts):
             known.ip = ip

@@ -1,4 +1,4 @@
-"""Hollow nodes as objects: a template and a count in, Node objects in the store out.
+"""Hollow nodes as objects: a template and a count in, manifests of Nodes out.
 
 Caller: the command line, simulations and benchmarks. What runs on them is in :mod:`.hollow`.
 """
@@ -8,11 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ...api.kinds import NODES
-from ..schema import Stored
-from ..store import Store
-
-__all__ = ["create_nodes", "kubelet_conditions", "make_nodes", "node_template"]
+__all__ = ["kubelet_conditions", "make_nodes", "node_template"]
 
 _HOSTNAME = "kubernetes.io/hostname"
 _ZONE = "topology.kubernetes.io/zone"
@@ -135,18 +131,3 @@ def make_nodes(
 def _address(index: int) -> str:
     number = index + 1
     return f"172.{16 + (number >> 16) % 16}.{(number >> 8) & 255}.{number & 255}"
-
-
-def create_nodes(
-    store: Store,
-    count: int,
-    template: Mapping[str, Any] | None = None,
-    *,
-    prefix: str = "hollow-",
-    zones: Sequence[str] = (),
-    start: int = 0,
-) -> list[Stored]:
-    """Make nodes and store them."""
-    return [
-        store.create(NODES, "", node) for node in make_nodes(count, template, prefix=prefix, zones=zones, start=start)
-    ]

@@ -54,7 +54,6 @@ A kind without rules has its default ones.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,11 +63,11 @@ from typing import Any, Final
 from ...api.decode import DecodeError, from_builtins
 from ...api.kinds import PODS
 from ...api.selectors import Selector, SelectorError, compile_label_selector, parse_selector_text
-from ...api.times import parse_duration
 from ...api.types import LabelSelector, Pod
 from ...api.wire import ApiError
 from ...api.yamltext import TextError, read_single
 from ..schema import check_type, encode_clean
+from .entries import Entry
 
 __all__ = ["DURATION", "EXIT", "Delay", "Failure", "Next", "Stage", "StageError", "choose", "default_stages"]
 __all__ += ["job_end", "load_stages", "parse_stages", "rules_of"]
@@ -287,7 +286,7 @@ def parse_stages(text: str, source: str = "<text>") -> tuple[Stage, ...]:
 def _read(data: Any, source: str) -> tuple[Stage, ...]:
     if not isinstance(data, dict) or not isinstance(data.get("stages"), list):
         raise StageError(f"{source}: expected an object with a list `stages:`")
-    _only(data, ("stages",), source)
+    Entry(data, source, StageError).only("stages")
     stages = [_stage(item, f"{source}: stages[{index}]") for index, item in enumerate(data["stages"])]
     names = [stage.name for stage in stages]
     for name in names:
@@ -296,153 +295,71 @@ def _read(data: Any, source: str) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def _only(data: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-    for key in data:
-        if key not in known:
-            raise StageError(f"{where}: {key!r} is not known here; there are {', '.join(known)}")
-
-
-def _mapping(data: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
-    value = data.get(name)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise StageError(f"{where}.{name}: must be an object, got {value!r}")
-    return value
-
-
 def _stage(data: Any, where: str) -> Stage:
-    if not isinstance(data, dict):
-        raise StageError(f"{where}: must be an object, got {data!r}")
-    kind = data.get("kind", "Pod")
-    if not isinstance(kind, str) or kind not in _SELECTORS:
-        raise StageError(f"{where}.kind: {kind!r} has no stage rules; there are {', '.join(_SELECTORS)}")
+    entry = Entry(data, where, StageError)
+    kind = entry.choice("kind", tuple(_SELECTORS), "has no stage rules") or "Pod"
     is_pod = kind == "Pod"
-    _only(data, ("name", "kind", "selector", "weight", "delay", "failure", *(("next",) if is_pod else ())), where)
-    name = data.get("name")
-    if not isinstance(name, str) or not name:
-        raise StageError(f"{where}: name is missing")
-    where = f"{where} ({name})"
-    selector = _mapping(data, "selector", where)
-    _only(selector, _SELECTORS[kind], f"{where}.selector")
-    phases = _texts(selector, "phase", f"{where}.selector")
+    entry.only("name", "kind", "selector", "weight", "delay", "failure", *(("next",) if is_pod else ()))
+    name = entry.named("name", "give the stage a name, which problems show")
+    entry.where = f"{where} ({name})"
+    selector = entry.entry("selector")
+    selector.only(*_SELECTORS[kind])
+    phases = selector.texts("phase")
     for phase in phases:
-        _phase(phase, f"{where}.selector.phase")
+        Entry({"phase": phase}, selector.where, StageError).choice("phase", PHASES, "is not a phase")
     labels: Selector | None = None
-    if selector.get("matchLabels") or selector.get("matchExpressions"):
-        given = {key: selector[key] for key in ("matchLabels", "matchExpressions") if selector.get(key)}
+    given = {key: selector.data[key] for key in ("matchLabels", "matchExpressions") if selector.data.get(key)}
+    if given:
         try:
-            labels = compile_label_selector(from_builtins(given, LabelSelector), f"{where}.selector")
+            labels = compile_label_selector(from_builtins(given, LabelSelector), selector.where)
         except (DecodeError, SelectorError) as error:
-            raise StageError(f"{where}.selector: {error}") from None
-    annotations = _mapping(selector, "matchAnnotations", f"{where}.selector")
-    sources = _texts(selector, "storageClasses", f"{where}.selector") + _texts(selector, "drivers", f"{where}.selector")
-    node_labels = _mapping(selector, "nodeLabels", f"{where}.selector")
+            raise selector.refusal("", str(error)) from None
     return Stage(
         name,
         frozenset(phases),
-        _flag(selector, "deleted", f"{where}.selector"),
-        _flag(selector, "ready", f"{where}.selector"),
-        frozenset(_texts(selector, "namespaces", f"{where}.selector")),
+        selector.flag("deleted"),
+        selector.flag("ready"),
+        frozenset(selector.texts("namespaces")),
         labels,
-        tuple((key, str(value)) for key, value in annotations.items()),
-        tuple(_texts(selector, "hasAnnotations", f"{where}.selector")),
-        _number(data, "weight", where, 1.0),
-        _delay(_mapping(data, "delay", where), f"{where}.delay", is_pod=is_pod),
-        _failure(_mapping(data, "failure", where), f"{where}.failure", is_pod=is_pod),
-        _next(_mapping(data, "next", where), f"{where}.next") if is_pod else Next(),
+        _pairs(selector.entry("matchAnnotations")),
+        tuple(selector.texts("hasAnnotations")),
+        entry.number("weight", 1.0),
+        _delay(entry.entry("delay"), is_pod=is_pod),
+        _failure(entry.entry("failure"), is_pod=is_pod),
+        _next(entry.entry("next")) if is_pod else Next(),
         kind,
-        frozenset(sources),
-        tuple((key, str(value)) for key, value in node_labels.items()),
+        frozenset(selector.texts("storageClasses") + selector.texts("drivers")),
+        _pairs(selector.entry("nodeLabels")),
     )
 
 
-def _delay(data: dict[str, Any], where: str, *, is_pod: bool) -> Delay:
-    _only(data, ("seconds", "jitter", "secondsFrom", "grace") if is_pod else ("seconds", "jitter"), where)
-    seconds = _seconds(data, "seconds", where)
-    grace = bool(_flag(data, "grace", where))
-    most = seconds if grace and "seconds" in data else None
-    jitter = _seconds(data, "jitter", where)
-    return Delay(0.0 if grace else seconds, jitter, _text(data, "secondsFrom", where), grace, most)
+def _pairs(entry: Entry) -> tuple[tuple[str, str], ...]:
+    return tuple((key, str(value)) for key, value in entry.data.items())
 
 
-def _failure(data: dict[str, Any], where: str, *, is_pod: bool) -> Failure:
-    _only(data, ("rate", "phase", "reason", "exitCode") if is_pod else ("rate", "reason"), where)
-    rate = _number(data, "rate", where, 0.0)
-    if rate > 1:
-        raise StageError(f"{where}.rate: must be between 0 and 1, got {rate:g}")
-    phase = _text(data, "phase", where) or "Failed"
-    _phase(phase, f"{where}.phase")
-    reason = _text(data, "reason", where) or ("Error" if is_pod else "Internal")
-    return Failure(rate, phase, reason, int(_number(data, "exitCode", where, 1)))
+def _delay(entry: Entry, *, is_pod: bool) -> Delay:
+    entry.only("seconds", "jitter", *(("secondsFrom", "grace") if is_pod else ()))
+    seconds, grace = entry.seconds("seconds"), bool(entry.flag("grace"))
+    most = seconds if grace and "seconds" in entry else None
+    return Delay(0.0 if grace else seconds, entry.seconds("jitter"), entry.text("secondsFrom"), grace, most)
 
 
-def _next(data: dict[str, Any], where: str) -> Next:
-    _only(data, ("phase", "phaseFrom", "ready", "status", "delete"), where)
-    if not data:
-        raise StageError(f"{where}: is missing; say what the stage does")
-    phase = _text(data, "phase", where)
-    if phase:
-        _phase(phase, f"{where}.phase")
-    status = _mapping(data, "status", where)
-    if status:
+def _failure(entry: Entry, *, is_pod: bool) -> Failure:
+    entry.only("rate", "reason", *(("phase", "exitCode") if is_pod else ()))
+    phase = entry.choice("phase", PHASES, "is not a phase") or "Failed"
+    reason = entry.text("reason") or ("Error" if is_pod else "Internal")
+    return Failure(entry.number("rate", most=1.0), phase, reason, int(entry.number("exitCode", 1)))
+
+
+def _next(entry: Entry) -> Next:
+    entry.only("phase", "phaseFrom", "ready", "status", "delete")
+    if not entry.data:
+        raise entry.refusal("", "is missing; say what the stage does")
+    status = entry.entry("status")
+    if status.data:
         try:
-            check_type("PodStatus", encode_clean(status, f"{where}.status"), PODS, f"{where}.status")
+            check_type("PodStatus", encode_clean(status.data, status.where), PODS, status.where)
         except ApiError as error:
-            raise StageError(f"{where}.status: cannot be a pod's status: {error}") from None
-    return Next(
-        phase,
-        _text(data, "phaseFrom", where),
-        _flag(data, "ready", where),
-        status,
-        bool(_flag(data, "delete", where)),
-    )
-
-
-def _phase(text: str, where: str) -> None:
-    if text not in PHASES:
-        raise StageError(f"{where}: {text!r} is not a phase; there are {', '.join(PHASES)}")
-
-
-def _text(data: Mapping[str, Any], name: str, where: str) -> str:
-    value = data.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise StageError(f"{where}.{name}: must be a string, got {value!r}")
-    return value
-
-
-def _texts(data: Mapping[str, Any], name: str, where: str) -> list[str]:
-    value = data.get(name)
-    values = [value] if isinstance(value, str) else value or []
-    if not isinstance(values, list) or not all(isinstance(item, str) for item in values):
-        raise StageError(f"{where}.{name}: must be a string or a list of strings, got {value!r}")
-    return values
-
-
-def _flag(data: Mapping[str, Any], name: str, where: str) -> bool | None:
-    value = data.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise StageError(f"{where}.{name}: must be true or false, got {value!r}")
-    return value
-
-
-def _number(data: Mapping[str, Any], name: str, where: str, default: float) -> float:
-    value = data.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise StageError(f"{where}.{name}: must be a number that is not negative, got {value!r}")
-    if not math.isfinite(value):  # a duration of hundreds of digits
-        raise StageError(f"{where}.{name}: must be a finite number, got {value!r}")
-    return float(value)
-
-
-def _seconds(data: Mapping[str, Any], name: str, where: str) -> float:
-    value = data.get(name)
-    if not isinstance(value, str):
-        return _number(data, name, where, 0.0)
-    try:
-        seconds = parse_duration(value)
-    except ValueError as error:
-        raise StageError(f"{where}.{name}: {error}") from None
-    return _number({name: seconds}, name, where, 0.0)
+            raise status.refusal("", f"cannot be a pod's status: {error}") from None
+    phase = entry.choice("phase", PHASES, "is not a phase")
+    return Next(phase, entry.text("phaseFrom"), entry.flag("ready"), status.data, bool(entry.flag("delete")))

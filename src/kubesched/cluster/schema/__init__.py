@@ -8,16 +8,17 @@ from .objects import (
     drop_nulls,
     encode,
     encode_clean,
+    letters_of,
     new_uid,
     open_section,
     random_suffix,
     same_section,
 )
 from .patches import apply_json_patch, apply_merge_patch
-from .rules import FieldRules, field_rules, fill_defaults, reaches
+from .rules import FieldRules, field_rules, fill_defaults, holders, reaches
 from .schema import Field, Type, descriptions, patch_markers, root_type, types
-from .stored_pods import stored
-from .strategic import apply_strategic_patch, merge_key
+from .stored_pods import StoredPod, stored
+from .strategic import apply_strategic_patch, is_atomic, list_keys
 from .versions import has_other_shape, served_form, stored_form
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Field",
     "FieldRules",
     "Stored",
+    "StoredPod",
     "Type",
     "apply_json_patch",
     "apply_merge_patch",
@@ -40,7 +42,10 @@ __all__ = [
     "field_rules",
     "fill_defaults",
     "has_other_shape",
-    "merge_key",
+    "holders",
+    "is_atomic",
+    "letters_of",
+    "list_keys",
     "new_uid",
     "open_section",
     "patch_markers",

@@ -25,6 +25,7 @@ __all__ = [
     "drop_nulls",
     "encode",
     "encode_clean",
+    "letters_of",
     "new_uid",
     "open_section",
     "random_suffix",
@@ -38,7 +39,8 @@ _NO_LABELS: Final[dict[str, str]] = {}
 #: The random bits of a version 4 UUID, and the others: version and variant.
 _UID_RANDOM: Final = ~(0xF << 76 | 0x3 << 62)
 _UID_FIXED: Final = 0x4 << 76 | 0x2 << 62
-_SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_PAIRS: Final = [first + second for second in _LETTERS for first in _LETTERS]
 
 encode = msgspec.json.Encoder().encode
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -56,24 +58,28 @@ class Stored(Item):
         self,
         kind: Kind,
         raw: bytes,
-        metadata: Mapping[str, Any],
+        metadata: Mapping[str, Any] | None,
         resource_version: int,
         before: Stored | None = None,
     ) -> None:
-        """``before``: the version that this one replaces; both share the texts that stay."""
-        namespace, name, uid = (
-            (metadata.get("namespace") or "", metadata["name"], metadata["uid"])
-            if before is None
-            else (before.namespace, before.name, before.uid)
-        )
-        super().__init__(kind, raw, namespace, name, uid, resource_version)
-        if before is not None:
-            self._key = before.key
-        labels = metadata.get("labels")
-        self.labels: dict[str, str] = shared_labels(labels) if labels else _NO_LABELS
-        references = metadata.get("ownerReferences")
-        self.owners: tuple[str, ...] = tuple([item.get("uid", "") for item in references]) if references else ()
+        """``before``: the version that this one replaces; both share the texts that stay, and labels and owners without ``metadata``."""
+        self.labels: dict[str, str]
+        self.owners: tuple[str, ...]
         self.fields: dict[str, str] | None = None
+        if before is not None:
+            super().__init__(kind, raw, before.namespace, before.name, before.uid, resource_version)
+            self._key = before.key
+            if metadata is None:
+                self.labels, self.owners = before.labels, before.owners
+                return
+        else:
+            assert metadata is not None
+            namespace: str = metadata.get("namespace") or ""
+            super().__init__(kind, raw, namespace, metadata["name"], metadata["uid"], resource_version)
+        labels = metadata.get("labels")
+        self.labels = shared_labels(labels) if labels else _NO_LABELS
+        references = metadata.get("ownerReferences")
+        self.owners = tuple([item.get("uid", "") for item in references]) if references else ()
 
     def document(self) -> Document:
         """The object split at its top level, with ``metadata`` opened: the caller's to change."""
@@ -141,10 +147,15 @@ def new_uid(random: Random) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+def letters_of(number: int, length: int) -> str:
+    """The lowest digits of a number as upstream writes them in generated names: no vowels, no look-alikes."""
+    text = ""
+    for _ in range(length // 2):
+        number, place = divmod(number, len(_PAIRS))
+        text += _PAIRS[place]
+    return text + _LETTERS[number % len(_LETTERS)] if length % 2 else text
+
+
 def random_suffix(random: Random, length: int = 5) -> str:
-    """The random end of a generated name, in the letters upstream uses (no vowels, no look-alikes)."""
-    number, letters = random.getrandbits(8 * length), []
-    for _ in range(length):
-        number, place = divmod(number, len(_SUFFIX_LETTERS))
-        letters.append(_SUFFIX_LETTERS[place])
-    return "".join(letters)
+    """The random end of a generated name."""
+    return letters_of(random.getrandbits(8 * length), length)

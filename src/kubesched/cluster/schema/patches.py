@@ -1,4 +1,4 @@
-"""JSON Patch (RFC 6902) and JSON Merge Patch (RFC 7386) on plain data.
+"""JSON Patch (RFC 6902, by ``jsonpatch``) and JSON Merge Patch (RFC 7386) on plain data.
 
 Caller: ``store.patch``; strategic merge lives in :mod:`.strategic`.
 """
@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+from jsonpatch import JsonPatch, JsonPatchException
+from jsonpointer import JsonPointer, JsonPointerException
 
 from ...api.equality import same_json
 from ...api.wire import ApiError
@@ -19,6 +21,8 @@ __all__ = ["apply_json_patch", "apply_merge_patch"]
 #: as deep as a request.
 _MOST_COPIED: Final = 3 << 20
 _MOST_LEVELS: Final = 200
+_MOST_SHOWN: Final = 300
+_OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
@@ -51,25 +55,46 @@ def apply_json_patch(document: Any, operations: Any) -> Any:
     for index, operation in enumerate(operations):
         if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
             raise ApiError.bad_request(f"JSON patch operation {index} needs a string path")
+        what = f"JSON patch operation {index} ({operation.get('op')} {operation['path']})"
         try:
             if operation.get("op") == "copy":
                 # Copies of copies double: a small patch could make an object of any size.
-                copied += len(msgspec.json.encode(_get(document, _pointer(_from(operation)))))
+                copied += len(msgspec.json.encode(_at(document, operation.get("from"))))
                 if copied > _MOST_COPIED:
-                    raise ApiError(
-                        413,
-                        "RequestEntityTooLarge",
-                        f"JSON patch operation {index} (copy {operation['path']}): "
-                        f"all copies together exceed {_MOST_COPIED} bytes",
-                    )
+                    text = f"{what}: all copies together exceed {_MOST_COPIED} bytes"
+                    raise ApiError(413, "RequestEntityTooLarge", text)
             document = _apply(document, operation)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            text = f"JSON patch operation {index} ({operation.get('op')} {operation['path']}): {error}"
-            raise ApiError(
-                422, "Invalid", f"the server rejected our request due to an error in our request: {text}"
-            ) from None
+        except (JsonPatchException, JsonPointerException, KeyError, IndexError, TypeError, ValueError) as error:
+            why = str(error)[:_MOST_SHOWN]  # the library shows all of what it did not find something in
+            text = f"the server rejected our request due to an error in our request: {what}: {why}"
+            raise ApiError(422, "Invalid", text) from None
     if _is_too_deep(document):
         raise ApiError(422, "Invalid", f"the patch leaves an object nested more than {_MOST_LEVELS} levels deep")
+    return document
+
+
+def _apply(document: Any, operation: dict[str, Any]) -> Any:
+    """One operation. The result shares nothing with the patch."""
+    if operation.get("op") == "test" and "value" in operation:
+        found = _at(document, operation["path"])  # the library takes true for 1
+        if not same_json(found, operation["value"]):
+            raise ValueError(f"testing value failed: found {found!r}")
+        return document
+    if operation.get("op") not in _OPERATIONS:
+        raise ValueError(f"unknown op {operation.get('op')!r}; use {', '.join(_OPERATIONS)}")
+    copy = msgspec.json.decode(msgspec.json.encode(operation))
+    return JsonPatch([copy]).apply(document, in_place=True)
+
+
+def _at(document: Any, path: Any) -> Any:
+    """The value at a pointer; the library would also go into texts."""
+    if not isinstance(path, str):
+        raise TypeError("from must be a string path")
+    pointer = JsonPointer(path)
+    for part in pointer.parts:
+        if not isinstance(document, dict | list):
+            raise ValueError(f"{part!r} is below a value that is neither object nor list")
+        document = pointer.walk(document, part)
     return document
 
 
@@ -85,114 +110,3 @@ def _is_too_deep(document: Any) -> bool:
         if not level:
             return False
     return True
-
-
-def _apply(document: Any, operation: dict[str, Any]) -> Any:
-    op, path = operation.get("op"), _pointer(operation["path"])
-    match op:
-        case "add":
-            return _add(document, path, _value(operation))
-        case "remove":
-            return _remove(document, path)
-        case "replace":
-            _get(document, path)
-            if not path:
-                return _value(operation)
-            return _set(document, path, _value(operation))
-        case "move":
-            source = _pointer(_from(operation))
-            if path[: len(source)] == source and len(path) > len(source):
-                raise ValueError("cannot move a value into itself")
-            value = _get(document, source)
-            return _add(_remove(document, source), path, value)
-        case "copy":
-            return _add(document, path, _copied(_get(document, _pointer(_from(operation)))))
-        case "test":
-            found = _get(document, path)
-            if not same_json(found, _value(operation)):
-                raise ValueError(f"testing value failed: found {found!r}")
-            return document
-    raise ValueError(f"unknown op {op!r}; use add, remove, replace, move, copy or test")
-
-
-def _value(operation: dict[str, Any]) -> Any:
-    if "value" not in operation:
-        raise ValueError("value is missing")
-    return _copied(operation["value"])
-
-
-def _from(operation: dict[str, Any]) -> str:
-    source = operation.get("from")
-    if not isinstance(source, str):
-        raise ValueError("from is missing")
-    return source
-
-
-def _copied(value: Any) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(value)) if isinstance(value, dict | list) else value
-
-
-def _pointer(path: str) -> list[str]:
-    if not path:
-        return []
-    if not path.startswith("/"):
-        raise ValueError("a path starts with /")
-    return [part.replace("~1", "/").replace("~0", "~") for part in path[1:].split("/")]
-
-
-def _index(container: list[Any], part: str, *, end: bool) -> int:
-    if part == "-" and end:
-        return len(container)
-    if not part.isascii() or not part.isdigit() or (len(part) > 1 and part[0] == "0"):
-        raise ValueError(f"{part!r} is not an index")
-    index = int(part)
-    if index > len(container) - (0 if end else 1):
-        raise IndexError(f"index {index} is out of bounds")
-    return index
-
-
-def _get(document: Any, path: list[str]) -> Any:
-    for part in path:
-        if isinstance(document, list):
-            document = document[_index(document, part, end=False)]
-        elif isinstance(document, dict):
-            if part not in document:
-                raise KeyError(f"there is no member {part!r}")
-            document = document[part]
-        else:
-            raise TypeError(f"{part!r} is below a value that is neither object nor list")
-    return document
-
-
-def _set(document: Any, path: list[str], value: Any) -> Any:
-    parent = _get(document, path[:-1])
-    if isinstance(parent, list):
-        parent[_index(parent, path[-1], end=False)] = value
-    else:
-        parent[path[-1]] = value
-    return document
-
-
-def _add(document: Any, path: list[str], value: Any) -> Any:
-    if not path:
-        return value
-    parent = _get(document, path[:-1])
-    if isinstance(parent, list):
-        parent.insert(_index(parent, path[-1], end=True), value)
-    elif isinstance(parent, dict):
-        parent[path[-1]] = value
-    else:
-        raise TypeError("the parent is neither object nor list")
-    return document
-
-
-def _remove(document: Any, path: list[str]) -> Any:
-    if not path:
-        raise ValueError("the whole document cannot be removed")
-    _get(document, path)
-    parent = _get(document, path[:-1])
-    if isinstance(parent, list):
-        del parent[_index(parent, path[-1], end=False)]
-    else:
-        del parent[path[-1]]
-    return document

@@ -15,7 +15,7 @@ import msgspec
 
 from .schema import Type, types
 
-__all__ = ["FieldRules", "field_rules", "fill_defaults", "reaches"]
+__all__ = ["FieldRules", "field_rules", "fill_defaults", "holders", "reaches"]
 
 Data = dict[str, Any]
 _NUMBERS: Final = {"min": "minimum", "max": "maximum", "most": "most"}
@@ -33,6 +33,12 @@ class FieldRules:
     maximum: int | None = None
     most: int | None = None
     format: str = ""
+    #: What an absent field is in any case, as JSON; empty when that depends on others.
+    default: bytes = b""
+    #: Members, alone or together, that distinguish the items of a list.
+    unique: tuple[tuple[str, ...], ...] = ()
+    #: What the error says when an update changes it; empty when that is allowed.
+    immutable: str = ""
     #: Whether 0 is how a client writes "absent".
     zero: bool = False
 
@@ -86,6 +92,10 @@ def _read(fields: FieldRules, defaults: list[_Default], member: str, rules: list
             condition = (left, right)
         elif name == "enum":
             fields.enum = tuple(value.split("|"))
+        elif name == "unique":
+            fields.unique = tuple(tuple(keys.split("+")) for keys in value.split("|"))
+        elif name == "immutable":
+            fields.immutable = value.replace("_", " ") or "field is immutable"
         elif name == "format":
             fields.format = value
         elif name == "required":
@@ -96,6 +106,7 @@ def _read(fields: FieldRules, defaults: list[_Default], member: str, rules: list
             raise ValueError(f"rules.txt: {member} has an unknown rule {rule!r}")
     if default:
         defaults.append(_Default(member, default.encode(), "zero" in rules, condition))
+        fields.default = b"" if condition[0] else default.encode()
 
 
 def field_rules(type_: str) -> dict[str, FieldRules]:
@@ -105,8 +116,17 @@ def field_rules(type_: str) -> dict[str, FieldRules]:
 
 @cache
 def reaches(ruled: str) -> frozenset[str]:
-    """The names of the types that have ``defaults`` or ``fields`` with rules, or hold such types."""
-    found = {name for name, value in getattr(_rules(), ruled).items() if value}
+    """The names of the types that have ``defaults``, ``fields`` with rules or ``immutable`` ones, or hold such types."""
+    if ruled == "immutable":
+        fields = _rules().fields.items()
+        return holders(frozenset(name for name, rules in fields if any(rule.immutable for rule in rules.values())))
+    return holders(frozenset(name for name, value in getattr(_rules(), ruled).items() if value))
+
+
+@cache
+def holders(names: frozenset[str]) -> frozenset[str]:
+    """Some types, and the names of all that hold such types."""
+    found = set(names)
     before = -1
     while len(found) > before:
         before = len(found)

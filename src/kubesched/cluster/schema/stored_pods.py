@@ -1,84 +1,195 @@
-"""Pods as they are stored: in parts, because most of them have the spec of their template but for the node.
+"""Pods as they are stored: in parts, because the pods of a template have most of their text in common.
 
-The text of a spec without the node is kept once, and a write encodes only the sections that it changed. The whole object is
-put together when its bytes are read. Caller: the last step of every write.
+The parts are texts that are kept once for all pods that have the same: the spec without the node, the metadata without name, UID and
+version, the status without the addresses. A write encodes only the sections that it changed. The whole object is put together
+when its bytes are read. Caller: the last step of every write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from sys import intern
 from typing import Any, Final
 
 import msgspec
 
 from ...api.kinds import PODS, Kind
 from ...api.shared_parts import decode_parts, split_spec
-from .objects import Document, Stored, encode_clean
+from .objects import Document, Stored, encode, encode_clean
 
 __all__ = ["StoredPod", "stored"]
 
 _PARTS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
-_MOST_TEXTS: Final = 1 << 12
-#: Specs without a node and names of nodes, each kept once; emptied when there are too many.
+_MOST_TEXTS: Final = 1 << 13
+#: Texts that pods have in common, each kept once; emptied when there are too many.
 _texts: dict[bytes, bytes] = {}
+#: In the place of what was left out of a text. JSON has no such characters.
+_FIRST: Final = b"\0"
+_SECOND: Final = b"\1"
+_POD_IP: Final = b'"podIP":"'
+_HOST_IP: Final = b'"hostIP":"'
 
 
 def stored(
-    kind: Kind, document: Document, metadata: Mapping[str, Any], resource_version: int, before: Stored | None
+    kind: Kind,
+    document: Document,
+    resource_version: int,
+    before: Stored | None,
+    *,
+    same_metadata: bool = False,
 ) -> Stored:
     """The stored form of a document with its metadata opened; ``before`` as for :class:`.objects.Stored`.
+
+    ``same_metadata``: only the version differs from the metadata of ``before``.
 
     Raises:
         ApiError: 400, when it holds something JSON cannot say.
     """
     if kind is PODS and document.keys() == _PARTS:
-        return StoredPod(document, metadata, resource_version, before)
-    return Stored(kind, encode_clean(document), metadata, resource_version, before)
+        return StoredPod(document, resource_version, before, same_metadata=same_metadata)
+    return Stored(kind, encode_clean(document), document["metadata"], resource_version, before)
 
 
 class StoredPod(Stored):
     """A pod with metadata, spec and status, and nothing else."""
 
-    __slots__ = ("_metadata", "_node", "_spec", "_status")
+    __slots__ = ("_host", "_ip", "_metadata", "_node", "_spec", "_status")
 
     def __init__(
-        self, document: Document, metadata: Mapping[str, Any], resource_version: int, before: Stored | None
+        self, document: Document, resource_version: int, before: Stored | None, *, same_metadata: bool = False
     ) -> None:
-        self._metadata, self._status = encode_clean(metadata), _text(document["status"])
-        node, spec = split_spec(_text(document["spec"]))
-        self._node, self._spec = _once(node) if node else node, _once(spec)
-        super().__init__(PODS, b"", metadata, resource_version, before)
+        self._metadata: bytes
+        if same_metadata and isinstance(before, StoredPod) and not before._metadata.startswith(b"{"):
+            super().__init__(PODS, b"", None, resource_version, before)
+            self._metadata = before._metadata
+        else:
+            metadata = document["metadata"]
+            text = encode_clean(metadata)
+            super().__init__(PODS, b"", metadata, resource_version, before)
+            self._metadata = _once(self._without_identity(text))
         del self.raw  # unset, so that every reader ends in __getattr__
+        self._node, spec = split_spec(_text(document["spec"]))
+        self._spec = _once(spec)
+        #: The addresses of the pod and of its host, in quotes; empty where the text of the status has them.
+        self._ip, self._host, status = _without_addresses(_text(document["status"]))
+        self._status = _once(status)
+        if isinstance(before, StoredPod) and before._ip == self._ip:
+            self._ip = before._ip
+
+    @property
+    def template(self) -> tuple[bytes, bytes, bytes] | None:
+        """The texts of metadata, spec and status; None for a pod that has something of its own besides them: a node, an address."""
+        if self._node or self._ip or self._host or self._metadata.startswith(b"{"):
+            return None
+        return self._metadata, self._spec, self._status
+
+    def placed(self, node: str, like: StoredPod, resource_version: int) -> StoredPod | None:
+        """The next version of a pod that is put on a node, as ``like`` was, a pod that had the same template.
+
+        None where more than the node differs, as for a name that JSON writes in another way.
+        """
+        if not like._node or like._ip or like._host or encode(node)[1:-1] != node.encode():
+            return None
+        item = StoredPod.__new__(StoredPod)
+        Stored.__init__(item, PODS, b"", None, resource_version, self)
+        del item.raw
+        item._metadata, item._spec, item._status = like._metadata, like._spec, like._status
+        item._node, item._ip, item._host = intern(node), b"", b""
+        return item
+
+    @property
+    def shared_texts(self) -> tuple[bytes, bytes] | None:
+        """The texts of metadata, without what only this pod has, and status; None where they have the version or an address."""
+        if self._ip or self._host or self._metadata.startswith(b"{"):
+            return None
+        return self._metadata, self._status
+
+    def next_version(self, resource_version: int, status: bytes) -> StoredPod:
+        """The pod with another version and this text of a status; for a pod with :attr:`shared_texts`."""
+        item = StoredPod.__new__(StoredPod)
+        Stored.__init__(item, PODS, b"", None, resource_version, self)
+        del item.raw
+        item._metadata, item._spec, item._node = self._metadata, self._spec, self._node
+        item._ip, item._host, text = _without_addresses(status)
+        item._status = _once(text)
+        return item
+
+    def _identity(self) -> tuple[bytes, bytes]:
+        """How the metadata begins, and its other part that no other version of any pod has; not for texts with escapes."""
+        own = f'"uid":"{self.uid}","resourceVersion":"{self.resource_version}"'
+        return f'{{"name":"{self.name}",'.encode(), own.encode()
+
+    def _without_identity(self, metadata: bytes) -> bytes:
+        """The text of the metadata without name, UID and version, if it has these where a store puts them."""
+        first, second = self._identity()
+        begin = metadata.find(b'"uid"')
+        if not metadata.startswith(second, begin) or not metadata.startswith(first) or b"{" in metadata[1:begin]:
+            return metadata
+        return b"%b\0%b" % (metadata[len(first) : begin], metadata[begin + len(second) :])
+
+    def _whole_metadata(self, text: bytes) -> bytes:
+        if text.startswith(b"{"):  # with name, UID and version
+            return text
+        first, second = self._identity()
+        before, _, after = text.partition(_FIRST)
+        return b"%b%b%b%b" % (first, before, second, after)
+
+    def _whole_status(self, text: bytes) -> bytes:
+        if self._host:
+            text = text.replace(_SECOND, _addresses(_HOST_IP, self._host), 1)
+        return text.replace(_FIRST, _addresses(_POD_IP, self._ip), 1) if self._ip else text
+
+    def _whole_spec(self) -> bytes:
+        return b'{"nodeName":"%b",%b' % (self._node.encode(), self._spec[1:]) if self._node else self._spec
 
     def __getattr__(self, name: str) -> Any:
         if name != "raw":
             raise AttributeError(name)
-        parts = self._metadata, b',"spec":', self._whole_spec(), b',"status":', self._status, b"}"
+        metadata, status = self._whole_metadata(self._metadata), self._whole_status(self._status)
+        parts = metadata, b',"spec":', self._whole_spec(), b',"status":', status, b"}"
         return b'{"apiVersion":"v1","kind":"Pod","metadata":' + b"".join(parts)
-
-    def _whole_spec(self) -> bytes:
-        return b'{"nodeName":"%b",%b' % (self._node, self._spec[1:]) if self._node else self._spec
 
     @property
     def typed(self) -> Any:
         if self._typed is None:
-            parts = self._metadata, self._node, self._spec, self._status
-            self._typed = decode_parts(*parts, self.namespace, self.name, self.uid) or super().typed
+            metadata, status = (self._metadata, self._whole_metadata), (self._status, self._whole_status)
+            own = None if self._metadata.startswith(b"{") else (self.name, self.uid, self.resource_version)
+            self._typed = decode_parts(metadata, self._node, self._spec, status, own) or super().typed
         return self._typed
 
     def document(self) -> Document:
         return {
             "apiVersion": PODS.api_version,
             "kind": PODS.kind,
-            "metadata": msgspec.json.decode(self._metadata),
+            "metadata": msgspec.json.decode(self._whole_metadata(self._metadata)),
             "spec": msgspec.Raw(self._whole_spec()),
-            "status": msgspec.Raw(self._status),
+            "status": msgspec.Raw(self._whole_status(self._status)),
         }
 
 
 def _text(section: Any) -> bytes:
     """The JSON of a section; one that was not opened is taken as it is."""
     return bytes(section) if isinstance(section, msgspec.Raw) else encode_clean(section)
+
+
+def _without_addresses(status: bytes) -> tuple[bytes, bytes, bytes]:
+    """The address of the pod and of its host, and the status without them; b"" for one that is not there, or is in another form."""
+    if b'IP":"' not in status or _FIRST in status or _SECOND in status:
+        return b"", b"", status
+    ip, status = _without(status, _POD_IP, _FIRST)
+    host, status = _without(status, _HOST_IP, _SECOND)
+    return ip, _once(host), status
+
+
+def _without(status: bytes, member: bytes, mark: bytes) -> tuple[bytes, bytes]:
+    begin = status.find(member) + len(member) - 1
+    address = status[begin : status.find(b'"', begin + 1) + 1] if begin >= len(member) - 1 else b""
+    before, found, after = status.partition(_addresses(member, address))
+    return (address, before + mark + after) if address and found else (b"", status)
+
+
+def _addresses(member: bytes, address: bytes) -> bytes:
+    """An address in a status: as the only one, which is written twice."""
+    return b'%b%b,"%bs":[{"ip":%b}]' % (member[:-1], address, member[1:-3], address)
 
 
 def _once(text: bytes) -> bytes:

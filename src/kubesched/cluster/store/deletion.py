@@ -6,16 +6,17 @@ Caller: ``store`` for every delete, and for every write that may have removed th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ...api.decode import DecodeError
 from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, Kind
 from ...api.times import parse_time, timestamp
+from ...api.types import Pod
 from ...api.wire import ApiError
 from ..admission import SYSTEM_PRIORITIES, Causes, forbidden
-from ..schema import Document, Stored, open_section
+from ..schema import Document, Stored, StoredPod, open_section
 from .records import Records
-from .table import Key
 
 __all__ = ["Deletion"]
 
@@ -24,7 +25,8 @@ ORPHAN: Final = "orphan"
 _POLICIES: Final = ("", "Background", "Foreground", "Orphan")
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 
-Place = tuple[Kind, Key]
+_DELETED: Final = b'"deletionTimestamp"'
+_FINALIZERS: Final = b'"finalizers"'
 
 
 class Deletion:
@@ -32,9 +34,11 @@ class Deletion:
 
     def __init__(self, records: Records) -> None:
         self._records = records
-        self._uids: dict[str, Place] = {}
+        #: Every object by UID, in its current version.
+        self._objects: dict[str, Stored] = {}
         self._waiting_owners: set[str] = set()  # being deleted in the foreground
-        self._dependents: dict[str, dict[Place, None]] = {}
+        #: By the owner's UID: the keys of its dependents by their kinds, in order. Their own keys, so that none is made for this.
+        self._dependents: dict[str, dict[Kind, dict[str, None]]] = {}
         self._population: dict[str, int] = {}
         self._terminating: set[str] = set()
 
@@ -45,37 +49,36 @@ class Deletion:
         if item is None:
             if old is not None:
                 self._forget(old)
-        elif old is None or item.kind is NAMESPACES or item.owners != old.owners:
-            self._index(item, old)
-
-    def _index(self, item: Stored, old: Stored | None) -> None:
-        place = (item.kind, (item.namespace, item.name))
+            return
+        self._objects[item.uid] = item
         if old is None:
-            self._uids[item.uid] = place
             if item.namespace:
                 self._population[item.namespace] = self._population.get(item.namespace, 0) + 1
+            self._add_owners(item)
         elif item.kind is NAMESPACES and item.name in self._terminating:
             self._records.defer(lambda: self._purge(item.name))  # perhaps its last finalizer went
-            return
-        elif item.owners == old.owners:
-            return
-        if old is not None:
-            self._drop_owners(old, place)
-        for uid in item.owners:
-            self._dependents.setdefault(uid, {})[place] = None
+        elif item.owners != old.owners:
+            self._drop_owners(old)
+            self._add_owners(item)
 
-    def _drop_owners(self, old: Stored, place: Place) -> None:
+    def _add_owners(self, item: Stored) -> None:
+        for uid in item.owners:
+            self._dependents.setdefault(uid, {}).setdefault(item.kind, {})[item.key] = None
+
+    def _drop_owners(self, old: Stored) -> None:
         for uid in old.owners:
-            dependents = self._dependents.get(uid)
-            if dependents is not None:
-                dependents.pop(place, None)
-                if not dependents:
-                    del self._dependents[uid]
+            kinds = self._dependents.get(uid, {})
+            keys = kinds.get(old.kind, {})
+            keys.pop(old.key, None)
+            if not keys:
+                kinds.pop(old.kind, None)
+            if not kinds:
+                self._dependents.pop(uid, None)
 
     def _forget(self, old: Stored) -> None:
-        self._uids.pop(old.uid, None)
+        self._objects.pop(old.uid, None)
         self._waiting_owners.discard(old.uid)
-        self._drop_owners(old, (old.kind, (old.namespace, old.name)))
+        self._drop_owners(old)
         if old.uid in self._dependents:
             self._records.defer(lambda: self._collect(old.uid))
         for uid in old.owners:
@@ -133,6 +136,10 @@ class Deletion:
         """Delete or begin to delete; see :meth:`.store.Store.delete`."""
         self._check_request(old, uid, resource_version, propagation_policy)
         records, kind = self._records, old.kind
+        if isinstance(old, StoredPod) and not propagation_policy and not dry_run:
+            last = self._last_version(old, grace_period_seconds)
+            if last is not None:
+                return records.removed(records.table(kind), last, old)
         document = old.document()
         metadata = document["metadata"]
         if kind == PRIORITY_CLASSES and old.name in SYSTEM_PRIORITIES:
@@ -149,7 +156,7 @@ class Deletion:
         metadata["finalizers"] = finalizers
         if not finalizers:
             del metadata["finalizers"]
-        grace = self._grace(document, grace_period_seconds) if kind == PODS else 0
+        grace = self._grace(old, metadata, grace_period_seconds) if kind is PODS else 0
         if grace == 0 and not finalizers:
             return old if dry_run else records.remove(records.table(kind), document, old)
         if not self._mark(metadata, grace) and finalizers == list(old.section("metadata").get("finalizers") or []):
@@ -161,6 +168,13 @@ class Deletion:
         if ORPHAN in finalizers and not dry_run:
             records.defer(lambda: self._orphan(old.uid))
         return item
+
+    def _last_version(self, old: StoredPod, asked: int | None) -> Stored | None:
+        """The last state of a pod that has nothing to wait for; None for any other, and for one that is being deleted."""
+        texts = old.shared_texts
+        if texts is None or _DELETED in texts[0] or _FINALIZERS in texts[0] or self._grace(old.typed, {}, asked):
+            return None
+        return old.next_version(self._records.resource_version + 1, texts[1])
 
     def _check_request(self, old: Stored, uid: str, resource_version: str, propagation_policy: str) -> None:
         if uid and uid != old.uid:
@@ -177,14 +191,17 @@ class Deletion:
             causes.unsupported("propagationPolicy", propagation_policy, _POLICIES[1:])
         causes.raise_if_any(old.kind, old.name)
 
-    def _grace(self, document: Document, asked: int | None) -> int:
+    @staticmethod
+    def _grace(stored: Stored, metadata: Mapping[str, Any], asked: int | None) -> int:
         """How long a pod may take to stop: nothing to stop, no time (upstream ``CheckGracefulDelete``)."""
-        spec = open_section(document, "spec")
-        status = open_section(document, "status") or {}
-        if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        try:
+            pod: Pod = stored.typed
+        except DecodeError:
+            return 0  # no kubelet runs a pod that it cannot decode
+        if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
             return 0
-        metadata = document["metadata"]
-        wanted = asked if asked is not None else int(spec.get("terminationGracePeriodSeconds", 30))
+        own = pod.spec.termination_grace_period_seconds
+        wanted = asked if asked is not None else 30 if own is None else own
         if wanted < 0:
             wanted = 1  # as upstream, which lets clients write negative periods
         if "deletionTimestamp" in metadata:
@@ -222,15 +239,17 @@ class Deletion:
 
     def _each_dependent(self, uid: str) -> Iterator[Stored]:
         """The dependents there are now; each in its state at its turn, without those deleted by then."""
-        for kind, key in list(self._dependents.get(uid, ())):
-            item = self._records.tables[kind].objects.get(key)
+        dependents = [(kind, key) for kind, keys in self._dependents.get(uid, {}).items() for key in keys]
+        for kind, key in dependents:
+            namespace, _, name = key.rpartition("/")
+            item = self._records.tables[kind].objects.get((namespace, name))
             if item is not None and uid in item.owners:
                 yield item
 
     def _collect(self, uid: str) -> Iterator[None]:
         """The owner is gone: delete dependents without another living owner, and free the others of it."""
         for item in self._each_dependent(uid):
-            if any(owner in self._uids for owner in item.owners):
+            if any(owner in self._objects for owner in item.owners):
                 self._without_owner(item, uid)
             elif "deletionTimestamp" not in item.section("metadata"):
                 self.delete(item)
@@ -250,7 +269,7 @@ class Deletion:
         for item in self._each_dependent(uid):
             self._without_owner(item, uid)
             yield
-        owner = self._owner(uid)
+        owner = self._objects.get(uid)
         if owner is not None:
             self._release(owner, ORPHAN)
 
@@ -263,14 +282,10 @@ class Deletion:
 
     def _finish_foreground(self, uid: str) -> Iterator[None]:
         """Remove an owner that waited for its dependents, when none blocks it any more."""
-        owner = self._owner(uid)
+        owner = self._objects.get(uid)
         if owner is not None and not self._blocking(uid):
             self._release(owner, FOREGROUND)
         yield
-
-    def _owner(self, uid: str) -> Stored | None:
-        place = self._uids.get(uid)
-        return None if place is None else self._records.tables[place[0]].objects.get(place[1])
 
     def _release(self, owner: Stored, finalizer: str) -> None:
         document = owner.document()

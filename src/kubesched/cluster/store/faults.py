@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
@@ -35,31 +35,16 @@ def connection_lost() -> ConnectionResetError:
 
 
 @dataclass(slots=True)
-class CallFault:
-    """One rule about calls. Take it back with :meth:`Faults.remove`; ``hits`` counts what it did."""
+class _Fault:
+    """One rule. Take it back with :meth:`Faults.remove`; ``hits`` counts what it did."""
 
-    verb: Verb
     kind: Kind | None
-    error: Callable[[], Exception] | None
-    when: When
-    nth: int | None
     fraction: float
     times: int | None
-    delay: float
-    name: str = ""
-    calls: int = 0
-    hits: int = 0
+    hits: int = field(default=0, init=False)
 
-    def strikes(self, verb: str, kind: Kind | None, name: str, random: Random) -> bool:
-        """Whether this call is hit; counts it either way."""
-        if self.verb not in ("*", verb) or (self.kind is not None and self.kind != kind):
-            return False
-        if self.name and self.name != name:
-            return False
-        self.calls += 1
+    def _hits(self, random: Random) -> bool:
         if self.times is not None and self.hits >= self.times:
-            return False
-        if self.nth is not None and self.calls != self.nth:
             return False
         if self.fraction < 1.0 and random.random() >= self.fraction:
             return False
@@ -68,24 +53,35 @@ class CallFault:
 
 
 @dataclass(slots=True)
-class WatchFault:
+class CallFault(_Fault):
+    """One rule about calls."""
+
+    verb: Verb
+    error: Callable[[], Exception] | None
+    when: When
+    nth: int | None
+    delay: float
+    name: str = ""
+    calls: int = 0
+
+    def strikes(self, verb: str, kind: Kind | None, name: str, random: Random) -> bool:
+        """Whether this call is hit; counts it either way."""
+        if self.verb not in ("*", verb) or (self.kind is not None and self.kind != kind):
+            return False
+        if self.name and self.name != name:
+            return False
+        self.calls += 1
+        return (self.nth is None or self.calls == self.nth) and self._hits(random)
+
+
+@dataclass(slots=True)
+class WatchFault(_Fault):
     """One rule about watch events."""
 
     trouble: WatchTrouble
-    kind: Kind | None
-    fraction: float
-    times: int | None
-    hits: int = 0
 
     def strikes(self, kind: Kind, random: Random) -> bool:
-        if self.kind is not None and self.kind != kind:
-            return False
-        if self.times is not None and self.hits >= self.times:
-            return False
-        if self.fraction < 1.0 and random.random() >= self.fraction:
-            return False
-        self.hits += 1
-        return True
+        return self.kind in (None, kind) and self._hits(random)
 
 
 class Faults:
@@ -118,7 +114,7 @@ class Faults:
         (1 is the next), ``fraction`` a random part of them, ``times`` at most so many. ``name`` narrows it to one
         object; a bind counts as kind pods.
         """
-        return self._add(CallFault(verb, kind, error, when, nth, fraction, times, 0.0, name))
+        return self._add(CallFault(kind, fraction, times, verb, error, when, nth, 0.0, name))
 
     def delay(
         self,
@@ -133,14 +129,14 @@ class Faults:
         times: int | None = None,
     ) -> CallFault:
         """Make calls of a verb slow, before the server sees them or after it has done them."""
-        return self._add(CallFault(verb, kind, None, when, nth, fraction, times, seconds, name))
+        return self._add(CallFault(kind, fraction, times, verb, None, when, nth, seconds, name))
 
     def disturb(
         self, trouble: WatchTrouble, *, kind: Kind | None = None, fraction: float = 1.0, times: int | None = None
     ) -> WatchFault:
         """Spoil watch events: ``lose`` one, deliver it twice (``duplicate``), deliver an older version of the object
         after it (``stale``), or swap it with the one before it in the same batch (``reorder``)."""
-        rule = WatchFault(trouble, kind, fraction, times)
+        rule = WatchFault(kind, fraction, times, trouble)
         self._events.append(rule)
         return rule
 
@@ -166,17 +162,20 @@ class Faults:
 
     def drop_watches(self, kind: Kind | None = None) -> int:
         """Close the live watches (of a kind) as a server that restarts; how many there were."""
-        struck = [watch for watch, watched in self._watches.items() if kind in (None, watched)]
+        struck = self._live(kind)
         for watch in struck:
             watch.close()
         return len(struck)
 
     def expire_watches(self, kind: Kind | None = None) -> int:
         """Make the live watches (of a kind) fail with 410; how many there were."""
-        struck = [watch for watch, watched in self._watches.items() if kind in (None, watched)]
+        struck = self._live(kind)
         for watch in struck:
             watch.expire()
         return len(struck)
+
+    def _live(self, kind: Kind | None) -> list[Watch]:
+        return [watch for watch, watched in self._watches.items() if kind in (None, watched)]
 
     def _add(self, rule: CallFault) -> CallFault:
         self._calls.append(rule)

@@ -5,6 +5,7 @@ Caller: ``table`` for every listed object and every watched change.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from sys import intern
 from typing import Any, Final
@@ -75,6 +76,10 @@ def _node_fields(item: Stored) -> dict[str, str]:
     return {"spec.unschedulable": "true" if _node(item.raw).spec.unschedulable else "false"}
 
 
+#: The terms of a selector, which commas part; and the letters of a value: an escaped one, or any other.
+_TERMS: Final = re.compile(r"(?:\\.|[^,\\]|\\$)+", re.DOTALL)
+_LETTERS: Final = re.compile(r"(\\.?)|([^\\])", re.DOTALL)
+_ESCAPES: Final = ("\\\\", "\\,", "\\=")
 _REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
 
@@ -221,9 +226,7 @@ def compile_filter(kind: Kind, namespace: str, label_selector: str, field_select
 
 def _field_terms(kind: Kind, text: str) -> list[tuple[str, bool, str]]:
     known, terms = _known_fields(kind), []
-    for term in _split_escaped(text):
-        if not term:
-            continue
+    for term in filter(None, _TERMS.findall(text)):
         name, equal, value = _read_term(term, text)
         if name not in known:
             raise ApiError.bad_request(_not_selectable(kind, name))
@@ -240,23 +243,6 @@ def _not_selectable(kind: Kind, name: str) -> str:
     return f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
-def _split_escaped(text: str) -> list[str]:
-    parts, current, index = [], "", 0
-    while index < len(text):
-        letter = text[index]
-        if letter == "\\" and index + 1 < len(text):
-            current += text[index : index + 2]
-            index += 2
-            continue
-        if letter == ",":
-            parts.append(current)
-            current = ""
-        else:
-            current += letter
-        index += 1
-    return [*parts, current]
-
-
 def _read_term(term: str, text: str) -> tuple[str, bool, str]:
     for operator, equal in (("!=", False), ("==", True), ("=", True)):
         name, found, value = term.partition(operator)
@@ -266,16 +252,9 @@ def _read_term(term: str, text: str) -> tuple[str, bool, str]:
 
 
 def _unescape(value: str, text: str) -> str:
-    result, index = "", 0
-    while index < len(value):
-        letter = value[index]
-        if letter == "\\":
-            index += 1
-            letter = value[index : index + 1]
-            if letter not in ("\\", ",", "="):
-                raise ApiError.bad_request(f"invalid field selector: {text!r}: invalid escape sequence in {value!r}")
-        elif letter == "=":
+    for escaped, plain in _LETTERS.findall(value):
+        if escaped not in ("", *_ESCAPES):
+            raise ApiError.bad_request(f"invalid field selector: {text!r}: invalid escape sequence in {value!r}")
+        if plain == "=":
             raise ApiError.bad_request(f"invalid field selector: {text!r}: unescaped '=' in value {value!r}")
-        result += letter
-        index += 1
-    return result
+    return "".join(escaped[1:] or plain for escaped, plain in _LETTERS.findall(value))

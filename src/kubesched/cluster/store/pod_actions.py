@@ -12,12 +12,13 @@ from typing import Any, Final
 import msgspec
 
 from ...api.decode import DecodeError, from_builtins
+from ...api.equality import same_json
 from ...api.kinds import BUDGETS, PODS
 from ...api.selectors import SelectorError, compile_label_selector
 from ...api.types import LabelSelector
 from ...api.wire import ApiError
 from ..admission import Causes
-from ..schema import Document, Stored, encode, open_section
+from ..schema import Document, Stored, StoredPod, check_form, encode, encode_clean, open_section
 from .deletion import Deletion
 from .records import Records
 
@@ -25,6 +26,13 @@ __all__ = ["PodActions"]
 
 _GATES: Final = b'"schedulingGates"'
 _NODE_NAME: Final = b'"nodeName"'
+#: What a patch of the status has that needs no general merge.
+_STATUS_PATCH: Final = frozenset({"metadata", "status"})
+_ORDER: Final = "$setElementOrder/conditions"
+_DELETED: Final = b'"deletionTimestamp"'
+#: So many patched statuses are remembered; all are forgotten when there are more.
+_MOST_PATCHED: Final = 1 << 10
+_STATUS_FIELDS: Final = frozenset({"conditions", _ORDER, "nominatedNodeName"})
 
 
 class PodActions:
@@ -33,6 +41,11 @@ class PodActions:
     def __init__(self, records: Records, deletion: Deletion) -> None:
         self._records = records
         self._deletion = deletion
+        #: Template to a pod that had it and was bound in this second.
+        self._bound: dict[tuple[bytes, bytes, bytes], StoredPod] = {}
+        self._bound_at = ""
+        #: The texts of a status and of a patch to the text of the status after it.
+        self._patched: dict[tuple[bytes, bytes], bytes] = {}
 
     def bind(
         self,
@@ -61,6 +74,11 @@ class PodActions:
         if uid and uid != old.uid:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
             raise ApiError.conflict(PODS, name, why)
+        template = None
+        if isinstance(old, StoredPod) and not annotations and not dry_run:
+            template = old.template
+            if template is not None and (item := self._bound_like(old, template, node_name)) is not None:
+                return item
         document = old.document()
         metadata = document["metadata"]
         if "deletionTimestamp" in metadata:
@@ -72,7 +90,58 @@ class PodActions:
         document["status"] = status
         if annotations:
             metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-        return records.commit(records.table(PODS), document, old, dry_run=dry_run)
+        item = records.commit(records.table(PODS), document, old, dry_run=dry_run, same_metadata=not annotations)
+        if template is not None and isinstance(item, StoredPod):
+            self._bound[template] = item
+        return item
+
+    def _bound_like(self, old: StoredPod, template: tuple[bytes, bytes, bytes], node_name: str) -> Stored | None:
+        """Bind a pod whose template was bound in this second: only node and version differ. None if there was none."""
+        records, now = self._records, self._records.now()
+        if now != self._bound_at:
+            self._bound_at = now
+            self._bound.clear()
+        like = self._bound.get(template)
+        item = old.placed(node_name, like, records.resource_version + 1) if like is not None else None
+        return records.adopt(records.table(PODS), item, old) if item is not None else None
+
+    def patch_status(self, old: Stored, patch: Any) -> Stored | None:
+        """Apply the strategic merge patch of conditions and nomination that a scheduler sends.
+
+        It gives what the general way gives. What a patch makes of a status is remembered, as many pods have the same one and
+        are patched alike. None, and nothing is done, for patches and pods with anything more: those take the general way.
+
+        Raises:
+            ApiError: 400, when a field has the wrong type.
+        """
+        if not isinstance(patch, Mapping) or patch.keys() - _STATUS_PATCH or patch.get("metadata", {}) not in (
+            {}, {"uid": old.uid},
+        ):  # fmt: skip
+            return None
+        wanted = patch.get("status")
+        texts = old.shared_texts if isinstance(old, StoredPod) else None
+        if texts is None or not isinstance(wanted, Mapping) or wanted.keys() - _STATUS_FIELDS:
+            return None
+        metadata, status = texts
+        if _DELETED in metadata:
+            return None
+        try:
+            key = status, encode(wanted)
+        except (TypeError, ValueError):
+            return None
+        after = self._patched.get(key)
+        if after is None:
+            after = _patched(status, wanted)
+            if after is None:
+                return None
+            if len(self._patched) >= _MOST_PATCHED:
+                self._patched.clear()
+            self._patched[key] = after
+        if after == status:
+            return old
+        assert isinstance(old, StoredPod)
+        records = self._records
+        return records.adopt(records.table(PODS), old.next_version(records.resource_version + 1, after), old)
 
     def _set_scheduled(self, status: dict[str, Any], generation: int) -> None:
         """Condition PodScheduled=True; its transition time stays when the pod was scheduled already."""
@@ -187,3 +256,40 @@ def _too_many(message: str, cause: str, retry_after: int) -> ApiError:
     if retry_after:
         details["retryAfterSeconds"] = retry_after
     return ApiError(429, "TooManyRequests", message, details)
+
+
+def _patched(status: bytes, wanted: Mapping[str, Any]) -> bytes | None:
+    """The text of a status with a patch applied, the same if nothing changes; None where it takes the general way."""
+    before = msgspec.json.decode(status)
+    after = dict(before)
+    if "nominatedNodeName" in wanted:
+        after.pop("nominatedNodeName", None)
+        if wanted["nominatedNodeName"] is not None:
+            after["nominatedNodeName"] = wanted["nominatedNodeName"]
+    if "conditions" in wanted:
+        conditions = _with_conditions(after.get("conditions") or [], wanted)
+        if conditions is None:
+            return None
+        after["conditions"] = conditions
+    if same_json(after, before):
+        return status
+    raw = encode_clean(after)
+    check_form(PODS, b'{"status":%b}' % raw)
+    return raw
+
+
+def _with_conditions(conditions: list[Any], wanted: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """The conditions with those of a patch merged in by type; None where the general way must find their order."""
+    changes, order = wanted["conditions"], wanted.get(_ORDER)
+    after: dict[str, dict[str, Any]] = {condition["type"]: condition for condition in conditions}
+    if len(after) != len(conditions) or not isinstance(changes, list):
+        return None
+    for change in changes:
+        name = change.get("type") if isinstance(change, dict) else None
+        if not isinstance(name, str) or "$patch" in change:
+            return None
+        merged = {**after.get(name, {}), **change}
+        after[name] = {field: value for field, value in merged.items() if value is not None}
+    if order is not None and order != [{"type": name} for name in after]:
+        return None
+    return list(after.values())

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ...api.kinds import CLAIMS, PODS, RESOURCE_QUOTAS, Kind
-from ...api.quantity import Quantity, QuantityError, parse_quantity
-from ...api.requests import is_extended_resource, pod_request_amounts
-from ...api.types import Pod, ResourceRequirements
+from ...api.quantity import QuantityError, parse_quantity
+from ...api.requests import is_extended_resource, pod_limit_amounts, pod_request_amounts
+from ...api.types import Pod
 from ..admission import forbidden, show_amount
 from ..schema import Document, Stored, encode, open_section
 from .records import Records
@@ -115,28 +115,6 @@ def _containers(pod: Pod) -> tuple[Any, ...]:
     return (*pod.spec.init_containers, *pod.spec.containers)
 
 
-def _limits(pod: Pod) -> dict[str, Quantity]:
-    """The limits of a pod in sum: containers and sidecars together, or the largest init container."""
-    total: Amounts = {}
-    peak: Amounts = {}
-    for container in pod.spec.containers:
-        _add(total, container.resources)
-    for container in pod.spec.init_containers:
-        if container.restart_policy == "Always":
-            _add(total, container.resources)
-        else:
-            for name, text in container.resources.limits.items():
-                peak[name] = max(peak.get(name, 0), _nanos(text))
-    if pod.spec.resources is not None:
-        total.update((name, _nanos(text)) for name, text in pod.spec.resources.limits.items())
-    return {name: Quantity(max(total.get(name, 0), peak.get(name, 0))) for name in total | peak}
-
-
-def _add(total: Amounts, resources: ResourceRequirements) -> None:
-    for name, text in resources.limits.items():
-        total[name] = total.get(name, 0) + _nanos(text)
-
-
 def _measure_pod(pod: Pod) -> Amounts:
     one = 10**9
     amounts: Amounts = {"count/pods": one}
@@ -147,7 +125,7 @@ def _measure_pod(pod: Pod) -> Amounts:
         amounts[f"requests.{name}"] = amount.nanos
         if not is_extended_resource(name):
             amounts[name] = amount.nanos
-    for name, amount in _limits(pod).items():
+    for name, amount in pod_limit_amounts(pod).items():
         if name in _PLAIN:
             amounts[f"limits.{name}"] = amount.nanos
     return amounts

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ...api.times import Clock, timestamp
-from ..schema import Document, Stored, encode, encode_clean, stored
+from ..schema import Document, Stored, encode_clean, stored
 from .reading import Reading
 from .table import Table
 
@@ -49,8 +49,19 @@ class Records(Reading):
 
     # -- the last steps of every write -------------------------------------------------------------------
 
-    def commit(self, table: Table, document: Document, old: Stored | None, *, dry_run: bool = False) -> Stored:
-        """Give a document the next version, store it and notify watches and followers. For this package."""
+    def commit(
+        self,
+        table: Table,
+        document: Document,
+        old: Stored | None,
+        *,
+        dry_run: bool = False,
+        same_metadata: bool = False,
+    ) -> Stored:
+        """Give a document the next version, store it and notify watches and followers. For this package.
+
+        ``same_metadata``: it was not changed, which saves some work.
+        """
         metadata = document["metadata"]
         if dry_run:
             version = 0 if old is None else old.resource_version
@@ -60,26 +71,25 @@ class Records(Reading):
             return Stored(table.kind, encode_clean(document), metadata, version)
         version = self._version + 1
         metadata["resourceVersion"] = str(version)
-        item = stored(table.kind, document, metadata, version, old)
-        self._version = version
+        return self.adopt(table, stored(table.kind, document, version, old, same_metadata=same_metadata), old)
+
+    def adopt(self, table: Table, item: Stored, old: Stored | None = None) -> Stored:
+        """Store an object that is made already, with the next version; ``old`` is the one before. For this package."""
+        self._version = item.resource_version
         table.record("ADDED" if old is None else "MODIFIED", item, old)
         for follow in self.followers:
             follow(item, old)
         return item
 
-    def adopt(self, table: Table, item: Stored) -> None:
-        """Store a new object that is made already, with the next version. For this package."""
-        self._version = item.resource_version
-        table.record("ADDED", item, None)
-        for follow in self.followers:
-            follow(item, None)
-
     def remove(self, table: Table, document: Document, old: Stored) -> Stored:
         """Remove an object for good; ``document`` is its last state. For this package."""
         version = self._version + 1
         document["metadata"]["resourceVersion"] = str(version)
-        item = Stored(table.kind, encode(document), document["metadata"], version, old)
-        self._version = version
+        return self.removed(table, stored(table.kind, document, version, old), old)
+
+    def removed(self, table: Table, item: Stored, old: Stored) -> Stored:
+        """Remove an object whose last state is made already, with the next version. For this package."""
+        self._version = item.resource_version
         table.record("DELETED", item, old)
         for follow in self.followers:
             follow(None, old)

@@ -248,7 +248,10 @@ class Store(Records):
         """Remove expired events. A new event does it too; a caller with a timer may do it from time to time."""
         for key in self._event_expiry.due(self.clock.now(), self.most_events):
             old = self._events.objects.get(key)
-            if old is not None:
+            last = old.at(self._version + 1) if isinstance(old, RecordedEvent) else None
+            if last is not None and old is not None:
+                self.removed(self._events, last, old)
+            elif old is not None:
                 self.remove(self._events, old.document(), old)
 
     def update(
@@ -291,6 +294,10 @@ class Store(Records):
             ApiError: 415 for another patch type, 400 or 422 for a patch that cannot be applied.
         """
         old = self.get(kind, namespace, name)
+        if kind is PODS and subresource == "status" and patch_type == STRATEGIC_PATCH and not dry_run:
+            item = self._pod_actions.patch_status(old, patch)
+            if item is not None:
+                return item
         before = old.document()
         if patch_type == JSON_PATCH:
             document = apply_json_patch(old.data(), patch)
@@ -364,6 +371,7 @@ class Store(Records):
             same_spec = same_section(before.get("spec"), after.get("spec"))
             if not same_spec and "generation" in metadata:
                 metadata["generation"] += 1
+                has_new_metadata = True
             elif (
                 same_spec
                 and not has_new_metadata
@@ -378,7 +386,7 @@ class Store(Records):
         else:
             if "spec" in changed:
                 self._quotas.admit(kind, after, old)
-            item = self.commit(table, after, old, dry_run=dry_run)
+            item = self.commit(table, after, old, dry_run=dry_run, same_metadata=not has_new_metadata)
         self.settle_later()
         return item
 

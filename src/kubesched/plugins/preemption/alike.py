@@ -30,6 +30,8 @@ Amounts = tuple[tuple[int, int], ...]
 
 #: Beyond this, sums might not be exact in 64 bits: such quantities are left to the plain procedure.
 HUGE: Final = 1 << 60
+#: Up to so many rows plain integers beat columns.
+_FEW: Final = 8
 #: From so many rows on the victims of all are found at once.
 _MANY: Final = 24
 
@@ -102,6 +104,10 @@ class Alike:
             self._measure_own(pod, own, nominated)
 
     def _measure(self, rows: RowArray, nominated: NominatedPods) -> None:
+        if len(rows) <= _FEW:
+            for row in rows.tolist():
+                self._measure_row(row, nominated)
+            return
         table, lower, at = self._table, self._lower.amounts, (self._at, rows)
         capacity, used = table.allocatable[at], table.requested[at]
         left = capacity - used
@@ -115,6 +121,24 @@ class Alike:
         self.exact = self.exact and int(used.max()) < HUGE
         self.spare[:, rows] = left
         self.fits[rows] = table.alive[rows] & (lower[PODS_ROW, rows] > 0) & (left >= 0).all(axis=0)
+
+    def _measure_row(self, row: int, nominated: NominatedPods) -> None:
+        """The same for one row, in plain integers."""
+        table, lower = self._table, self._lower.amounts
+        allocatable, requested, spare = table.allocatable, table.requested, self.spare
+        others = nominated.pods.get(row)
+        coming = requested_by(others, table) if others else None
+        fits = table.alive.item(row) and lower.item(PODS_ROW, row) > 0
+        for number, (index, amount) in enumerate(self._amounts):
+            capacity, used = allocatable.item(index, row), requested.item(index, row)
+            left = capacity - used + lower.item(index, row) - amount
+            if coming is not None:
+                left -= coming[index]
+                used = max(used, coming[index])
+            self.exact = self.exact and max(used, capacity) < HUGE  # what leaves is part of what is used
+            spare[number, row] = left if self.exact else 0
+            fits = fits and left >= 0
+        self.fits[row] = fits
 
     def _measure_own(self, pod: PodInfo, row: int, nominated: NominatedPods) -> None:
         """Where the preemptor itself is nominated, its nomination does not count."""

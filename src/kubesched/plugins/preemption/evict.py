@@ -83,7 +83,10 @@ class Evictions:
             *others, last = victims
             await self._all(preemptor, node_name, others)
             self._last_victim[uid] = last
-            is_event_due = await self._evict(preemptor, node_name, last)
+            is_gone_by_now = self._evict_now(preemptor, node_name, last)
+            is_event_due = (
+                is_gone_by_now if is_gone_by_now is not None else await self._evict(preemptor, node_name, last)
+            )
             result = "success"
         except (ApiError, OSError) as error:
             _log.error("preemption on node %s for pod %s: %s", node_name, preemptor.key, error)
@@ -101,6 +104,7 @@ class Evictions:
 
     async def _all(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
         """Evict at the same time; the first failure cancels the others and is raised."""
+        victims = [victim for victim in victims if self._evict_now(preemptor, node_name, victim) is None]
         if len(victims) == 1:
             await self._evict(preemptor, node_name, victims[0])
             return
@@ -122,21 +126,36 @@ class Evictions:
     # -- one victim ------------------------------------------------------------------------------------
 
     async def _evict(self, preemptor: PodInfo, node_name: str, victim: PodInfo) -> bool:
-        """Evict one pod; whether an event about its end will follow.
+        """Evict one pod that waits for nothing in memory; whether an event about its end will follow.
 
         Raises:
             ApiError: when the server refuses.
             OSError: when it cannot be reached.
         """
+        deleted = await self._delete(preemptor, victim)
+        if deleted:
+            self._record(preemptor, node_name, victim)
+        return deleted
+
+    def _evict_now(self, preemptor: PodInfo, node_name: str, victim: PodInfo) -> bool | None:
+        """The same where nothing has to be waited for; None where :meth:`_evict` must be called.
+
+        Raises:
+            ApiError: when the server refuses.
+        """
         if victim.metadata.deletion_timestamp is not None:
             return True
-        note = f"Preempted by pod {preemptor.uid} on node {node_name}"
         if self._cancel(victim):
-            note += " (in kube-scheduler memory)."
-        elif not await self._delete(preemptor, victim):
-            return False
+            self._record(preemptor, node_name, victim, " (in kube-scheduler memory).")
+            return True
+        deleted = self._delete_now(preemptor, victim)
+        if deleted:
+            self._record(preemptor, node_name, victim)
+        return deleted
+
+    def _record(self, preemptor: PodInfo, node_name: str, victim: PodInfo, more: str = "") -> None:
+        note = f"Preempted by pod {preemptor.uid} on node {node_name}{more}"
         self._handle.recorder.record(victim.pod, "Normal", "Preempted", "Preempting", note, preemptor.pod)
-        return True
 
     def _cancel(self, victim: PodInfo) -> bool:
         """End the binding of a victim that is not bound yet; False when it is too late for that."""
@@ -149,12 +168,8 @@ class Evictions:
     async def _delete(self, preemptor: PodInfo, victim: PodInfo) -> bool:
         """Mark and delete a pod; False when it is gone already."""
         client = self._handle.client
-        message = f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher priority pod"
-        condition = PodCondition(
-            type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=message
-        )
         try:
-            await client.patch_pod_status(victim.pod, condition=condition)
+            await client.patch_pod_status(victim.pod, condition=_condition(preemptor))
         except ApiError as error:
             if error.code == 404:
                 return False
@@ -162,8 +177,27 @@ class Evictions:
         deleted: bool = await client.delete_pod(victim.pod)
         return deleted
 
+    def _delete_now(self, preemptor: PodInfo, victim: PodInfo) -> bool | None:
+        """The same where nothing has to be waited for; None where it has, whether the pod is marked or not."""
+        client = self._handle.client
+        try:
+            if not client.patch_pod_status_now(victim.pod, condition=_condition(preemptor)):
+                return None
+        except ApiError as error:
+            if error.code == 404:
+                return False
+            raise
+        deleted: bool | None = client.delete_pod_now(victim.pod)
+        return deleted
+
     def _clear_lower_nominations(self, preemptor: PodInfo, node_name: str) -> None:
         """Pods of lower priority that were nominated to the node must look elsewhere."""
         for other in self._handle.nominations.nominated_pods_for_node(node_name):
             if other.priority < preemptor.priority and other.uid != preemptor.uid:
                 self._handle.clear_nomination(other.pod, node_name)
+
+
+def _condition(preemptor: PodInfo) -> PodCondition:
+    """What a victim is marked with."""
+    message = f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher priority pod"
+    return PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=message)

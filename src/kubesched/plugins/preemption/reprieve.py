@@ -70,9 +70,10 @@ def by_importance(pods: list[PodInfo]) -> tuple[list[PodInfo], float]:
     They start now. That is another order when some start is later: the second value is the latest such start, minus
     infinity when all have started.
     """
-    ranked = sorted([(*importance(pod, math.inf), place) for place, pod in enumerate(pods)])
+    infinity = math.inf
+    ranked = sorted([(-(pod.pod.spec.priority or 0), start_of(pod, infinity), place) for place, pod in enumerate(pods)])
     latest = latest_start(pods) if any(rank[1] == math.inf for rank in ranked) else -math.inf
-    return [pods[rank[2]] for rank in ranked], latest
+    return [pods[place] for _, _, place in ranked], latest
 
 
 def needs_of(indexes: Sequence[int], table: NodeTable) -> Needs:

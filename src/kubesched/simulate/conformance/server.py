@@ -30,10 +30,10 @@ class LocalServer:
         self.deleted: list[str] = []
         self.denominated: list[str] = []
 
-    async def patch_pod_status(self, pod: Pod, *, condition: PodCondition) -> bool:
+    def patch_pod_status_now(self, pod: Pod, *, condition: PodCondition) -> bool:
         return True
 
-    async def delete_pod(self, pod: Pod) -> bool:
+    def delete_pod_now(self, pod: Pod) -> bool:
         self.deleted.append(pod.key)
         return True
 

@@ -11,6 +11,7 @@ import msgspec
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
+from kubesched.api.times import FixedClock
 from kubesched.api.types import Namespace, Node, Pod
 from kubesched.cache import Cache
 from kubesched.config import (
@@ -39,7 +40,7 @@ from .coverage import Coverage
 from .objects import LocalObjects
 from .server import LocalServer, version_of, with_version
 
-__all__ = ["FixedClock", "NotBuiltError", "World", "complete"]
+__all__ = ["NotBuiltError", "World", "complete"]
 
 JSON = dict[str, Any]
 
@@ -49,13 +50,6 @@ class NotBuiltError(Exception):
 
     def __init__(self, plugin: str) -> None:
         super().__init__(f"plugin {plugin} is not built")
-
-
-class FixedClock:
-    """Golden scenarios stand still."""
-
-    def now(self) -> float:
-        return 0.0
 
 
 def complete(obj: JSON, kind: str) -> JSON:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .table import UNREADABLE, TraceError, cannot_be_read, open_text
+from .table import UNREADABLE, TraceError, cannot_be_read, not_text, open_text
 from .tasks import Trace, TraceTask
 
 __all__ = ["read_google_2019"]
@@ -147,7 +147,13 @@ class _Event:
     def whole(self, field: str) -> int:
         value = self.value(field)
         text = str(value)
-        if isinstance(value, bool) or not text.isascii() or not text.isdecimal() or int(text) > _AFTER:
+        if (
+            isinstance(value, bool)
+            or not text.isascii()
+            or not text.isdecimal()
+            or len(text) > 20
+            or int(text) > _AFTER
+        ):
             self.problem(field, value, "a whole number of 0 or more")
             return 0
         return int(text)
@@ -158,7 +164,13 @@ class _Event:
         text = str(value)
         if text in _TYPES:
             return text
-        if not isinstance(value, bool) and text.isascii() and text.isdecimal() and int(text) < len(_TYPES):
+        if (
+            not isinstance(value, bool)
+            and text.isascii()
+            and text.isdecimal()
+            and len(text) < 3
+            and int(text) < len(_TYPES)
+        ):
             return _TYPES[int(text)]
         self.problem("type", value, f"one of {', '.join(_TYPES)}, or their numbers from 0")
         return ""
@@ -187,7 +199,9 @@ def _events(path: Path, problems: list[str]) -> Iterator[tuple[str, Mapping[str,
             yield from decode(path, first, file, problems)
     except UNREADABLE as error:
         raise cannot_be_read(path, error) from error
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise not_text(path, error) from error
+    except csv.Error as error:
         raise TraceError([f"{path}: is neither JSON lines nor a table in CSV: {error}"]) from error
 
 

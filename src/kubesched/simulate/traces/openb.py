@@ -122,7 +122,7 @@ def read_nodes(path: str | Path) -> list[OpenbNode]:
     """
 
     def row(cell: Cells) -> OpenbNode:
-        gpus, model = cell.number("gpu"), cell.text("model")
+        gpus, model = cell.number("gpu"), "".join(cell.label("model"))
         if model and not gpus:
             cell.problem("gpu", "0", f"a number of {model} GPUs, as the model is given")
         return OpenbNode(cell.name("sn"), cell.number("cpu_milli"), cell.number("memory_mib"), gpus, model)
@@ -145,7 +145,7 @@ def read_pods(path: str | Path) -> list[OpenbPod]:
             cell.problem("gpu_milli", str(milli), "1 to 1000 thousandths of the GPU")
         elif gpus > 1 and milli != 1000:
             cell.problem("gpu_milli", str(milli), f"1000: {gpus} GPUs are requested whole")
-        models = tuple(filter(None, cell.text("gpu_spec").split("|")))
+        models = cell.label("gpu_spec", several=True)
         cpu, memory = cell.number("cpu_milli"), cell.number("memory_mib")
         created, deleted = cell.time("creation_time"), cell.time("deletion_time")
         if created is not None and deleted is not None and deleted < created:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .table import UNREADABLE, TraceError, cannot_be_read, open_text
+from .table import UNREADABLE, TraceError, cannot_be_read, not_text, open_text
 from .tasks import Trace, TraceTask
 
 __all__ = ["read_philly"]
@@ -76,7 +76,9 @@ def _jobs(path: Path) -> list[Any]:
         jobs = msgspec.json.decode(text, type=list[Any])
     except UNREADABLE as error:
         raise cannot_be_read(path, error) from error
-    except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError) as error:
+    except UnicodeDecodeError as error:
+        raise not_text(path, error) from error
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise TraceError([f"{path}{_place(text)}: is no list of jobs in JSON: {error}"]) from error
     if not jobs:
         raise TraceError([f"{path}: holds no job"])

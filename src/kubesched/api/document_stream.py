@@ -1,0 +1,83 @@
+"""The documents of a file of which some cannot be read: what is wrong with each is collected, and the next one is read.
+
+Caller: the reader of manifests, which reports all that is wrong with an input in one error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from .documents import Document, TextError
+from .yamltext import CONTROLS, as_text, parse_documents, read_documents
+
+__all__ = ["readable_documents"]
+
+#: Where a document begins.
+_MARKER: Final = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
+#: After so many documents that are not YAML the rest of a file is left unread.
+_MOST: Final = 50
+
+
+def readable_documents(raw: str | bytes, name: str, problems: list[TextError]) -> Iterator[Document]:
+    """As :func:`.yamltext.read_documents`; instead of an error being raised it is added to ``problems``.
+
+    A document that is not YAML ends at the next line ``---``.
+    """
+    try:
+        if name.endswith(".json"):
+            yield from read_documents(raw, name)
+            return
+        text = as_text(raw)
+    except TextError as error:
+        problems.append(error)
+        return
+    # Where the part to be read begins, how many lines are before it, and how many documents.
+    at = lines = done = 0
+    for _ in range(_MOST):
+        try:
+            for document in parse_documents("\n" * lines + text[at:], first=done + 1):
+                try:
+                    document.refuse_duplicates()
+                except TextError as error:
+                    problems.append(error)
+                else:
+                    yield document
+            return
+        except TextError as error:
+            wrong = error
+        problems.append(wrong)
+        markers = _markers(text, at, lines)
+        if wrong.problem == CONTROLS and wrong.line:
+            # The parser reads ahead: documents before that one may not have been returned yet.
+            done, wrong.document = wrong.document - 1, 0
+            at, lines = next(((to, before) for to, before in markers if before + 1 == wrong.start), (at, lines))
+            text = _without(text, wrong.line)
+            continue
+        done = wrong.document
+        following = next(((to, before) for to, before in markers if before + 1 > wrong.start), None)
+        if following is None:
+            return
+        at, lines = following
+    problems.append(TextError("so many documents are not valid that the rest is not read", document=0))
+
+
+def _markers(text: str, at: int, lines: int) -> Iterator[tuple[int, int]]:
+    """Places behind ``at``, which has ``lines`` before it, where documents begin, and how many lines are before them."""
+    for found in _MARKER.finditer(text, at + 1):
+        lines += text.count("\n", at, found.start())
+        at = found.start()
+        yield at, lines
+
+
+def _without(text: str, line: int) -> str:
+    """The text with the document around a line left empty, so that lines and numbers of the others are the same."""
+    begin, end = 0, len(text)
+    for at, before in _markers(text, 0, 0):
+        if before >= line:
+            end = at
+            break
+        begin = at
+    empty = "\n" * text.count("\n", begin, end)
+    return f"{text[:begin]}---{empty}{text[end:]}"

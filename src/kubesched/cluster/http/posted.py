@@ -1,0 +1,235 @@
+"""Bodies that are not stored: bindings, evictions, the options of a deletion, access reviews and token requests.
+
+Every client has all permissions here, and reviews return that. Callers: :mod:`.dispatch`, :mod:`.writing`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypedDict, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from ...api.kinds import Kind
+from ...api.times import timestamp
+from ...api.wire import ApiError
+from ..store import Store
+from .answers import success
+from .calls import Call
+from .queries import invalid_options
+
+__all__ = ["answer_review", "answer_token_request", "bind", "delete_options", "evict", "expect"]
+
+_T = TypeVar("_T")
+USER: Final[dict[str, Any]] = {"username": "kubesched:admin", "groups": ["system:masters", "system:authenticated"]}
+_TOKEN_REQUESTS: Final = Kind("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests")
+_AUDIENCES: Final = ("https://kubernetes.default.svc.cluster.local",)
+_SHORTEST: Final = 600
+_LONGEST: Final = 1 << 32
+_ALLOWED: Final = "the embedded cluster allows everything"
+_ANONYMOUS: Final = "system:anonymous"
+_DENIED: Final = "the embedded cluster was started with a token, and requires it"
+
+
+class _Preconditions(msgspec.Struct, rename="camel"):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class DeleteOptions(msgspec.Struct, rename="camel"):
+    """The options of a deletion. What the body leaves out is None."""
+
+    grace_period_seconds: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    orphan_dependents: bool | None = None
+    propagation_policy: str | None = None
+    preconditions: _Preconditions | None = None
+    dry_run: list[str] | None = None
+
+
+class _Metadata(msgspec.Struct):
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Reference(msgspec.Struct):
+    kind: str | None = None
+    name: str | None = None
+
+
+class Binding(msgspec.Struct):
+    metadata: _Metadata | None = None
+    target: _Reference | None = None
+
+
+class Eviction(msgspec.Struct, rename="camel"):
+    metadata: _Metadata | None = None
+    delete_options: DeleteOptions | None = None
+
+
+class Deletion(TypedDict):
+    """The options as the store takes them."""
+
+    uid: str
+    resource_version: str
+    grace_period_seconds: int | None
+    propagation_policy: str
+    dry_run: bool
+
+
+def expect(data: Any, kind: str, versions: tuple[str, ...] = ()) -> None:
+    """A body must be an object of this kind, where it says what it is; ``versions`` are those it may have, if not any.
+
+    Raises:
+        ApiError: 400.
+    """
+    if not isinstance(data, dict):
+        raise ApiError.bad_request(f"a {kind} is an object, got {type(data).__name__}")
+    given, version = data.get("kind"), data.get("apiVersion")
+    if given not in (None, "", kind) or (versions and version not in (None, "", *versions)):
+        raise ApiError.bad_request(f"{version or ''} {given or ''} cannot be handled as a {kind}".strip())
+
+
+def _decoded(call: Call, raw: bytes, type_: type[_T], versions: tuple[str, ...] = ()) -> _T:
+    kind = type_.__name__
+    data = call.body(raw).data if raw.strip() else None
+    data = {} if data is None else data
+    expect(data, kind, versions)
+    try:
+        return msgspec.convert(data, type_)
+    except msgspec.ValidationError as error:
+        raise ApiError.bad_request(f"the body cannot be handled as a {kind}: {error}") from None
+
+
+def _metadata(call: Call, metadata: _Metadata | None, kind: str, name: str, allowed: tuple[str, ...]) -> _Metadata:
+    """The metadata of a body, which must not contradict the path."""
+    metadata = metadata or _Metadata()
+    if name and (metadata.name or "") not in allowed:
+        raise ApiError.bad_request(f"name in URL does not match name in {kind} object")
+    call.check_namespace(metadata.namespace)
+    return metadata
+
+
+def bind(store: Store, call: Call, raw: bytes, name: str = "") -> web.Response:
+    """POST of a Binding, on the pod's subresource or on ``bindings``."""
+    dry_run = call.query.dry_run("CreateOptions")
+    body = _decoded(call, raw, Binding, ("v1",))
+    metadata = _metadata(call, body.metadata, "Binding", name, (name,))
+    target = body.target or _Reference()
+    if target.kind not in (None, "", "Node"):
+        message = f'Unsupported value: "{target.kind}": supported values: "Node", "<empty>"'
+        raise ApiError.invalid(call.resource.kind, name, [("target.kind", "FieldValueNotSupported", message)])
+    store.bind(
+        call.target.namespace,
+        metadata.name or "",
+        metadata.uid or "",
+        target.name or "",
+        annotations=metadata.annotations,
+        dry_run=dry_run,
+    )
+    return call.answer(success(), 201)
+
+
+def evict(store: Store, call: Call, raw: bytes) -> web.Response:
+    """POST of an Eviction."""
+    dry_run = call.query.dry_run("CreateOptions")
+    body = _decoded(call, raw, Eviction, ("policy/v1", "policy/v1beta1"))
+    target = call.target
+    _metadata(call, body.metadata, "Eviction", target.name, ("", target.name))
+    options = body.delete_options or DeleteOptions()
+    uid = options.preconditions.uid if options.preconditions else None
+    if uid and store.get(call.resource.kind, target.namespace, target.name).uid != uid:
+        raise ApiError.conflict(call.resource.kind, target.name, f"Precondition failed: UID in precondition: {uid}")
+    dry_run = dry_run or options.dry_run == ["All"]
+    store.evict(target.namespace, target.name, grace_period_seconds=options.grace_period_seconds, dry_run=dry_run)
+    return call.answer(success(), 201)
+
+
+def delete_options(call: Call, raw: bytes) -> Deletion:
+    """The options of a deletion: from the body if there is one, else from the query."""
+    query, name = call.query, DeleteOptions.__name__
+    given = _decoded(call, raw, DeleteOptions)
+    grace, orphan = given.grace_period_seconds, given.orphan_dependents
+    if grace is None:
+        grace = query.number("gracePeriodSeconds")
+    if orphan is None and query.has("orphanDependents"):
+        orphan = query.flag("orphanDependents")
+    policy = given.propagation_policy or query.text("propagationPolicy")
+    if policy and orphan is not None:
+        text = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
+        raise invalid_options(name, "propagationPolicy", text)
+    if policy not in ("", "Background", "Foreground", "Orphan"):
+        text = f'Unsupported value: "{policy}": supported values: "Background", "Foreground", "Orphan"'
+        raise invalid_options(name, "propagationPolicy", text)
+    if given.dry_run not in (None, [], ["All"]):
+        raise ApiError.bad_request(f'dryRun: Unsupported value: {given.dry_run!r}: supported values: "All"')
+    preconditions = given.preconditions or _Preconditions()
+    return {
+        "uid": preconditions.uid or "",
+        "resource_version": preconditions.resource_version or "",
+        "grace_period_seconds": grace,
+        "propagation_policy": policy or ("Orphan" if orphan else ""),
+        "dry_run": query.dry_run(name) or given.dry_run == ["All"],
+    }
+
+
+# -- reviews and tokens ------------------------------------------------------------------------------------
+
+
+def answer_review(kind: str, api_version: str, body: Any, token: str | None) -> dict[str, Any]:
+    """The review as posted, with its status filled in.
+
+    Raises:
+        ApiError: 400 for a body that is no object of this kind.
+    """
+    expect(body, kind)
+    given = body.get("spec")
+    spec: dict[str, Any] = given if isinstance(given, dict) else {}
+    metadata = body.get("metadata") if isinstance(body.get("metadata"), dict) else {}
+    return {
+        "kind": kind,
+        "apiVersion": api_version,
+        "metadata": metadata,
+        "spec": spec,
+        "status": _status(kind, spec, token),
+    }
+
+
+def answer_token_request(body: Any, namespace: str, name: str, token: str | None, now: float) -> dict[str, Any]:
+    """A token of a ServiceAccount: the server's own, as it has one user only; one without a token ignores any.
+
+    Raises:
+        ApiError: 400 for a body that is no TokenRequest, 422 for a time that is too short.
+    """
+    request = answer_review("TokenRequest", "authentication.k8s.io/v1", body, token)
+    spec = request["spec"] = {"audiences": _AUDIENCES, "expirationSeconds": 3600, **request["spec"]}
+    seconds = spec["expirationSeconds"]
+    if not isinstance(seconds, int) or isinstance(seconds, bool):
+        raise ApiError.bad_request(f"spec.expirationSeconds: must be an integer, got {seconds!r}")
+    if not _SHORTEST <= seconds <= _LONGEST:
+        text = f"Invalid value: {seconds}: must be between {_SHORTEST} (10 minutes) and {_LONGEST}"
+        cause = ("spec.expirationSeconds", "FieldValueInvalid", text)
+        raise ApiError.invalid(_TOKEN_REQUESTS, "", [cause])
+    request["metadata"] = {"name": name, "namespace": namespace, "creationTimestamp": timestamp(now)}
+    text = token if token is not None else "any-token-is-accepted"
+    request["status"] = {"token": text, "expirationTimestamp": timestamp(now + seconds)}
+    return request
+
+
+def _status(kind: str, spec: dict[str, Any], token: str | None) -> dict[str, Any]:
+    if kind == "SelfSubjectRulesReview":
+        return {
+            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+            "incomplete": False,
+        }
+    if kind == "SelfSubjectReview":
+        return {"userInfo": USER}
+    if kind == "TokenReview":
+        if token is None or spec.get("token") == token:
+            return {"authenticated": True, "user": USER, "audiences": spec.get("audiences") or []}
+        return {"user": {}, "error": "the token is not the one of this server"}
+    if token is not None and spec.get("user") == _ANONYMOUS:
+        return {"allowed": False, "reason": _DENIED}
+    return {"allowed": True, "reason": _ALLOWED}

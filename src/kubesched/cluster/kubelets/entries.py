@@ -1,0 +1,118 @@
+"""The members of an object that a person wrote, read by type; errors name the place, the value and what would be right.
+
+Callers: :mod:`.stages` and the descriptions of device pools.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...api.times import parse_duration
+
+__all__ = ["Entry"]
+
+
+class Entry:
+    """One object at a place. ``error`` makes what is raised of a message.
+
+    Raises:
+        Exception: ``error``, here for data that is no object, below for a member of another type.
+    """
+
+    def __init__(self, data: Any, where: str, error: Callable[[str], Exception], wanted: str = "an object") -> None:
+        if not isinstance(data, dict):
+            raise error(f"{where}: must be {wanted}, got {data!r}")
+        self.data: dict[str, Any] = data
+        self.where = where
+        self._error = error
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.data
+
+    def refusal(self, name: str, text: str) -> Exception:
+        """What to raise for a member, or for the whole without a name."""
+        return self._error(f"{self.where}{'.' if name else ''}{name}: {text}")
+
+    def only(self, *known: str) -> None:
+        """Refuse members of other names."""
+        for key in self.data:
+            if key not in known:
+                raise self.refusal("", f"{key!r} is not known here; there are {', '.join(known)}")
+
+    def entry(self, name: str) -> Entry:
+        """A member that is an object; an absent one is empty."""
+        value = self.data.get(name)
+        return Entry({} if value is None else value, f"{self.where}.{name}", self._error)
+
+    def text(self, name: str) -> str:
+        """A text; empty when absent."""
+        value = self.data.get(name)
+        if value is not None and not isinstance(value, str):
+            raise self.refusal(name, f"must be a string, got {value!r}")
+        return value or ""
+
+    def named(self, name: str, advice: str) -> str:
+        """A text that has to be there; ``advice`` says what to write."""
+        value = self.data.get(name)
+        if not isinstance(value, str) or not value:
+            raise self.refusal(name, f"is missing; {advice}")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """One text or several."""
+        value = self.data.get(name)
+        values = [value] if isinstance(value, str) else value or []
+        if not isinstance(values, list) or not all(isinstance(item, str) for item in values):
+            raise self.refusal(name, f"must be a string or a list of strings, got {value!r}")
+        return values
+
+    def choice(self, name: str, known: Sequence[str], what: str) -> str:
+        """One of some texts; empty when absent."""
+        value = self.text(name)
+        if value and value not in known:
+            raise self.refusal(name, f"{value!r} {what}; there are {', '.join(known)}")
+        return value
+
+    def items(self, name: str, what: str = "") -> list[Any]:
+        """A list; empty when absent."""
+        value = self.data.get(name)
+        if value is not None and not isinstance(value, list):
+            raise self.refusal(name, f"must be a list{what}, got {value!r}")
+        return value or []
+
+    def flag(self, name: str) -> bool | None:
+        """True or false; None when absent."""
+        value = self.data.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise self.refusal(name, f"must be true or false, got {value!r}")
+        return value
+
+    def number(self, name: str, default: float = 0.0, most: float = math.inf) -> float:
+        """A number that is finite, not negative, and not above ``most``."""
+        value = self.data.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            limit = f"between 0 and {most:g}" if math.isfinite(most) else "a number that is not negative"
+            raise self.refusal(name, f"must be {limit}, got {value!r}")
+        if not math.isfinite(value):  # a duration of hundreds of digits
+            raise self.refusal(name, f"must be a finite number, got {value!r}")
+        return float(value)
+
+    def count(self, name: str, default: int) -> int:
+        """A whole number that is not negative."""
+        value = self.data.get(name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise self.refusal(name, f"must be an integer that is not negative, got {value!r}")
+        return value
+
+    def seconds(self, name: str) -> float:
+        """A number of seconds, or a duration such as ``1m30s``."""
+        value = self.data.get(name)
+        if not isinstance(value, str):
+            return self.number(name)
+        try:
+            seconds = parse_duration(value)
+        except ValueError as error:
+            raise self.refusal(name, str(error)) from None
+        return Entry({name: seconds}, self.where, self._error).number(name)

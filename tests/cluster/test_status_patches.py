@@ -1,0 +1,96 @@
+"""The patches of conditions and nominations that a scheduler sends have a way of their own, with the same result."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kubesched.api.kinds import PODS
+from kubesched.api.wire import ApiError
+from kubesched.cluster.store import Store
+from kubesched.cluster.store.pod_actions import PodActions
+
+TYPES = ("PodScheduled", "Ready", "DisruptionTarget")
+POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+class StillClock:
+    def now(self) -> float:
+        return 1_700_000_000.0
+
+
+conditions = st.fixed_dictionaries(
+    {"type": st.sampled_from(TYPES)},
+    optional={
+        "status": st.sampled_from(("True", "False")),
+        "reason": st.sampled_from((None, "A", "B")),
+        "message": st.sampled_from(("", "m", None)),
+        "observedGeneration": st.sampled_from((1, None, "x")),
+        "$patch": st.just("delete"),
+    },
+)
+orders = st.lists(st.sampled_from(TYPES), unique=True).map(lambda names: [{"type": name} for name in names])
+statuses = st.fixed_dictionaries(
+    {},
+    optional={
+        "conditions": st.lists(conditions, max_size=3),
+        "$setElementOrder/conditions": orders,
+        "nominatedNodeName": st.sampled_from(("n1", "n2", None)),
+        "phase": st.sampled_from(("Pending", "Running")),
+    },
+)
+patches = st.fixed_dictionaries(
+    {"status": statuses}, optional={"metadata": st.sampled_from(({}, {"uid": "other"}, {"labels": {"a": "b"}}))}
+)
+
+
+def outcome(store: Store, patch: dict[str, Any]) -> Any:
+    """What a patch leaves, or why it was refused; and how many versions there were."""
+    try:
+        store.patch(PODS, "default", "p", patch, subresource="status")
+    except ApiError as error:
+        return error.code, error.message
+    item = store.get(PODS, "default", "p")
+    return item.data(), item.typed, store.resource_version
+
+
+def new_store() -> Store:
+    store = Store(StillClock(), random=Random(0))
+    store.create(PODS, "default", POD)
+    return store
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(patches, min_size=1, max_size=6))
+def test_it_leaves_what_the_general_way_leaves(changes: list[dict[str, Any]]) -> None:
+    one, other = new_store(), new_store()
+    for patch in changes:
+        found = outcome(one, patch)
+        with mock.patch.object(PodActions, "patch_status", return_value=None):
+            assert found == outcome(other, patch)
+
+
+def test_it_is_used_for_what_a_scheduler_writes() -> None:
+    store = new_store()
+    uid = store.get(PODS, "default", "p").uid
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    patch = {"metadata": {"uid": uid}, "status": {"conditions": [condition], "nominatedNodeName": "n1"}}
+    with mock.patch("kubesched.cluster.store.store.apply_strategic_patch", side_effect=AssertionError):
+        store.patch(PODS, "default", "p", patch, subresource="status")
+        version = store.resource_version
+        store.patch(PODS, "default", "p", patch, subresource="status")
+    status = store.get(PODS, "default", "p").section("status")
+    assert (status["nominatedNodeName"], status["conditions"]) == ("n1", [condition])
+    assert store.resource_version == version  # again it changes nothing
+
+
+@pytest.mark.parametrize("patch", [[], {"status": 5}, {"status": {"conditions": 5}}, {"status": {"conditions": [5]}}])
+def test_hostile_patches_are_refused(patch: Any) -> None:
+    with pytest.raises(ApiError) as caught:
+        new_store().patch(PODS, "default", "p", patch, subresource="status")
+    assert caught.value.code in (400, 422)
