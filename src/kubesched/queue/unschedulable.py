@@ -98,10 +98,9 @@ class UnschedulablePods:
         new = parked is None
         gated = record.gated
         if parked is None:
-            self._sequence += 1
-            parked = self._entries[key] = _Parked(key, record, self._sequence)
+            parked = self._entries[key] = _Parked(key, record, self.reserve(record.size))
             parked.gated = gated
-            (self._gated if gated else self._waiting).value += 1
+            (self._gated if gated else self._waiting).value += record.size
         else:
             parked.record = record
             if parked.gated is not gated:
@@ -120,10 +119,46 @@ class UnschedulablePods:
         parked = self._entries.pop(key, None)
         if parked is None:
             return None
-        (self._gated if parked.gated else self._waiting).value -= 1
+        (self._gated if parked.gated else self._waiting).value -= parked.record.size
         self._timeouts.remove(key)
         self._unfile(parked)
         return parked.record
+
+    # -- lines of pods, see :mod:`.lines` ---------------------------------------------------------------
+
+    def reserve(self, pods: int) -> int:
+        """The first of so many numbers, by which pods are in order."""
+        first = self._sequence + 1
+        self._sequence += pods
+        return first
+
+    def restore(self, first: int, entries: Iterable[tuple[str, QueuedPodInfo]]) -> None:
+        """Add pods that are not gated, with reserved numbers."""
+        for number, (key, record) in enumerate(entries, first):
+            parked = self._entries[key] = _Parked(key, record, number)
+            self._waiting.value += record.size
+            self._timeouts.put(key, record)
+            self._file(parked)
+
+    def exchange(self, key: str, entries: Iterable[tuple[str, QueuedPodInfo]]) -> None:
+        """Put others, as many pods as there were, in the place of an entry."""
+        first = self._entries[key].sequence
+        self.remove(key)
+        self.restore(first, entries)
+
+    def are_neighbours(self, first: str, second: str) -> bool:
+        """Whether two entries are here, with none between them."""
+        one, other = self._entries.get(first), self._entries.get(second)
+        return one is not None and other is not None and one.sequence + one.record.size == other.sequence
+
+    def join(self, first: str, second: str, line: QueuedPodInfo) -> None:
+        """Two neighbours become one of them, which is given more pods right afterwards."""
+        one, other = self._entries[first], self._entries[second]
+        gone, kept = (one, other) if line is other.record else (other, one)
+        kept.sequence = one.sequence
+        del self._entries[gone.key]
+        self._timeouts.remove(gone.key)
+        self._unfile(gone)
 
     def file_again(self, key: str) -> None:
         """What the pod is held for may have ended."""
@@ -184,7 +219,8 @@ class UnschedulablePods:
 
     def older_than(self, now: float, limit: float) -> list[tuple[str, QueuedPodInfo]]:
         """Gated or not: the pods whose last attempt is more than ``limit`` seconds ago."""
-        return [(key, parked.record) for key, parked in self._entries.items() if now - parked.record.timestamp > limit]
+        entries = (parked for parked in self._entries.values() if now - parked.record.timestamp > limit)
+        return [(parked.key, parked.record) for parked in sorted(entries, key=_by_sequence)]
 
     def oldest(self) -> float | None:
         """The earliest timestamp of a pod that is not gated."""
@@ -192,10 +228,10 @@ class UnschedulablePods:
         return None if head is None else head.timestamp
 
     def pairs(self) -> list[tuple[str, QueuedPodInfo]]:
-        return [(key, parked.record) for key, parked in self._entries.items()]
+        return _in_order(self._entries)
 
     def records(self) -> list[QueuedPodInfo]:
-        return [parked.record for parked in self._entries.values()]
+        return [record for _, record in self.pairs()]
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries
@@ -280,10 +316,11 @@ class UnschedulablePods:
         filed: dict[RejectorKey, set[str]] = {}
         named: dict[tuple[RejectorKey, str], set[str]] = {}
         always, held = set(), set()
-        gated = 0
+        gated = pods = 0
         for key, parked in self._entries.items():
             rejectors = self._rejectors(parked.record)
             gated += parked.record.gated
+            pods += parked.record.size
             if parked.held is not None:
                 held.add(key)
             else:
@@ -305,9 +342,9 @@ class UnschedulablePods:
             problems.append("unschedulable: the index of pods without rejector is wrong")
         if len(self._timeouts) != len(self._entries) - gated:
             problems.append("unschedulable: timeouts of pods that are not here")
-        if (self._gated.value, self._waiting.value) != (gated, len(self._entries) - gated):
+        if (self._gated.value, self._waiting.value) != (gated, pods - gated):
             problems.append(
-                f"unschedulable: {gated} gated of {len(self._entries)}, "
+                f"unschedulable: {gated} gated of {pods}, "
                 f"the metrics say {self._gated.value:g} gated and {self._waiting.value:g} not"
             )
         return problems
