@@ -214,6 +214,26 @@ def test_updates_replace_objects_and_their_status_and_barriers_look_at_labels(tm
     asyncio.run(main())
 
 
+def test_nodes_change_alongside_what_is_measured() -> None:
+    shape = Path(__file__).parents[2] / "bench" / "million.yaml"
+    [workload] = [one for one in load_workloads(shape) if one.case == "MillionOnChangingNodes"]
+    small = workload.with_params(initNodes=20, measurePods=300)
+
+    async def main() -> None:
+        operations = small.operations()
+        execution = _Execution(small, operations, in_tree_registry(), 0, None, lambda done, total: None)
+        async with execution.embedded.running():
+            for index, op in enumerate(operations):
+                await execution.do(index, op)
+            assert [(section.pods, section.bound) for section in execution.sections] == [(300, 300)]
+            _, updates = execution._background
+            await asyncio.wait_for(updates, 30)
+            assert len(execution.embedded.store.list(NODE_KIND, label_selector="release=two").items) == 20
+            execution.stop_background()
+
+    asyncio.run(main())
+
+
 def test_unique_labels_and_fake_features(tmp_path: Path) -> None:
     (tmp_path / "pod.yaml").write_text(
         "{apiVersion: v1, kind: Pod, metadata: {generateName: p-}, "

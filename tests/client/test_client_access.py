@@ -138,7 +138,7 @@ def test_inside_a_cluster_the_service_account_is_used(tmp_path: Path, monkeypatc
     cryptography = pytest.importorskip("cryptography")
     assert cryptography
     from kubesched.api.times import RealClock
-    from kubesched.cluster.http.certificates import make_certificates
+    from kubesched.cluster.http.access_files import make_certificates
 
     files = make_certificates(tmp_path, RealClock())
     (tmp_path / "ca.crt").write_bytes(Path(files.ca).read_bytes())

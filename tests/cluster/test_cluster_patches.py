@@ -187,6 +187,9 @@ BAD_JSON: list[tuple[Any, int, str]] = [
     ([{"op": "add"}], 400, "needs a string path"),
     ([{"op": "add", "path": "/a"}], 422, "operation 0 (add /a): "),
     ([{"op": "wish", "path": "/a"}], 422, "unknown op"),
+    ([{"op": "copy", "from": 5, "path": "/a"}], 422, "from must be a string path"),
+    ([{"op": "copy", "from": "/text/0", "path": "/a"}], 422, "'0' is below a value that is neither object nor list"),
+    ([{"op": "remove", "path": "/~2"}], 422, "operation 0 (remove /~2): "),
     ([{"op": "add", "path": "a", "value": 1}], 422, "operation 0 (add a): "),
     ([{"op": "replace", "path": "/list/7", "value": 1}], 422, "operation 0 (replace /list/7): "),
     ([{"op": "add", "path": "/list/01", "value": 1}], 422, r"'01' is not a"),
@@ -197,7 +200,7 @@ BAD_JSON: list[tuple[Any, int, str]] = [
 @pytest.mark.parametrize(("operations", "code", "text"), BAD_JSON)
 def test_a_bad_json_patch_is_refused(operations: Any, code: int, text: str) -> None:
     with refused(code, match=text):
-        apply_json_patch({"list": [1, 2]}, operations)
+        apply_json_patch({"list": [1, 2], "text": "abc"}, operations)
 
 
 NAMES = st.sampled_from(["a", "b", "c", 1, True, 1.0, ["x"]])
@@ -291,6 +294,12 @@ def test_a_json_patch_test_compares_exactly(found: Any, expected: Any, passes: b
     else:
         with refused(422, match="testing value failed"):
             apply_json_patch({"a": found}, operations)
+
+
+def test_what_a_refusal_shows_of_an_object_is_short() -> None:
+    with pytest.raises(ApiError) as caught:
+        apply_json_patch({"data": "x" * 10_000}, [{"op": "add", "path": "/a/b", "value": 1}])
+    assert len(caught.value.message) < 500
 
 
 def test_copies_of_copies_end_before_they_fill_the_memory() -> None:

@@ -21,7 +21,7 @@ SERVICES, SECRETS, CONFIG_MAPS = kind("services"), kind("secrets"), kind("config
 BUDGETS = kind("poddisruptionbudgets", "policy")
 CAPACITIES = kind("csistoragecapacities", "storage.k8s.io")
 RESOURCE_CLAIMS = kind("resourceclaims", "resource.k8s.io")
-TEMPLATES = kind("resourceclaimtemplates", "resource.k8s.io")
+TEMPLATES, SLICES = kind("resourceclaimtemplates", "resource.k8s.io"), kind("resourceslices", "resource.k8s.io")
 QUOTAS, LIMITS, POLICIES = kind("resourcequotas"), kind("limitranges"), kind("networkpolicies", "networking.k8s.io")
 AUTOSCALERS = kind("horizontalpodautoscalers", "autoscaling")
 
@@ -74,6 +74,11 @@ def indexed(**spec: Any) -> Data:
 
 def scoped(**expression: Any) -> Data:
     return {"spec": {"scopeSelector": {"matchExpressions": [expression]}}}
+
+
+def a_slice(**device: Any) -> Data:
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    return {"spec": {"driver": "d", "nodeName": "n", "pool": pool, "devices": [{"name": "d", **device}]}}
 
 
 def make(store: Store, of: Kind, rest: Data, name: str = "x", namespace: str = "default") -> Data:
@@ -168,6 +173,21 @@ REFUSED: list[tuple[str, Kind, Data, str]] = [
     ("many indexes", JOBS, indexed(completions=100_001, backoffLimitPerIndex=1), "spec.maxFailedIndexes: Required value: must be specified when completions is above 100000"),
     ("more failures than indexes", JOBS, indexed(completions=2, backoffLimitPerIndex=1, maxFailedIndexes=3), "spec.maxFailedIndexes: Invalid value: 3: must be less than or equal to completions"),
     ("limit of an index", JOBS, indexed(completionMode="NonIndexed", backoffLimitPerIndex=1), "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode"),
+    ("reference", RESOURCE_CLAIMS, {"spec": {"devices": {**devices()["devices"], "constraints": [{"requests": ["x"], "matchAttribute": "a/b"}]}}}, 'spec.devices.constraints[0].requests[0]: Invalid value: "x": must be the name of a request in the claim'),
+    ("domain", RESOURCE_CLAIMS, {"spec": {"devices": {**devices()["devices"], "constraints": [{"matchAttribute": "b"}]}}}, 'spec.devices.constraints[0].matchAttribute: Invalid value: "b": must include a domain'),
+    ("no constraint", RESOURCE_CLAIMS, {"spec": {"devices": {**devices()["devices"], "constraints": [{}]}}}, "spec.devices.constraints[0]: Required value: exactly one of `matchAttribute`, or `distinctAttribute` is required"),
+    ("no request", RESOURCE_CLAIMS, {"spec": {"devices": {"requests": [{"name": "r"}]}}}, "spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required"),
+    ("one name twice", RESOURCE_CLAIMS, {"spec": {"devices": {"requests": devices()["devices"]["requests"] * 2}}}, 'spec.devices.requests[1].name: Duplicate value: "r"'),
+    ("all of a number", TEMPLATES, {"spec": {"spec": devices(allocationMode="All", count=2)}}, "spec.spec.devices.requests[0].exactly.count: Invalid value: 2: must not be specified when allocationMode is 'All'"),
+    ("expression", RESOURCE_CLAIMS, {"spec": devices(selectors=[{"cel": {"expression": "device."}}])}, 'spec.devices.requests[0].exactly.selectors[0].cel.expression: Invalid value: "device."'),
+    ("toleration", RESOURCE_CLAIMS, {"spec": devices(tolerations=[{"operator": "Exists", "value": "v"}])}, 'spec.devices.requests[0].exactly.tolerations[0].value: Invalid value: "v": must be empty for operator `Exists`'),
+    ("nowhere", SLICES, {"spec": {**a_slice()["spec"], "nodeName": None}}, "spec: Required value: exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"),
+    ("two values", SLICES, a_slice(attributes={"a": {"int": 1, "bool": True}}), "spec.devices[0].attributes[a]: Invalid value: "),
+    ("long text", SLICES, a_slice(attributes={"a": {"string": "x" * 65}}), "spec.devices[0].attributes[a].string: Too long: may not be more than 64 bytes"),
+    ("taint", SLICES, a_slice(taints=[{"key": "-", "effect": "NoExecute"}]), 'spec.devices[0].taints[0].key: Invalid value: "-": name part must consist of'),
+    ("node of a device", SLICES, a_slice(nodeName="n"), "spec.devices[0].nodeName: Invalid value: \"n\": must not be set unless `perDeviceNodeSelection` is set"),
+    ("too many", SLICES, {"spec": {**a_slice()["spec"], "devices": [{"name": f"d{number}"} for number in range(129)]}}, "spec.devices: Too many: 129: must have at most 128 items"),
+    ("resource", kind("deviceclasses", "resource.k8s.io"), {"spec": {"extendedResourceName": "cpu"}}, 'spec.extendedResourceName: Invalid value: "cpu": must be a valid extended resource name'),
 ]  # fmt: skip
 
 
@@ -334,7 +354,7 @@ UPDATES: list[tuple[str, Kind, Data, Data, str]] = [
     ("completions", JOBS, {"spec": {"template": template(restartPolicy="Never")}}, {"spec": {"completions": 9}}, "spec.completions: Invalid value: 9: field is immutable"),
     ("range", NODES, {"spec": {"podCIDR": "10.0.0.0/24"}}, {"spec": {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}}, 'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid'),
     ("provider", NODES, {"spec": {"providerID": "a"}}, {"spec": {"providerID": "b"}}, "spec.providerID: Forbidden: node updates may not change providerID"),
-    ("pool", kind("resourceslices", "resource.k8s.io"), {"spec": {"driver": "d", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}}}, {"spec": {"pool": {"name": "q"}}}, 'spec.pool.name: Invalid value: "q": field is immutable'),
+    ("pool", SLICES, a_slice(), {"spec": {"pool": {"name": "q"}}}, 'spec.pool.name: Invalid value: "q": field is immutable'),
     ("parameters", kind("storageclasses", "storage.k8s.io"), {"provisioner": "p"}, {"parameters": {"a": "b"}}, "parameters: Invalid value: {\"a\":\"b\"}: updates to parameters are forbidden."),
     ("service", STATEFUL_SETS, workload(serviceName="a"), {"spec": {"serviceName": "b"}}, "spec: Forbidden: updates to statefulset spec for fields other than 'replicas'"),
     ("mode", CLAIMS, claim(), {"spec": {"accessModes": ["ReadWriteMany"]}}, "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"),

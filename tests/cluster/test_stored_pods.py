@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from random import Random
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from kubesched.api.decode import DecodeError
 from kubesched.api.kinds import PODS
 from kubesched.api.types import Pod
-from kubesched.api.wire import ApiError
+from kubesched.api.wire import MERGE_PATCH, ApiError
 from kubesched.cluster.schema.objects import Stored, encode_clean
 from kubesched.cluster.schema.stored_pods import StoredPod, stored
 from kubesched.cluster.store import Store
@@ -55,6 +56,34 @@ def running(name: str, ip: str, node: str = "10.1.0.1", **more: Any) -> dict[str
     whole = document(name=name, status={**status, "hostIP": node, "hostIPs": [{"ip": node}], **more})
     whole["metadata"]["labels"] = {"app": "web"}
     return whole
+
+
+def test_a_running_pod_takes_little_memory() -> None:
+    store = Store(StillClock(), random=Random(1), history=10)
+    body = {"metadata": {"generateName": "web-", "labels": {"app": "web"}}, "spec": SPEC}
+
+    def run(count: int) -> list[Any]:
+        views = []
+        for number in range(count):
+            pod = store.create(PODS, "default", body)
+            store.bind("default", pod.name, pod.uid, f"node-{number % 9}")
+            status = running(pod.name, f"10.0.{number // 200}.{number % 200}")["status"]
+            views.append(
+                store.patch(
+                    PODS, "default", pod.name, {"status": status}, subresource="status", patch_type=MERGE_PATCH
+                ).typed
+            )
+        return views
+
+    kept = run(300)
+    tracemalloc.start()
+    try:
+        kept += run(600)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size / 600 < 1_700, "bytes for the store's record, its indexes and the decoded view"
+    assert len({id(view.status) for view in kept}) == 1
 
 
 def test_pods_of_a_template_share_the_texts_and_views_of_metadata_and_status() -> None:

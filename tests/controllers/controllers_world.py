@@ -9,7 +9,7 @@ from typing import Any
 
 from kubesched.api.kinds import NODES, PODS, Kind, kind_by_plural
 from kubesched.api.types import Pod
-from kubesched.cluster.files.snapshot_file import restore
+from kubesched.cluster.files import read
 from kubesched.cluster.kubelets import make_nodes, node_template
 from kubesched.cluster.kubelets.stages import parse_stages
 from kubesched.config import default_config
@@ -124,7 +124,7 @@ def play(
         )
         world = World(embedded)
         if restore_from is not None:
-            restore(embedded.store, restore_from)
+            read(restore_from).load_into(embedded.store)
         world.add_nodes(nodes, **template)
         await embedded.start()
         try:

@@ -14,8 +14,7 @@ from controllers_world import DEPLOYMENTS, LEASES, Data, World, condition, kind,
 from kubesched.api.kinds import NODES, PODS
 from kubesched.api.times import parse_time, timestamp
 from kubesched.cluster.controllers import ControllerManager
-from kubesched.cluster.files import newest_moment, read, save
-from kubesched.cluster.files.snapshot_file import import_dump, restore
+from kubesched.cluster.files import import_dump, newest_moment, read, save
 from kubesched.cluster.kubelets import make_nodes
 from kubesched.cluster.kubelets.nodes import kubelet_conditions
 from kubesched.cluster.schema import Stored
@@ -48,7 +47,7 @@ def live(
             kubelet_options={"heartbeat_seconds": 10.0},
         )
         if restore_from is not None:
-            restore(embedded.store, restore_from)
+            read(restore_from).load_into(embedded.store)
         for node in make_nodes(nodes, prefix="n", width=1, now=embedded.store.now()):
             embedded.store.create(NODES, "", node)
         await embedded.start()
@@ -249,7 +248,7 @@ def test_events_of_a_restored_cluster_expire_an_hour_after_they_were_written(tmp
 
     later = VirtualEpoch(START + 3599)
     other = Store(later, random=Random(2))
-    restore(other, path)
+    read(path).load_into(other)
 
     def names() -> list[str]:
         return [item.name for item in other.list(EVENTS, "default").items]

@@ -28,8 +28,7 @@ from controllers_world import (
 
 from kubesched.api.kinds import DEVICE_TAINT_RULES, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from kubesched.api.wire import ApiError
-from kubesched.cluster.files import ManifestError, SnapshotError, save
-from kubesched.cluster.files.snapshot_file import import_dump, restore
+from kubesched.cluster.files import ManifestError, SnapshotError, import_dump, read, save
 from kubesched.cluster.store import Store
 
 
@@ -68,7 +67,9 @@ def test_a_saved_cluster_comes_back_as_it_was_byte_for_byte(tmp_path: Path, name
         await asyncio.sleep(3.2)
         count = save(world.store, first)
         store = a_store(seed=9, now=world.store.clock.now())
-        assert restore(store, first) == count
+        snapshot = read(first)
+        snapshot.load_into(store)
+        assert len(snapshot.items) == count
         assert everything(store) == everything(world.store)
         assert store.resource_version == world.store.resource_version
         save(store, second)
@@ -118,7 +119,7 @@ def test_a_restored_store_knows_deletions_that_had_begun(tmp_path: Path) -> None
     path = tmp_path / "c.jsonl"
     save(store, path)
     other = a_store()
-    restore(other, path)
+    read(path).load_into(other)
     with pytest.raises(ApiError, match="because it is being terminated"):
         other.create(PODS, "old", {**pod, "metadata": {"name": "q"}})
     change = {"metadata": {"finalizers": None}}
@@ -134,7 +135,7 @@ def test_older_versions_are_gone_and_quotas_count_on(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     save(store, path)
     other = a_store()
-    restore(other, path)
+    read(path).load_into(other)
     with pytest.raises(ApiError) as caught:
         other.watch(PODS, resource_version="1")
     assert caught.value.code == 410
@@ -142,7 +143,7 @@ def test_older_versions_are_gone_and_quotas_count_on(tmp_path: Path) -> None:
         other.create(PODS, "default", {**pod, "metadata": {"name": "p2"}})
     watch = other.watch(PODS, resource_version=str(other.resource_version))
     with pytest.raises(RuntimeError, match="without watches"):
-        restore(other, path)
+        read(path).load_into(other)
     watch.close()
 
 
@@ -155,7 +156,7 @@ def test_custom_kinds_come_along(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     save(store, path)
     other = a_store()
-    restore(other, path)
+    read(path).load_into(other)
     assert other.get(custom, "default", "w").data()["spec"] == {"size": 3}
     assert custom.group_resource in other.status_kinds
 
@@ -195,13 +196,13 @@ def test_files_that_cannot_be_restored_are_refused_and_leave_the_store_alone(
     store = a_store()
     before = everything(store)
     with pytest.raises(SnapshotError) as caught:
-        restore(store, path)
+        read(path).load_into(store)
     assert want in str(caught.value), case
     assert everything(store) == before
     packed = tmp_path / "cut.gz"
     packed.write_bytes(gzip.compress(text)[:-9])
     with pytest.raises(SnapshotError):
-        restore(store, packed)
+        read(packed).load_into(store)
 
 
 # -- import ------------------------------------------------------------------------------------------------

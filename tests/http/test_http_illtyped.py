@@ -17,8 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.kinds import KINDS, Kind
-from kubesched.cluster.files import save
-from kubesched.cluster.files.snapshot_file import restore
+from kubesched.cluster.files import read, save
 from kubesched.cluster.schema import Type, root_type, types
 
 VALUES: list[Any] = [
@@ -111,7 +110,7 @@ def _check_restore(api: Api) -> None:
         file = Path(folder) / "c.jsonl"
         save(api.store, file)
         again = a_store()
-        restore(again, file)
+        read(file).load_into(again)
         for kind, table in api.store.tables.items():
             for key, item in table.objects.items():
                 _ = item.typed

@@ -9,8 +9,8 @@ import yaml
 from http_world import MERGE, PARTIAL, PARTIAL_LIST, PODS, TABLE, Api, a_deployment, a_node, a_pod, run, served
 
 from kubesched.api.kinds import NODES
+from kubesched.cluster.http.cells import human_duration
 from kubesched.cluster.http.columns import layouts
-from kubesched.cluster.http.durations import human_duration
 
 
 async def _five(api: Api) -> None:

@@ -337,6 +337,8 @@ BROKEN = [
     ("no mapping", "[]", "is no kubeconfig"),
     ("half a file", "current-context: c\ncontexts: [{name: c,", "is no YAML: line 2, column 21"),
     ("no context", "current-context: x", "object with name x in .*contexts"),
+    ("no port", "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\nclusters: [{name: k, cluster: {server: 'http://a:b'}}]", "'http://a:b' is no server address"),
+    ("half an address", "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\nclusters: [{name: k, cluster: {server: 'http://[::1'}}]", r"'http://\[::1' is no server address"),
     ("no server", "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\nclusters: [{name: k, cluster: {insecure-skip-tls-verify: true}}]", "no server address"),
 ]  # fmt: skip
 

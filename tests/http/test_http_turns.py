@@ -9,9 +9,9 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from kubesched.api.kinds import kind_by_plural
+from kubesched.cluster.http.answers import Accepted
 from kubesched.cluster.http.calls import Call, Target
 from kubesched.cluster.http.catalog import Catalog
-from kubesched.cluster.http.negotiation import Accepted
 from kubesched.cluster.http.queries import Query
 from kubesched.cluster.http.reading import shape_list
 from kubesched.cluster.http.tables import BATCH

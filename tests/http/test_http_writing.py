@@ -231,7 +231,7 @@ def test_eviction_asks_the_budget() -> None:
     run(main())
 
 
-DELETIONS: list[tuple[str, dict[str, Any] | None, dict[str, Any], int]] = [
+DELETIONS: list[tuple[str, Any, dict[str, Any], int]] = [
     ("plain", None, {}, 200),
     ("options in the body", {"kind": "DeleteOptions", "gracePeriodSeconds": 0}, {}, 200),
     ("options in the query", None, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}, 200),
@@ -240,6 +240,9 @@ DELETIONS: list[tuple[str, dict[str, Any] | None, dict[str, Any], int]] = [
     ("an unknown policy", {"propagationPolicy": "Frog"}, {}, 422),
     ("two policies", {"propagationPolicy": "Orphan", "orphanDependents": True}, {}, 422),
     ("a grace period that is no number", {"gracePeriodSeconds": "x"}, {}, 400),
+    ("a grace period beyond all bounds", {"gracePeriodSeconds": 1 << 64}, {}, 400),
+    ("preconditions that are no object", {"preconditions": "x"}, {}, 400),
+    ("a list", [], {}, 400),
     ("another kind of options", {"kind": "Pod"}, {}, 400),
 ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from random import Random
 from typing import Any
 
 import msgspec
@@ -130,7 +129,6 @@ class Bench:
             pre_enqueue={SCHEDULER: lambda pod: {"Gate": self.gate, "Gate2": self.gate2}},
             queueing_hints={SCHEDULER: hints},
             metrics=self.metrics,
-            random=Random(1),
             **options,
         )
 

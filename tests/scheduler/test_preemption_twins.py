@@ -164,12 +164,13 @@ class Town:
         assert reasons(outcome.diagnosis.statuses) == reasons(fresh.diagnosis.statuses)
         nodes = outcome.diagnosis.statuses.nodes_for_code(Code.UNSCHEDULABLE)
         self.plugin.handle.random.seed(self.count)
+        self.plugin._start = None
         self.plugin._absolute = self.wanted
         rejecting = outcome.diagnosis.statuses.rejecting(Code.UNSCHEDULABLE)
         found = self.plugin._find(outcome.state, pod, nodes, rejecting)
         if not nodes:
             return False
-        offset = random.Random(self.count).randrange(len(nodes))
+        offset = int(random.Random(self.count).random() * len(nodes))
         listed = list(nodes)
         plain = self.plugin._dry_run(fresh.state, pod)
         twin = find_candidates(plain, listed[offset:] + listed[:offset], self.wanted)

@@ -18,6 +18,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code, Status
 from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.full_scan import nodes_to_find
+from kubesched.scheduler.search import Path
 
 
 def many(count: int) -> list[Any]:
@@ -384,6 +385,40 @@ def test_only_the_nodes_pre_filter_allows_are_evaluated() -> None:
 def test_names_of_nodes_that_are_not_there_leave_nothing() -> None:
     rejection = House(many(3)).failure(a_pod(affinity=node_affinity(required=[field_term("gone")])))
     assert rejection.message() == "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+
+
+def test_pods_that_are_allowed_some_nodes_only_cost_no_layer_until_they_are_allowed_all() -> None:
+    allowed: list[frozenset[str] | None] = [frozenset({"n1"})]
+    called: list[str] = []
+
+    def pre_filter(self: Any, state: CycleState, pod: Any, nodes: Any) -> frozenset[str] | None:
+        called.append(pod.name)
+        return allowed[0]
+
+    plugin = make_plugin("Picky", sign=_nothing, pre_filter=pre_filter, filter=_passes)
+    house = House(many(3), plugins=(*SIGNING, plugin))
+    paths: list[Path] = []
+    house.search.observer = paths.append
+
+    def decide(name: str, **more: Any) -> str:
+        called.clear()
+        return house.find(a_pod(name, cpu="100m", **more)).node.name
+
+    assert (decide("a"), called) == ("n1", ["a", "a"])  # a layer was tried
+    assert (decide("b"), called) == ("n1", ["b"])
+    assert (decide("other", memory="1Mi"), called) == ("n1", ["other", "other"])
+    allowed[0] = None
+    decide("c")
+    decide("d")
+    assert paths == [*[Path.FULL_SCAN] * 4, Path.SIGNATURE]
+
+
+def _nothing(self: Any, pod: PodInfo) -> tuple[()]:
+    return ()
+
+
+def _passes(self: Any, state: CycleState, pod: PodInfo, node: Any) -> None:
+    return None
 
 
 def restricting(name: str, *nodes: str) -> type:

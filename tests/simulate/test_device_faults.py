@@ -28,7 +28,7 @@ from kubesched.api.types import Pod
 from kubesched.api.wire import MERGE_PATCH, ApiError
 from kubesched.cluster.controllers import DEVICES_ANNOTATION
 from kubesched.cluster.controllers.resource_claims import claims_of
-from kubesched.cluster.files.snapshot_file import restore, save
+from kubesched.cluster.files import read, save
 from kubesched.cluster.kubelets import make_nodes, node_template
 from kubesched.cluster.store.faults import connection_lost, server_error
 from kubesched.config import default_config
@@ -146,7 +146,7 @@ class Day:
         await self.embedded.stop()
         self.restarts += 1
         self.embedded = self._new()
-        restore(self.embedded.store, self.file)
+        read(self.file).load_into(self.embedded.store)
         await self.embedded.start()
 
     async def settle(self, limit: float) -> None:

@@ -220,7 +220,7 @@ class _Execution:
             case CreateAny() | CreateResourceClaims():
                 await self._create_any(op)
             case UpdateAny():
-                await self._update_any(op)
+                await self._in_background(self._update_any(op), f"update {index}", wait=not op.skip_wait_to_completion)
             case CreateResourceDriver():
                 await self._create_driver(op)
             case AllocResourceClaims():

@@ -130,6 +130,8 @@ class UpdateAny(_Op, frozen=True, kw_only=True):
     namespace: str = ""
     update_per_second: int = 0
     subresources: list[str] = []
+    #: Go on with the next operation at once. A field of ours, for changes alongside what is measured.
+    skip_wait_to_completion: bool = False
 
 
 class CreateResourceDriver(_Op, frozen=True, kw_only=True):

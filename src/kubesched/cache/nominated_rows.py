@@ -25,6 +25,7 @@ __all__ = ["NominatedPods", "NominatedRows", "requested_by"]
 #: So many priorities are kept, the least recently used go first.
 _MOST: Final = 16
 _KEPT_CHANGES: Final = 1 << 14
+_NO_PODS: Final[list[PodInfo]] = []
 
 
 class NominatedPods:
@@ -67,12 +68,18 @@ class NominatedPods:
             row = self._table.row_of(name)
             if row is None:
                 continue
+            pods = self._nominations.nominated_pods_for_node(name)
+            counting = [pod for pod in pods if pod.priority >= self._priority]
+            known = self.pods.get(row, _NO_PODS)
+            if len(counting) == len(known) and all(map(_is_counted_like, counting, known)):
+                if counting:
+                    self.pods[row] = counting  # newer versions that mean the same
+                continue
             for pod in self.pods.pop(row, ()):
                 if self.row_of.get(pod.uid) == row:
                     del self.row_of[pod.uid]
                 self._count(pod, -1)
-            pods = self._nominations.nominated_pods_for_node(name)
-            if counting := [pod for pod in pods if pod.priority >= self._priority]:
+            if counting:
                 self.pods[row] = counting
                 for pod in counting:
                     self.row_of[pod.uid] = row
@@ -98,6 +105,11 @@ class NominatedPods:
             amounts[:, row] = requested_by(self.pods.get(row, ()), table)
         self._summed = self.log.position
         return amounts
+
+
+def _is_counted_like(one: PodInfo, other: PodInfo) -> bool:
+    """Whether two versions of a nominated pod mean the same for other pods."""
+    return one is other or (one.uid == other.uid and one.counts_like(other))
 
 
 def requested_by(pods: Iterable[PodInfo], table: NodeTable) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter
 from typing import Final
 
 import numpy as np
@@ -114,7 +115,17 @@ class PlacedPods:
         kinds: the numbers of the kinds of pods on nodes.
     """
 
-    __slots__ = ("_columns", "_count", "_entry_of", "_free", "_scalars", "_starts", "kinds", "restarted")
+    __slots__ = (
+        "_columns",
+        "_count",
+        "_entry_of",
+        "_free",
+        "_of_priority",
+        "_scalars",
+        "_starts",
+        "kinds",
+        "restarted",
+    )
 
     def __init__(self) -> None:
         self._columns = tuple(array("q") for _ in range(_COLUMNS))
@@ -122,6 +133,8 @@ class PlacedPods:
         self._entry_of: dict[str, int] = {}
         self._free: list[int] = []
         self._count = 0
+        #: How many pods there are of each priority.
+        self._of_priority: Counter[int] = Counter()
         #: The pods that request more than CPU, memory and ephemeral storage, by entry.
         self._scalars: dict[int, PodInfo] = {}
         self.restarted = Log(_KEPT_CHANGES)
@@ -139,6 +152,7 @@ class PlacedPods:
         spec, requests, text = pod.pod.spec, pod.requests, pod.pod.status.start_time
         self._count += 1
         rows[place], priorities[place], numbers[place] = row, spec.priority or 0, self._count
+        self._of_priority[priorities[place]] += 1
         kinds[place] = self.kinds.add(kind)
         try:
             cpu[place], memory[place] = requests.milli_cpu, requests.memory
@@ -163,7 +177,11 @@ class PlacedPods:
     def remove(self, uid: str) -> None:
         """A pod left its row."""
         place = self._entry_of.pop(uid)
-        self._columns[PRIORITY_AT][place] = _FREE
+        priorities, counts = self._columns[PRIORITY_AT], self._of_priority
+        counts[priorities[place]] -= 1
+        if not counts[priorities[place]]:
+            del counts[priorities[place]]
+        priorities[place] = _FREE
         self.kinds.remove(self._columns[KIND_AT][place])
         self._free.append(place)
         self._scalars.pop(place, None)
@@ -175,6 +193,10 @@ class PlacedPods:
         if start != self._starts[place]:
             self._starts[place] = start
             self.restarted.append(row)
+
+    def has_below(self, priority: int) -> bool:
+        """Whether any pod has a lower priority."""
+        return any(one < priority for one in self._of_priority)
 
     def below(self, priority: int, on: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.intp]:
         """The places of the entries of lower priority, of these rows (bool[capacity]) only if given."""

@@ -263,8 +263,12 @@ def _url(address: str, source: str) -> str:
     if not address:
         raise AccessError(f"{source}: the cluster has no server address")
     url = address if "://" in address else f"http://{address}"
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, or half an IPv6 address
+        is_address = False
+    if not is_address:
         raise AccessError(f"{source}: {address!r} is no server address: it must be http:// or https:// and a host")
     return url.rstrip("/")
 

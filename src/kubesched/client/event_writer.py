@@ -19,7 +19,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import takewhile
 from random import Random
 from typing import Any, ClassVar, Final, TypeAlias
 from uuid import UUID
@@ -322,6 +321,23 @@ class EventWriter:
         """How many events are kept for repetition."""
         return len(self._entries)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the next new event may have another one dropped."""
+        return len(self._entries) >= self._cache_size
+
+    def series(self, key: Key) -> Entry | None:
+        """The event of a key if the server has it, with its repetition, and there are not too many."""
+        entry = self._entries.get(key)
+        few = len(self._entries) < self._cache_size // 2
+        return entry if few and entry is not None and entry.posted and entry.count > 1 and not entry.sending else None
+
+    def repeat(self, entry: Entry, times: int, time: float, seen: float) -> None:
+        """Count repetitions of a series that need not be sent; its place among the recently recorded stays."""
+        entry.count += times
+        entry.last, entry.seen = max(entry.last, time), max(entry.seen, seen)
+        self.absorbed += times
+
     async def record(
         self, about: Item, component: str, type_: str, reason: str, message: str, *, host: str = ""
     ) -> None:
@@ -380,7 +396,8 @@ class EventWriter:
 
     async def expire(self, seen: float, seconds: float) -> None:
         """Drop the events that were last counted that long ago; the final count of a series is sent."""
-        expired = list(takewhile(lambda entry: seen - entry.seen >= seconds, self._entries.values()))
+        expired = [entry for entry in self._entries.values() if seen - entry.seen >= seconds]
+        expired.sort(key=lambda entry: entry.seen)
         for entry in expired:
             del self._entries[entry.key]
         for entry in expired:

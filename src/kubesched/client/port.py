@@ -20,7 +20,7 @@ from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, PatchOpti
 from ..api.times import Clock
 from .backoff import TokenBucket, is_other_uid, is_write_retriable, retry_write
 from .event_writer import CACHE_SIZE
-from .events import QUEUE_SIZE, EventBroadcaster, EventRecorder
+from .events import QUEUE_SIZE, REFRESH_SECONDS, EventBroadcaster, EventRecorder
 from .informer import Informer
 from .metered import MeteredTransport
 from .patches import claim_patch, has_condition, pod_status_patch, update_pod_condition, volume_patch
@@ -28,7 +28,7 @@ from .reflector import PAGE_SIZE, WATCH_TIMEOUT
 
 __all__ = ["ApiPort"]
 
-#: Codes of a deletion's refusal that mean the pod is gone; 409: another pod has its name now.
+#: Codes of a deletion's refusal that show the pod is gone; 409: another pod has its name now.
 _GONE: Final = (404, 409)
 
 
@@ -59,6 +59,7 @@ class ApiPort:
         event_limiter: TokenBucket | None = None,
         event_queue_size: int = QUEUE_SIZE,
         event_cache_size: int = CACHE_SIZE,
+        event_refresh_seconds: float = REFRESH_SECONDS,
         watch_list: bool = False,
         on_request: Callable[[str, str, float], None] | None = None,
     ) -> None:
@@ -77,6 +78,7 @@ class ApiPort:
             rng=Random(rng.getrandbits(64)),
             queue_size=event_queue_size,
             cache_size=event_cache_size,
+            refresh_seconds=event_refresh_seconds,
         )
         self._recorders: dict[str, EventRecorder] = {}
 

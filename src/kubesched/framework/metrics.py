@@ -33,6 +33,7 @@ __all__ = [
     "MetricDef",
     "MetricFamily",
     "MetricSet",
+    "Sampling",
     "SchedulerMetrics",
     "exponential_buckets",
 ]
@@ -42,6 +43,7 @@ Level = Literal["STABLE", "BETA", "ALPHA"]
 
 #: Share of passes in which per-plugin durations are recorded.
 PLUGIN_METRICS_SAMPLE: Final = 0.1
+_SAMPLE_EVERY: Final = round(1 / PLUGIN_METRICS_SAMPLE)
 
 PREFIX: Final = "scheduler_"
 
@@ -171,6 +173,20 @@ class HistogramSample:
     count: int
 
 
+class Sampling:
+    """Which calls record how long plugins take: one in ten, in turn. Many alike can be counted at once."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    def take(self, calls: int = 1) -> int:
+        """How many of the next calls record."""
+        before, self._calls = self._calls, self._calls + calls
+        return self._calls // _SAMPLE_EVERY - before // _SAMPLE_EVERY
+
+
 class HistogramValue:
     """One series of observations; a value equal to a bound belongs to that bound's bucket."""
 
@@ -184,6 +200,11 @@ class HistogramValue:
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
+
+    def observe_many(self, value: float, times: int) -> None:
+        """Observe the same value so many times."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.sum += value * times
 
     @property
     def count(self) -> int:

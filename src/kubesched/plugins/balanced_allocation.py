@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from kubesched.api.requests import PODS, is_scalar_resource
+from kubesched.api.requests import CPU, MEMORY, PODS, is_scalar_resource
 from kubesched.config.args import NodeResourcesBalancedAllocationArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interface import Handle, IntArray, Plugin, Reads, RowArray
@@ -110,13 +110,18 @@ class NodeResourcesBalancedAllocation(Plugin):
             return int(self.score_rows(state, pod, nodes, np.array([node.row], np.intp))[0])
         before: list[float] = []
         after: list[float] = []
+        allocatable, requested = node.allocatable, node.requested
         for name, amount in amounts:
-            capacity = 0 if name == PODS else node.allocatable.get(name)
-            if capacity == 0:
-                continue
-            used = node.requested.get(name)
-            before.append(min(1.0, float(used) / float(capacity)))
-            after.append(min(1.0, float(used + amount) / float(capacity)))
+            if name == CPU:
+                capacity, used = allocatable.milli_cpu, requested.milli_cpu
+            elif name == MEMORY:
+                capacity, used = allocatable.memory, requested.memory
+            else:
+                capacity, used = 0 if name == PODS else allocatable.get(name), requested.get(name)
+            if capacity:
+                share, more = float(used) / float(capacity), float(used + amount) / float(capacity)
+                before.append(share if share < 1.0 else 1.0)
+                after.append(more if more < 1.0 else 1.0)
         return _HALF + trunc_div(_HALF + _balance(after) - _balance(before), 2)
 
     # -- many rows -------------------------------------------------------------------------------------

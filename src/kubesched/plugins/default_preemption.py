@@ -14,7 +14,7 @@ from kubesched.config.args import DefaultPreemptionArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from kubesched.framework.fit_error import fit_error_text
-from kubesched.framework.interface import Handle, NodeToStatus, Plugin, PostFilterResult
+from kubesched.framework.interface import AlwaysInVain, Handle, InVainAnswer, NodeToStatus, Plugin, PostFilterResult
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.nominating import NominatingInfo
 from kubesched.framework.podinfo import PodInfo
@@ -39,6 +39,7 @@ __all__ = ["DefaultPreemption"]
 Answer = tuple[PostFilterResult | None, Status | None]
 
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+_NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _CLEARED: Final = PostFilterResult(NominatingInfo.clear())
 
 
@@ -47,6 +48,7 @@ class DefaultPreemption(Plugin):
 
     name = names.DEFAULT_PREEMPTION
     informs = ("poddisruptionbudgets",)
+    enqueues_alike = True
 
     def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -60,7 +62,14 @@ class DefaultPreemption(Plugin):
         #: Made when first needed: there is no snapshot yet while some handles are built.
         self._fast: FastDryRuns | None = None
         self._in_vain = InVain(handle)
+        #: Where the next search begins, as a share of the nodes: a random place, the same one until a search has found victims.
+        self._start: float | None = None
+        self._never = AlwaysInVain(_prefixed(Status.unschedulable(_NEVER)))
         cls = type(self)
+        self._has_default_post_filter = self._asynchronous and all(
+            getattr(cls, method) is getattr(DefaultPreemption, method)
+            for method in ("post_filter", "_why_not_eligible", "pre_enqueue")
+        )
         self._has_default_hooks = (
             cls.importance is DefaultPreemption.importance
             and cls.is_eligible_victim is DefaultPreemption.is_eligible_victim
@@ -111,6 +120,16 @@ class DefaultPreemption(Plugin):
     def may_help_nominated(self, pod: PodInfo, key: Hashable, node_name: str) -> bool:
         return self._awaited.may_help_nominated(pod, key, node_name)
 
+    def in_vain(self, pod: PodInfo, statuses: NodeToStatus) -> InVainAnswer | None:
+        if not self._has_default_post_filter or pod.status.nominated_node_name:
+            return None
+        if pod.spec.preemption_policy == "Never":
+            return self._never
+        return self._in_vain.get(pod, statuses)
+
+    def was_in_vain(self, times: int) -> None:
+        self.handle.framework.metrics.preemption_attempts_total.labels().value += times
+
     # -- PostFilter ------------------------------------------------------------------------------------
 
     def post_filter(self, state: CycleState, pod: PodInfo, statuses: NodeToStatus) -> Answer | Awaitable[Answer]:
@@ -126,8 +145,6 @@ class DefaultPreemption(Plugin):
             return None, _prefixed(Status.unschedulable(reason))
         known = self._in_vain.get(pod, statuses)
         if known is not None:
-            if known.nodes:
-                self._first(known.nodes)  # the same random numbers as without a memory
             return _CLEARED, known.status
         nodes = statuses.nodes_for_code(Code.UNSCHEDULABLE)
         # With extenders the statuses are as old as the first answer, else of this moment.
@@ -138,8 +155,9 @@ class DefaultPreemption(Plugin):
                 return None, _prefixed(Status.from_error(_joined(found.errors)))
             status = _prefixed(Status.unschedulable(self._why_not_helpful(found)))
             if isinstance(found, FastFound) or not nodes:
-                self._in_vain.put(pod, statuses, len(nodes), status)
+                self._in_vain.put(pod, statuses, status)
             return _CLEARED, status
+        self._start = None
         extenders = interested(self.handle.extenders, pod)
         if extenders or not self._asynchronous:
             return self._slowly(extenders, pod, found)
@@ -154,7 +172,7 @@ class DefaultPreemption(Plugin):
     def _why_not_eligible(self, pod: PodInfo, statuses: NodeToStatus) -> str:
         """Empty when the pod may preempt (spec section 3.1)."""
         if pod.spec.preemption_policy == "Never":
-            return "not eligible due to preemptionPolicy=Never."
+            return _NEVER
         nominated = pod.status.nominated_node_name
         if not nominated or statuses.get(nominated).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return ""
@@ -178,7 +196,9 @@ class DefaultPreemption(Plugin):
         """Candidates among ``nodes``, which these plugins rejected just now, beginning with a random one."""
         if not nodes:
             return Found()
-        order = TrialOrder(nodes.rows, self._first(len(nodes)))
+        if self._start is None:
+            self._start = self.handle.random.random()
+        order = TrialOrder(nodes.rows, int(self._start * len(nodes)))
         wanted = candidates_wanted(len(nodes), self._percentage, self._absolute)
         plain = self._dry_run(state, pod)
         question = Question.of(self.handle, state, pod, rejecting) if self._has_default_hooks else None
@@ -189,10 +209,6 @@ class DefaultPreemption(Plugin):
             if found is not None:
                 return found
         return find_candidates(plain, NodeList(self.handle.snapshot.table, order.all()), wanted)
-
-    def _first(self, nodes: int) -> int:
-        """Where to begin among so many nodes."""
-        return self.handle.random.randrange(nodes)
 
     def _why_not_helpful(self, found: Found | FastFound) -> str:
         """The text when no node can be helped (spec section 3.3)."""

@@ -60,6 +60,7 @@ class NodeResourcesFit(Plugin):
 
     name = names.NODE_RESOURCES_FIT
     signs_spec = True
+    hints_by_spec = True
     reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
@@ -92,6 +93,11 @@ class NodeResourcesFit(Plugin):
         if self._counts.of(pod.score_requests) is not None:
             return None  # the score changes with devices, whatever happens to the node
         return self._signature(pod)
+
+    def signs_until(self) -> Hashable | None:
+        if self._classes is None:
+            return 0
+        return None if self._classes.serves_any else self._classes.version
 
     def interaction_key(self, pod: PodInfo) -> Hashable | None:
         return self._signature(pod), self._counts.key(pod.score_requests)

@@ -14,6 +14,7 @@ class PrioritySort(Plugin):
     """Order of the active queue; a pod without priority counts as 0."""
 
     name = names.PRIORITY_SORT
+    orders_by_priority = True
 
     def less(self, first: QueuedPodInfo, second: QueuedPodInfo) -> bool:
         return self.sort_key(first) < self.sort_key(second)

@@ -31,6 +31,8 @@ _MAX_CUSTOM_SCORE: Final = 10
 
 def trunc_div(value: int, divisor: int) -> int:
     """Integer division that truncates toward zero."""
+    if value >= 0 and divisor > 0:
+        return value // divisor
     quotient = abs(value) // abs(divisor)
     return quotient if (value < 0) == (divisor < 0) else -quotient
 

@@ -119,6 +119,8 @@ class DefaultSelectors:
 
     def is_empty(self, pod: PodInfo) -> bool:
         """Whether :meth:`of` is EVERYTHING: no Service and no owner to go by."""
+        if not pod.pod.metadata.owner_references and not self._handle.informed_in("services", pod.namespace):
+            return True
         return self.of(pod).is_empty
 
     def of(self, pod: PodInfo) -> Selector:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, Final
 
 from kubesched.framework.metrics import GaugeValue
@@ -50,7 +51,7 @@ class BackoffQueue:
         self._initial = round(initial * _NANOSECONDS)
         self._maximum = round(maximum * _NANOSECONDS)
         self.pods = SplitHeap(lambda record: (self.expiry(record), sort_key(record)), gauge, is_apart)
-        self.errors: KeyedHeap[QueuedPodInfo] = KeyedHeap(self.expiry, gauge)
+        self.errors: KeyedHeap[QueuedPodInfo] = KeyedHeap(self.expiry, gauge, attrgetter("size"))
 
     def duration(self, count: int) -> float:
         """How long a pod waits after its ``count``-th failure in a row, in seconds."""
@@ -60,6 +61,11 @@ class BackoffQueue:
         if self._initial > self._maximum >> shift:
             return self._maximum / _NANOSECONDS
         return (self._initial << shift) / _NANOSECONDS
+
+    def is_longest(self, record: QueuedPodInfo) -> bool:
+        """Whether the pod's backoff grows no more with further rejections."""
+        count = record.unschedulable_count
+        return not record.consecutive_errors_count and self.duration(count) == self.duration(count + 1)
 
     def expiry(self, record: QueuedPodInfo) -> float:
         """When the pod's backoff ends, floored to a whole second and kept in the record; or :data:`NEVER`."""

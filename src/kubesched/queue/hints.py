@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import enum
 import logging
-import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.framework.events import ClusterEvent, HintFn, KeyedHint, QueueingHint
-from kubesched.framework.metrics import PLUGIN_METRICS_SAMPLE, SchedulerMetrics
+from kubesched.framework.metrics import Sampling, SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
 
@@ -80,15 +79,15 @@ class EventPlan:
             if len(found) == 1 and isinstance(found[0], KeyedHint)
         }
 
-    def keys(self, old: Any, new: Any) -> dict[RejectorKey, str]:
-        """By rejector: the key of the pods that this event may help, where it does not help all that were rejected."""
+    def keys(self, old: Any, new: Any) -> dict[RejectorKey, Collection[str]]:
+        """By rejector: the keys of the pods that this event may help, where it does not help all that were rejected."""
         if not self._keyed:
             return {}
         found = ((rejector, hint.of_event(old, new)) for rejector, hint in self._keyed.items())
-        return {rejector: key for rejector, key in found if key is not None}
+        return {rejector: keys for rejector, keys in found if keys is not None}
 
 
-def pod_keys(registrations: Registrations) -> dict[RejectorKey, Callable[[Pod], Iterable[str]]]:
+def pod_keys(registrations: Registrations) -> dict[RejectorKey, Callable[[PodInfo], Iterable[str]]]:
     """By rejector: the keys under which its waiting pods are found; for plugins with a :class:`KeyedHint`."""
     return {
         (scheduler, plugin): hint.of_pod
@@ -102,15 +101,13 @@ def pod_keys(registrations: Registrations) -> dict[RejectorKey, Callable[[Pod], 
 class Hints:
     """The registrations of all profiles."""
 
-    __slots__ = ("_clock", "_durations", "_events_of", "_plans", "_random", "_registrations")
+    __slots__ = ("_clock", "_durations", "_events_of", "_plans", "_registrations", "_sampling")
 
-    def __init__(
-        self, registrations: Registrations, clock: Clock, metrics: SchedulerMetrics, rng: random.Random
-    ) -> None:
+    def __init__(self, registrations: Registrations, clock: Clock, metrics: SchedulerMetrics) -> None:
         self._registrations = registrations
         self._plans: dict[ClusterEvent, EventPlan] = {}
         self._clock = clock
-        self._random = rng
+        self._sampling: dict[str, Sampling] = {}  # by plugin
         self._durations = metrics.queueing_hint_execution_duration_seconds
         events_of: dict[str, dict[ClusterEvent, None]] = {}
         for by_event in registrations.values():
@@ -131,8 +128,11 @@ class Hints:
             plan = self._plans[event] = EventPlan(event, self._registrations)
         return plan
 
-    def strategy(self, record: QueuedPodInfo, plan: EventPlan, old: Any, new: Any) -> Strategy:
-        """How to requeue a pod after an event. A hint function that fails counts as Queue and is logged."""
+    def strategy(self, record: QueuedPodInfo, plan: EventPlan, old: Any, new: Any, pods: int = 1) -> Strategy:
+        """How to requeue a pod after an event. A hint function that fails counts as Queue and is logged.
+
+        ``pods`` is how many pods alike this is counted for.
+        """
         pending = record.pending_plugins
         unschedulable = record.unschedulable_plugins
         if not unschedulable and not pending:
@@ -152,7 +152,7 @@ class Hints:
                 continue
             if best is not Strategy.SKIP and not is_pending:
                 continue  # the pod is retried anyway; only a pending plugin can hurry it
-            if not self._worth_queueing(plugin, hint, record.pod_info, plan, old, new):
+            if not self._worth_queueing(plugin, hint, record.pod_info, plan, old, new, pods):
                 continue
             if is_pending:
                 return Strategy.IMMEDIATELY
@@ -175,9 +175,12 @@ class Hints:
         return best
 
     def _worth_queueing(
-        self, plugin: str, hint: HintFn | None, pod_info: PodInfo, plan: EventPlan, old: Any, new: Any
+        self, plugin: str, hint: HintFn | None, pod_info: PodInfo, plan: EventPlan, old: Any, new: Any, pods: int
     ) -> bool:
-        sampled = self._random.random() < PLUGIN_METRICS_SAMPLE
+        sampling = self._sampling.get(plugin)
+        if sampling is None:
+            sampling = self._sampling[plugin] = Sampling()
+        sampled = sampling.take(pods)
         started = self._clock.now() if sampled else 0.0
         outcome = "Queue"
         if hint is not None:
@@ -190,5 +193,6 @@ class Hints:
                     "Queueing hint of %s failed for event %s; pod %s is queued", plugin, plan.label, pod_info.key
                 )
         if sampled:
-            self._durations.observe(self._clock.now() - started, plugin, plan.label, outcome)
+            durations = self._durations.labels(plugin, plan.label, outcome)
+            durations.observe_many(self._clock.now() - started, sampled)
         return outcome != "QueueSkip"

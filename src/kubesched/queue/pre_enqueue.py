@@ -6,16 +6,17 @@ Source: spec "Scheduling queue" section 6.1. Called by the scheduling queue.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from kubesched.api.times import Clock
 from kubesched.framework.events import ClusterEvent
-from kubesched.framework.metrics import PLUGIN_METRICS_SAMPLE, HistogramValue, SchedulerMetrics
+from kubesched.framework.metrics import HistogramValue, Sampling, SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.status import Code, Status
+
+from .line import Line
 
 __all__ = ["PreEnqueue", "PreEnqueuePlugins"]
 
@@ -30,7 +31,7 @@ _POINT: Final = "PreEnqueue"
 class PreEnqueue:
     """Runs the PreEnqueue plugins of a pod's profile; ``events_of`` gives the events a plugin registered."""
 
-    __slots__ = ("_clock", "_durations", "_events_of", "_metrics", "_plugins", "_random")
+    __slots__ = ("_clock", "_durations", "_events_of", "_metrics", "_plugins", "_sampling")
 
     def __init__(
         self,
@@ -38,26 +39,33 @@ class PreEnqueue:
         events_of: Callable[[str], tuple[ClusterEvent, ...]],
         clock: Clock,
         metrics: SchedulerMetrics,
-        rng: random.Random,
     ) -> None:
         self._plugins = plugins
         self._events_of = events_of
         self._clock = clock
         self._metrics = metrics
-        self._random = rng
+        self._sampling: dict[str, Sampling] = {}  # by plugin
         self._durations: dict[str, HistogramValue] = {}
 
     def run(self, record: QueuedPodInfo) -> None:
         """Gate the pod by the first plugin that does not pass it, or ungate it when all do.
 
-        The plugin that gated it last is called first. A plugin that raises gates the pod with an Error status.
+        The plugin that gated it last is called first. A plugin that raises gates the pod with an Error status. For a line
+        of pods the plugins are called once for pods alike, and counted for each.
         """
+        if isinstance(record, Line):
+            for group in record.groups.values():
+                self._run_for(group.members[0].record, len(group.members))
+        else:
+            self._run_for(record, 1)
+
+    def _run_for(self, record: QueuedPodInfo, pods: int) -> None:
         profile = record.pod_info.pod.spec.scheduler_name
         started = self._clock.now()
         plugins_for = self._plugins.get(profile)
         plugins = plugins_for(record.pod_info) if plugins_for is not None else None
         if plugins:
-            self._run(record, profile, plugins)
+            self._run(record, profile, plugins, pods)
         elif record.gating_plugin:
             self._ungate(record)
         duration = self._durations.get(profile)
@@ -65,18 +73,17 @@ class PreEnqueue:
             # Upstream's status label is always Success here; dashboards are built on that.
             duration = self._metrics.framework_extension_point_duration_seconds.labels(_POINT, "Success", profile)
             self._durations[profile] = duration
-        duration.observe(self._clock.now() - started)
+        duration.observe_many(self._clock.now() - started, pods)
 
     def _run(
-        self, record: QueuedPodInfo, profile: str, plugins: Mapping[str, Callable[[PodInfo], Status | None]]
+        self, record: QueuedPodInfo, profile: str, plugins: Mapping[str, Callable[[PodInfo], Status | None]], pods: int
     ) -> None:
-        sampled = self._random.random() < PLUGIN_METRICS_SAMPLE
         gate = record.gating_plugin
         first = plugins.get(gate) if gate else None
-        if first is not None and not self._passes(record, profile, gate, first, sampled):
+        if first is not None and not self._passes(record, profile, gate, first, pods):
             return
         for name, plugin in plugins.items():
-            if name != gate and not self._passes(record, profile, name, plugin, sampled):
+            if name != gate and not self._passes(record, profile, name, plugin, pods):
                 return
         if gate:
             self._ungate(record)
@@ -92,8 +99,12 @@ class PreEnqueue:
         profile: str,
         name: str,
         plugin: Callable[[PodInfo], Status | None],
-        sampled: bool,
+        pods: int,
     ) -> bool:
+        sampling = self._sampling.get(name)
+        if sampling is None:
+            sampling = self._sampling[name] = Sampling()
+        sampled = sampling.take(pods)
         started = self._clock.now() if sampled else 0.0
         try:
             status = plugin(record.pod_info)
@@ -104,9 +115,8 @@ class PreEnqueue:
             _log.exception("PreEnqueue plugin %s failed; pod %s is held back", name, record.key)
             code = Code.ERROR
         if sampled:
-            self._metrics.plugin_execution_duration_seconds.observe(
-                self._clock.now() - started, name, _POINT, code.label
-            )
+            durations = self._metrics.plugin_execution_duration_seconds.labels(name, _POINT, code.label)
+            durations.observe_many(self._clock.now() - started, sampled)
         if code is Code.SUCCESS:
             return True
         if name not in record.unschedulable_plugins and name not in record.pending_plugins:

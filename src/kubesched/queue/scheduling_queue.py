@@ -20,8 +20,7 @@ The queue is composed of parts with one idea each: where pods wait (:mod:`.sub_q
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from random import Random
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from kubesched.api.times import Clock
@@ -40,6 +39,8 @@ from kubesched.framework.queued import QueuedPodInfo
 from .flushing import FlushLoops
 from .hints import EventPlan, Hints, Registrations, Strategy, pod_keys
 from .in_flight import InFlight
+from .line import Line
+from .lines import Lines
 from .moves import POD_ADD, POD_UPDATE, SCHEDULE_ATTEMPT_FAILURE, Moves
 from .nominator import Nominator
 from .order import Less, Order, order_of
@@ -75,7 +76,6 @@ class SchedulingQueue:
         pod_lister: the live pod of a (namespace, name), for the nominator.
         initial_backoff, max_backoff: seconds; a maximum of 0 turns backoff off.
         max_in_unschedulable: seconds after which a pod is tried again without any event.
-        random: decides which plugin durations are recorded.
         is_apart: which pods are only popped by callers that ask for pods apart; none by default.
         holders: scheduler name -> plugin that knows which deletions cannot help a waiting pod.
 
@@ -97,12 +97,10 @@ class SchedulingQueue:
         max_backoff: float = 10.0,
         max_in_unschedulable: float = 300.0,
         metrics: SchedulerMetrics | None = None,
-        random: Random | None = None,
         is_apart: IsApart | None = None,
         holders: Mapping[str, Holder] | None = None,
     ) -> None:
         metrics = metrics if metrics is not None else SchedulerMetrics()
-        random = random if random is not None else Random(0)
         self._clock = clock
         self._max_in_unschedulable = max_in_unschedulable
         self._queues = SubQueues(
@@ -116,10 +114,10 @@ class SchedulingQueue:
             pod_keys=pod_keys(queueing_hints),
         )
         self._in_flight = InFlight(metrics.inflight_events)
-        self._hints = Hints(queueing_hints, clock, metrics, random)
+        self._hints = Hints(queueing_hints, clock, metrics)
         self._records = Records(clock, signers)
         self.nominator = Nominator(pod_lister, self._queues.pod_info, self._in_flight.pod_info)
-        gates = PreEnqueue(pre_enqueue, self._hints.events_of, clock, metrics, random)
+        gates = PreEnqueue(pre_enqueue, self._hints.events_of, clock, metrics)
         self._loops = FlushLoops(
             clock,
             self._queues,
@@ -128,11 +126,13 @@ class SchedulingQueue:
             flush_leftover=self.flush_unschedulable_leftover,
         )
         self._moves = Moves(self._queues, gates, self.nominator, clock, metrics, self._loops.resume)
+        #: Pods that are tried again together.
+        self.lines = Lines(self._queues, self._moves, clock)
         self._waiters = Waiters()
         self._scheduling_cycle = 0
         self._closed = False
         #: What may be read: where pods are, lists of them, the checker.
-        self.views = QueueViews(self._queues, self._in_flight, self.nominator, metrics.unschedulable_pods)
+        self.views = QueueViews(self._queues, self._in_flight, self.nominator, metrics.unschedulable_pods, self.lines)
 
     # -- what event handlers call ----------------------------------------------------------------------
 
@@ -142,7 +142,9 @@ class SchedulingQueue:
         Raises:
             QuantityError: when a request of the pod is malformed; the queue is unchanged.
         """
-        self._enter(self._records.new(pod), POD_ADD)
+        record = self._records.new(pod)
+        self._disturb(record.key)
+        self._enter(record, POD_ADD)
 
     def update(self, old: Pod | None, new: Pod) -> None:
         """A pod has changed; ``old`` may be None when its last state is unknown.
@@ -159,6 +161,7 @@ class SchedulingQueue:
                 self._in_flight.record(self._hints.plan(event), old, new)
             return
         key, queues = new.key, self._queues
+        self._disturb(key)
         if (record := queues.active.get(key)) is not None:
             self._refresh(record, old, new)
             queues.active.put(key, record)
@@ -182,7 +185,13 @@ class SchedulingQueue:
     def delete(self, pod: Pod) -> None:
         """A pod was deleted, or bound. What is in flight stays until :meth:`done`."""
         self.nominator.delete(pod)
+        self.lines.release(pod.key)
         self._moves.leave(pod.key)
+
+    def _disturb(self, key: str) -> None:
+        """A pod changes, or comes: lines that this may concern are dissolved."""
+        self.lines.close()
+        self.lines.release(key)
 
     def _enter(self, record: QueuedPodInfo, label: str) -> None:
         if self._moves.enter(record, label):
@@ -204,15 +213,20 @@ class SchedulingQueue:
         plan = self._hints.plan(event)
         if not plan.interesting:
             return
+        if self.lines.is_open and (plan.wildcard or plan.rejectors):
+            self.lines.close()
         waiting = self._queues.unschedulable
         if len(waiting):
             if plan.wildcard:
                 pairs = waiting.pairs()
             elif event == ASSIGNED_POD_DELETE and isinstance(old, Pod) and old.spec.node_name:
                 node = old.spec.node_name
-                pairs = waiting.candidates_after_deletion(plan.rejectors, node, self.nominator.nominated_keys(node))
+                nominated = self.nominator.nominated_keys(node)
+                pairs = waiting.candidates_after_deletion(plan.rejectors, node, nominated, plan.keys(old, new))
             else:
                 pairs = waiting.candidates(plan.rejectors, plan.keys(old, new))
+            if event != ASSIGNED_POD_DELETE:
+                pairs = self._one_by_one(pairs)
             if pairs:
                 self._move(pairs, plan, old, new, pre_check)
         if len(self._in_flight):
@@ -228,18 +242,55 @@ class SchedulingQueue:
     ) -> None:
         """Requeue those of the pods that an event may help."""
         moved = False
-        for key, record in pairs:
-            if pre_check is not None and not pre_check(record.pod_info.pod):
-                continue
-            if record.gating_plugin and record.gating_plugin not in plan.plugins:
-                continue
-            strategy = self._hints.strategy(record, plan, old, new)
+        for key, record, strategy in self._decided(pairs, plan, old, new, pre_check):
             if strategy is Strategy.SKIP:
                 continue
             self._queues.unschedulable.remove(key)
             moved |= self._moves.requeue(key, record, strategy, plan.label)
         if moved:
             self._waiters.notify()
+
+    def _decided(
+        self,
+        pairs: Iterable[tuple[str, QueuedPodInfo]],
+        plan: EventPlan,
+        old: Any,
+        new: Any,
+        pre_check: Callable[[Pod], bool] | None,
+    ) -> Iterator[tuple[str, QueuedPodInfo, Strategy]]:
+        """The pods, and lines of pods, with how to requeue them. A line whose pods differ in that is dissolved."""
+        for key, record in pairs:
+            if pre_check is not None and not pre_check(record.pod_info.pod):
+                continue
+            if record.gating_plugin and record.gating_plugin not in plan.plugins:
+                continue
+            if not isinstance(record, Line):
+                yield key, record, self._hints.strategy(record, plan, old, new)
+                continue
+            decided = {
+                group: self._hints.strategy(group.members[0].record, plan, old, new, len(group.members))
+                for group in record.groups.values()
+            }
+            strategies = set(decided.values())
+            if len(strategies) == 1:
+                yield key, record, strategies.pop()
+                continue
+            each = [(member.record, decided[member.group]) for member in record.members()]
+            self.lines.dissolve(record)
+            for one, strategy in each:
+                yield one.key, one, strategy
+
+    def _one_by_one(self, pairs: list[tuple[str, QueuedPodInfo]]) -> list[tuple[str, QueuedPodInfo]]:
+        """The same pods, with the lines among them dissolved."""
+        found: list[tuple[str, QueuedPodInfo]] = []
+        for key, record in pairs:
+            if isinstance(record, Line):
+                records = [member.record for member in record.members()]
+                self.lines.dissolve(record)
+                found += [(one.key, one) for one in records]
+            else:
+                found.append((key, record))
+        return found
 
     def end_nomination(self, pod: Pod) -> None:
         """Forget a pod's nomination while it waits; it may be requeued by any event again."""
@@ -253,6 +304,7 @@ class SchedulingQueue:
         """
         activated = False
         for pod in pods.values():
+            self._disturb(pod.key)
             if self._moves.activate(pod.key):
                 activated = True
             elif pod.uid in self._in_flight:
@@ -269,7 +321,14 @@ class SchedulingQueue:
         an error always wait for their backoff. ``apart`` takes one of the pods apart; otherwise those stay.
         """
         while True:
-            record = self._moves.pop(apart=apart)
+            record = self.lines.next() if self.lines.is_open else None
+            if record is None:
+                early = not len(self._queues.active)
+                record = self._moves.pop(apart=apart)
+                if isinstance(record, Line):
+                    popped = (self._queues.backoff.pods if early else self._queues.active).popped
+                    self.lines.open(record, early=early, place=popped)
+                    continue
             if record is None or self._mark_in_flight(record):
                 return record
 
@@ -284,6 +343,7 @@ class SchedulingQueue:
     def pop_specific(self, pod: Pod) -> QueuedPodInfo | None:
         """Activate and take this very pod; None when it is unknown, still gated or in flight already."""
         key = pod.key
+        self._disturb(key)
         self._moves.activate(key)
         record = self._queues.active.remove(key)
         if record is None:
@@ -319,7 +379,7 @@ class SchedulingQueue:
         key, uid = queued.key, queued.uid
         requeued = False
         try:
-            if place := self._queues.place_of(key):
+            if place := self._queues.place_of(self.lines.line_of(key)):
                 raise QueueError(f"Pod {key} is already present in {place}")
             if queued.has_rejectors:
                 queued.unschedulable_count += 1
@@ -349,7 +409,7 @@ class SchedulingQueue:
     @property
     def scheduling_cycle(self) -> int:
         """Number of pods that have gone in flight so far."""
-        return self._scheduling_cycle
+        return self._scheduling_cycle + self.lines.counted
 
     # -- time ------------------------------------------------------------------------------------------
 

@@ -77,6 +77,7 @@ class SubQueues:
 
     def check(self) -> list[str]:
         problems = self.active.check("activeQ") + self.backoff.check() + self.unschedulable.check()
-        if (self._active_gauge.value, self._backoff_gauge.value) != (len(self.active), len(self.backoff)):
+        pods = [sum(record.size for record in queue.items()) for queue in (self.active, self.backoff)]
+        if [self._active_gauge.value, self._backoff_gauge.value] != pods:
             problems.append("pending_pods: active or backoff is wrong")
         return problems

@@ -7,13 +7,13 @@ for memory, an event about volumes costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from operator import attrgetter
 from typing import Final
 
-from kubesched.api.types import Pod
 from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import GaugeValue
+from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
 
 from .heap import KeyedHeap
@@ -23,8 +23,9 @@ __all__ = ["RejectorKey", "UnschedulablePods"]
 #: (scheduler name, plugin name).
 RejectorKey = tuple[str, str]
 #: The keys of what a pod names, see :class:`~kubesched.framework.events.KeyedHint`.
-PodKeys = Callable[[Pod], Iterable[str]]
-_NO_KEYS: Final[Mapping[RejectorKey, str]] = {}
+PodKeys = Callable[[PodInfo], Iterable[str]]
+_Keys = Mapping[RejectorKey, Collection[str]]
+_NO_KEYS: Final[_Keys] = {}
 
 
 class _Parked:
@@ -97,10 +98,9 @@ class UnschedulablePods:
         new = parked is None
         gated = record.gated
         if parked is None:
-            self._sequence += 1
-            parked = self._entries[key] = _Parked(key, record, self._sequence)
+            parked = self._entries[key] = _Parked(key, record, self.reserve(record.size))
             parked.gated = gated
-            (self._gated if gated else self._waiting).value += 1
+            (self._gated if gated else self._waiting).value += record.size
         else:
             parked.record = record
             if parked.gated is not gated:
@@ -119,10 +119,46 @@ class UnschedulablePods:
         parked = self._entries.pop(key, None)
         if parked is None:
             return None
-        (self._gated if parked.gated else self._waiting).value -= 1
+        (self._gated if parked.gated else self._waiting).value -= parked.record.size
         self._timeouts.remove(key)
         self._unfile(parked)
         return parked.record
+
+    # -- lines of pods, see :mod:`.lines` ---------------------------------------------------------------
+
+    def reserve(self, pods: int) -> int:
+        """The first of so many numbers, by which pods are in order."""
+        first = self._sequence + 1
+        self._sequence += pods
+        return first
+
+    def restore(self, first: int, entries: Iterable[tuple[str, QueuedPodInfo]]) -> None:
+        """Add pods that are not gated, with reserved numbers."""
+        for number, (key, record) in enumerate(entries, first):
+            parked = self._entries[key] = _Parked(key, record, number)
+            self._waiting.value += record.size
+            self._timeouts.put(key, record)
+            self._file(parked)
+
+    def exchange(self, key: str, entries: Iterable[tuple[str, QueuedPodInfo]]) -> None:
+        """Put others, as many pods as there were, in the place of an entry."""
+        first = self._entries[key].sequence
+        self.remove(key)
+        self.restore(first, entries)
+
+    def are_neighbours(self, first: str, second: str) -> bool:
+        """Whether two entries are here, with none between them."""
+        one, other = self._entries.get(first), self._entries.get(second)
+        return one is not None and other is not None and one.sequence + one.record.size == other.sequence
+
+    def join(self, first: str, second: str, line: QueuedPodInfo) -> None:
+        """Two neighbours become one of them, which is given more pods right afterwards."""
+        one, other = self._entries[first], self._entries[second]
+        gone, kept = (one, other) if line is other.record else (other, one)
+        kept.sequence = one.sequence
+        del self._entries[gone.key]
+        self._timeouts.remove(gone.key)
+        self._unfile(gone)
 
     def file_again(self, key: str) -> None:
         """What the pod is held for may have ended."""
@@ -134,12 +170,10 @@ class UnschedulablePods:
         parked = self._entries.get(key)
         return None if parked is None else parked.record
 
-    def candidates(
-        self, rejectors: Iterable[RejectorKey], keys: Mapping[RejectorKey, str] = _NO_KEYS
-    ) -> list[tuple[str, QueuedPodInfo]]:
+    def candidates(self, rejectors: Iterable[RejectorKey], keys: _Keys = _NO_KEYS) -> list[tuple[str, QueuedPodInfo]]:
         """The pods that one of the plugins rejected, and those any event helps, in the order they came.
 
-        Of a rejector in ``keys`` only the pods with that key.
+        Of a rejector in ``keys`` only the pods with one of its keys.
         """
         wanted = set(rejectors)
         found = self._candidates(wanted, keys)
@@ -150,7 +184,7 @@ class UnschedulablePods:
         return _in_order(found)
 
     def candidates_after_deletion(
-        self, rejectors: Iterable[RejectorKey], node_name: str, nominated: Iterable[str]
+        self, rejectors: Iterable[RejectorKey], node_name: str, nominated: Iterable[str], keys: _Keys = _NO_KEYS
     ) -> list[tuple[str, QueuedPodInfo]]:
         """The same for the deletion of a pod on a node, without held pods that it cannot help.
 
@@ -166,26 +200,27 @@ class UnschedulablePods:
                 scheduler, own = parked.held
                 if self._holders[scheduler].may_help_nominated(parked.record.pod_info, own, node_name):
                     found[key] = parked
-        found.update(self._candidates(rejectors))
+        found.update(self._candidates(rejectors, keys))
         for (scheduler, common), held in self._held.items():
             if self._holders[scheduler].may_help(common, node_name):
                 found.update(held)
         return _in_order(found)
 
-    def _candidates(
-        self, rejectors: Iterable[RejectorKey], keys: Mapping[RejectorKey, str] = _NO_KEYS
-    ) -> dict[str, _Parked]:
+    def _candidates(self, rejectors: Iterable[RejectorKey], keys: _Keys = _NO_KEYS) -> dict[str, _Parked]:
         found: dict[str, _Parked] = dict(self._always)
         for rejector in rejectors:
-            key = keys.get(rejector)
-            bucket = self._by_rejector.get(rejector) if key is None else self._by_name.get((rejector, key))
-            if bucket:
-                found.update(bucket)
+            named = keys.get(rejector)
+            if named is None:
+                found.update(self._by_rejector.get(rejector, ()))
+                continue
+            for key in named:
+                found.update(self._by_name.get((rejector, key), ()))
         return found
 
     def older_than(self, now: float, limit: float) -> list[tuple[str, QueuedPodInfo]]:
         """Gated or not: the pods whose last attempt is more than ``limit`` seconds ago."""
-        return [(key, parked.record) for key, parked in self._entries.items() if now - parked.record.timestamp > limit]
+        entries = (parked for parked in self._entries.values() if now - parked.record.timestamp > limit)
+        return [(parked.key, parked.record) for parked in sorted(entries, key=_by_sequence)]
 
     def oldest(self) -> float | None:
         """The earliest timestamp of a pod that is not gated."""
@@ -193,10 +228,10 @@ class UnschedulablePods:
         return None if head is None else head.timestamp
 
     def pairs(self) -> list[tuple[str, QueuedPodInfo]]:
-        return [(key, parked.record) for key, parked in self._entries.items()]
+        return _in_order(self._entries)
 
     def records(self) -> list[QueuedPodInfo]:
-        return [parked.record for parked in self._entries.values()]
+        return [record for _, record in self.pairs()]
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries
@@ -249,7 +284,7 @@ class UnschedulablePods:
             (rejector, key)
             for rejector in filed
             if (keys := self._pod_keys.get(rejector)) is not None
-            for key in dict.fromkeys(keys(record.pod_info.pod))
+            for key in dict.fromkeys(keys(record.pod_info))
         )
 
     def _unfile(self, parked: _Parked) -> None:
@@ -281,10 +316,11 @@ class UnschedulablePods:
         filed: dict[RejectorKey, set[str]] = {}
         named: dict[tuple[RejectorKey, str], set[str]] = {}
         always, held = set(), set()
-        gated = 0
+        gated = pods = 0
         for key, parked in self._entries.items():
             rejectors = self._rejectors(parked.record)
             gated += parked.record.gated
+            pods += parked.record.size
             if parked.held is not None:
                 held.add(key)
             else:
@@ -306,9 +342,9 @@ class UnschedulablePods:
             problems.append("unschedulable: the index of pods without rejector is wrong")
         if len(self._timeouts) != len(self._entries) - gated:
             problems.append("unschedulable: timeouts of pods that are not here")
-        if (self._gated.value, self._waiting.value) != (gated, len(self._entries) - gated):
+        if (self._gated.value, self._waiting.value) != (gated, pods - gated):
             problems.append(
-                f"unschedulable: {gated} gated of {len(self._entries)}, "
+                f"unschedulable: {gated} gated of {pods}, "
                 f"the metrics say {self._gated.value:g} gated and {self._waiting.value:g} not"
             )
         return problems

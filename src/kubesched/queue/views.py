@@ -13,6 +13,8 @@ from kubesched.framework.metrics import Gauge
 from kubesched.framework.queued import QueuedPodInfo
 
 from .in_flight import InFlight
+from .line import Line
+from .lines import Lines
 from .nominator import Nominator
 from .sub_queues import SubQueues
 
@@ -22,38 +24,39 @@ __all__ = ["QueueViews"]
 class QueueViews:
     """The sub-queues and the pods in flight, read only."""
 
-    __slots__ = ("_in_flight", "_nominator", "_queues", "_rejected_by")
+    __slots__ = ("_in_flight", "_lines", "_nominator", "_queues", "_rejected_by")
 
-    def __init__(self, queues: SubQueues, in_flight: InFlight, nominator: Nominator, rejected_by: Gauge) -> None:
+    def __init__(
+        self, queues: SubQueues, in_flight: InFlight, nominator: Nominator, rejected_by: Gauge, lines: Lines
+    ) -> None:
         """``rejected_by`` is the metric of pods by rejector plugin and profile, for :meth:`check`."""
         self._queues = queues
         self._in_flight = in_flight
         self._nominator = nominator
         self._rejected_by = rejected_by
+        self._lines = lines
 
     def pending_pods(self) -> tuple[list[Pod], str]:
         """All queued pods (active, backoff, unschedulable) and a summary; pods in flight do not count."""
-        queues = self._queues
-        summary = (
-            f"activeQ:{len(queues.active)}; backoffQ:{len(queues.backoff)}; "
-            f"unschedulablePods:{len(queues.unschedulable)}"
-        )
-        return self.pods_in_active() + self.pods_in_backoff() + self.unschedulable_pods(), summary
+        active, backoff, waiting = self.pods_in_active(), self.pods_in_backoff(), self.unschedulable_pods()
+        summary = f"activeQ:{len(active)}; backoffQ:{len(backoff)}; unschedulablePods:{len(waiting)}"
+        return active + backoff + waiting, summary
 
     def get_pod(self, name: str, namespace: str) -> QueuedPodInfo | None:
         """The queued pod of that name, None when it is not queued."""
-        return self._queues.get(f"{namespace}/{name}" if namespace else name)
+        key = f"{namespace}/{name}" if namespace else name
+        return self._lines.get(key) or self._queues.get(key)
 
     def in_flight_pods(self) -> list[Pod]:
         """Pods being scheduled, in the order they were popped."""
         return _pods(self._in_flight.records())
 
     def pods_in_active(self) -> list[Pod]:
-        return _pods(self._queues.active.items())
+        return _pods(self._lines.records(self._queues.active.items()))
 
     def pods_in_backoff(self) -> list[Pod]:
         """Rejected pods that back off, then those whose attempt failed by an error."""
-        return _pods(self._queues.backoff.items())
+        return _pods(self._lines.records(self._queues.backoff.items()))
 
     @property
     def is_at_rest(self) -> bool:
@@ -63,7 +66,7 @@ class QueueViews:
 
     def unschedulable_pods(self) -> list[Pod]:
         """Pods that wait for an event, gated ones too, in the order they came."""
-        return _pods(self._queues.unschedulable.records())
+        return _pods(self._lines.records(self._queues.unschedulable.records()))
 
     def is_queued(self, pod: Pod) -> bool:
         """Whether a pod of that name waits in the active, backoff or unschedulable queue."""
@@ -81,12 +84,13 @@ class QueueViews:
 
         An entry of the same name but another UID is not this pod.
         """
-        key = pod.key
-        for place, record in (
+        key = self._lines.line_of(pod.key)
+        for place, entry in (
             ("Active", self._queues.active.get(key)),
             ("Backoff", self._queues.backoff.get(key)),
             ("Unschedulable", self._queues.unschedulable.get(key)),
         ):
+            record = self._lines.get(pod.key) if isinstance(entry, Line) else entry
             if record is not None and record.uid == pod.uid:
                 return "Gated" if record.gated else place
         return "InFlight" if pod.uid in self._in_flight else ""
@@ -104,7 +108,7 @@ class QueueViews:
             ("Backoff", self._queues.backoff.items()),
             ("Unschedulable", self._queues.unschedulable.records()),
         ):
-            for record in records:
+            for record in self._lines.records(records):
                 key = record.key
                 if key in seen:
                     problems.append(f"{key} is in {seen[key]} and in {place}")

@@ -83,6 +83,12 @@ class AttemptMetrics:
         """Count an attempt that a plugin rejected, or that failed by an error."""
         self._count("unschedulable" if rejected else "error", attempt)
 
+    def failed_alike(self, profile_name: str, times: int, seconds: float) -> None:
+        """Count attempts that plugins rejected, so many in so much time together."""
+        total, durations = self._series_of("unschedulable", profile_name)
+        total.value += times
+        durations.observe_many(seconds / times, times)
+
     def scheduled(self, attempt: Attempt) -> None:
         """Count an attempt whose pod is bound."""
         self._count("scheduled", attempt)
@@ -97,11 +103,15 @@ class AttemptMetrics:
             metrics.pod_scheduled_after_flush_total.inc()
 
     def _count(self, result: str, attempt: Attempt) -> None:
-        key = (result, attempt.profile.framework.profile_name)
+        total, durations = self._series_of(result, attempt.profile.framework.profile_name)
+        total.value += 1
+        durations.observe(self._clock.now() - attempt.start)
+
+    def _series_of(self, result: str, profile_name: str) -> tuple[CounterValue, HistogramValue]:
+        key = (result, profile_name)
         series = self._series.get(key)
         if series is None:
             metrics = self._metrics
             total, durations = metrics.schedule_attempts_total, metrics.scheduling_attempt_duration_seconds
             series = self._series[key] = (total.labels(*key), durations.labels(*key))
-        series[0].value += 1
-        series[1].observe(self._clock.now() - attempt.start)
+        return series

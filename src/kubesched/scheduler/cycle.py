@@ -11,7 +11,6 @@ Source: spec "Scheduling cycle" sections 2 to 8.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Awaitable, Callable, Mapping
 
 from kubesched.api.times import Clock
@@ -19,7 +18,7 @@ from kubesched.cache import Cache, CacheError
 from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.extenders import ExtenderError
 from kubesched.framework.interface import PostFilterResult
-from kubesched.framework.metrics import PLUGIN_METRICS_SAMPLE, SchedulerMetrics
+from kubesched.framework.metrics import Sampling, SchedulerMetrics
 from kubesched.framework.preemption import Preemption
 from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.runtime import PostFilterAnswer
@@ -50,7 +49,7 @@ class Cycle:
         failures: FailureHandler,
         metrics: SchedulerMetrics,
         clock: Clock,
-        rng: random.Random,
+        sampling: Sampling,
         on_preemption: Callable[[Preemption], None] | None = None,
         on_attempt: Callable[[QueuedPodInfo], None] | None = None,
     ) -> None:
@@ -64,7 +63,7 @@ class Cycle:
         self._failures = failures
         self._search_durations = metrics.scheduling_algorithm_duration_seconds
         self._clock = clock
-        self._random = rng
+        self._sampling = sampling
 
     def schedule_one(self, queued: QueuedPodInfo) -> Awaitable[None] | None:
         """Decide about one popped pod, and start its binding if there is a node for it.
@@ -103,7 +102,7 @@ class Cycle:
 
     def sampled(self) -> bool:
         """Whether an attempt records how long each plugin takes."""
-        return self._random.random() < PLUGIN_METRICS_SAMPLE
+        return bool(self._sampling.take())
 
     def conclude(self, attempt: Attempt, outcome: Decision | Rejection) -> Awaitable[None] | None:
         """Act on what the search found, which must be true at this moment. What is returned has to be awaited."""

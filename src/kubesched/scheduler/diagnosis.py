@@ -48,10 +48,13 @@ class NodeStatuses:
         self.absent = _ABSENT
         self._text: tuple[tuple[int, Status], str] | None = None
         self._group_of: npt.NDArray[np.int32] | None = None
+        #: What was found for a code, until the statuses change.
+        self._nodes: dict[Code, NodeList] = {}
+        self._rejecting: dict[Code, frozenset[str]] = {}
 
     def set(self, name: str, status: Status) -> None:
         """One node's status; takes it out of its group."""
-        self._text = self._group_of = None
+        self._changed()
         row = self._table.row_of(name) if self._table is not None else None
         if row is not None:
             groups = [(kept, rows[rows != row]) for kept, rows in self._groups]
@@ -79,7 +82,13 @@ class NodeStatuses:
         """Keep the statuses by node name, because rows may belong to other nodes later."""
         for status, names in list(self.groups()):
             self._single.update(dict.fromkeys(names, status))
-        self._groups, self._group_of = [], None
+        self._groups = []
+        self._changed()
+
+    def _changed(self) -> None:
+        self._text = self._group_of = None
+        self._nodes.clear()
+        self._rejecting.clear()
 
     def histogram(self, all_nodes: int) -> Counter[str]:
         """Reason to number of nodes, of the ``all_nodes`` there are."""
@@ -130,6 +139,12 @@ class NodeStatuses:
 
     def nodes_for_code(self, code: Code) -> NodeList:
         """The nodes whose status has ``code``, in list order."""
+        found = self._nodes.get(code)
+        if found is None:
+            found = self._nodes[code] = self._find_nodes(code)
+        return found
+
+    def _find_nodes(self, code: Code) -> NodeList:
         table = self._table
         assert table is not None
         alike = not self._single and all(status.code is code for status, _ in self._groups)
@@ -147,7 +162,11 @@ class NodeStatuses:
 
     def rejecting(self, code: Code) -> frozenset[str]:
         """The plugins that rejected the nodes whose status has ``code``."""
-        return frozenset(status.plugin for status in self.distinct() if status.code is code)
+        found = self._rejecting.get(code)
+        if found is None:
+            plugins = frozenset(status.plugin for status in self.distinct() if status.code is code)
+            found = self._rejecting[code] = plugins
+        return found
 
     @classmethod
     def from_arrays(

@@ -139,7 +139,7 @@ class FullScan:
             message = outcome.status.message()
             diagnosis = Diagnosis.of(statuses, [outcome.status], outcome.restricting, message)
             return Rejection(len(self._table), diagnosis, request.state)
-        tried, status = self._try_nominated_node(request)
+        tried, status = self.try_nominated_node(request)
         if tried is not None and status is None:
             return Evaluation(np.array([tried.row], np.intp), statuses, by_nomination=True)
         evaluation = self._filter(request)
@@ -286,7 +286,7 @@ class FullScan:
         others = request.others(node.row)
         return self._framework.filter_with_nominated(request.state, request.pod, self._snapshot, node, others)
 
-    def _try_nominated_node(self, request: ScanRequest) -> tuple[NodeInfo | None, Status | None]:
+    def try_nominated_node(self, request: ScanRequest) -> tuple[NodeInfo | None, Status | None]:
         """The node the pod is nominated to, and why it does not fit: (None, None) without such a node."""
         name = request.pod.status.nominated_node_name if request.try_nominated else ""
         row = self._table.row_of(name) if name else None

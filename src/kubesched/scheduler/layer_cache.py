@@ -57,6 +57,17 @@ class LayerCache:
         self._put(key, self._uses)
         return False
 
+    def is_met(self, key: Hashable) -> bool:
+        """Whether a key was met and has no layer."""
+        return isinstance(self._kept.get(key), int)
+
+    def mark(self, key: Hashable, *, unusable: bool) -> None:
+        """Note for a key without a layer that none is to be made, or that one may be again."""
+        if unusable:
+            self.meet(key)
+        else:
+            self.drop(key)
+
     def put(self, key: Hashable, layer: Layer) -> None:
         """Keep a layer, and drop others beyond the budget."""
         self._put(key, layer)

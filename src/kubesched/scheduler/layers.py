@@ -317,12 +317,12 @@ class Layer:
             if np.count_nonzero(answers):
                 bad = answers != 0
                 rejected, verdicts = rows[bad], answers[bad]
-                self._make_room(int(verdicts.max()))
+                self._widen(int(verdicts.max()))
                 self.owner[rejected] = entry.index + 1
                 self.verdict[rejected] = verdicts
                 rows = rows[~bad]
 
-    def _make_room(self, verdict: int) -> None:
+    def _widen(self, verdict: int) -> None:
         """Choose a type that this verdict fits into."""
         if verdict >> 8 * self.verdict.itemsize:
             self.verdict = self.verdict.astype(np.min_scalar_type(verdict))
@@ -345,7 +345,7 @@ class Layer:
                 continue
             answer = entry.one(self.state, self._pod, table, node)
             if answer:
-                self._make_room(answer)
+                self._widen(answer)
                 self.owner[row] = place
                 self.verdict[row] = answer
                 return False

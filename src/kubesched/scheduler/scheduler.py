@@ -24,7 +24,7 @@ from kubesched.framework.enqueue import queueing_hints, watched_actions
 from kubesched.framework.events import ActionType
 from kubesched.framework.extenders import ConnectedExtender, Extender, in_run_time_order, is_involved
 from kubesched.framework.holding import Holder
-from kubesched.framework.metrics import SchedulerMetrics
+from kubesched.framework.metrics import Sampling, SchedulerMetrics
 from kubesched.framework.preemption import Preemption
 from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.registry import Registry
@@ -38,6 +38,7 @@ from .debugger import CacheDebugger
 from .extender_lane import ExtenderLane
 from .extender_support import ExtenderRejections, ExtenderView, check_extenders
 from .failure import FailureHandler
+from .foresight import Foresight
 from .full_scan import Rotation
 from .handle import Backends
 from .handlers import NamespaceHandler, NodeHandler, PodHandler, ResourceHandler
@@ -146,7 +147,6 @@ class Scheduler:
             max_backoff=float(config.pod_max_backoff_seconds),
             max_in_unschedulable=max_in_unschedulable,
             metrics=metrics,
-            random=random.Random(rng.getrandbits(64)),
             holders={
                 name: plugin
                 for name, framework in self.frameworks.items()
@@ -189,6 +189,12 @@ class Scheduler:
             publish_node=gates.enabled("NominatedNodeNameForExpectation"),
             extenders=self.extenders,
         )
+        sampling = Sampling()
+        if not self.extenders:
+            foresight = Foresight(self.queue, profiles, attempts, sampling)
+            failures.offer, self.queue.lines.foresight = foresight.offer, foresight
+            for profile in profiles.values():
+                profile.recorder.before_reading(self.queue.lines.catch_up, self.queue.lines.dissolve_all)
         self.cycle = Cycle(
             self.queue,
             self.cache,
@@ -197,7 +203,7 @@ class Scheduler:
             failures,
             metrics,
             clock,
-            random.Random(rng.getrandbits(64)),
+            sampling,
             on_preemption,
             on_attempt,
         )
@@ -314,7 +320,8 @@ class Scheduler:
                 if rest is not None:
                     await rest
                 left -= 1
-                queued = pop_nowait() if left and loop.time() < ends else None
+                more = (left > 0 and loop.time() < ends) or self.queue.lines.is_open
+                queued = pop_nowait() if more else None
             await asyncio.sleep(0)
 
     async def stop(self) -> None:

@@ -13,8 +13,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubesched.cache import NodeTable, Snapshot
 from kubesched.cache.nominated_rows import NominatedPods
@@ -27,7 +26,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
 from kubesched.framework.status import Status
 
-from .diagnosis import Rejection
+from .diagnosis import Diagnosis, Rejection
 from .full_scan import Evaluation, FullScan, Rotation, ScanRequest
 from .layer_cache import LayerCache
 from .layers import Layer
@@ -44,20 +43,19 @@ class Signature(tuple[Hashable | None, ...]):
     Attributes:
         plan: what follows from which plugins signed.
         images: version of the names in the image table then: a plugin may sign what nodes have of a pod's images.
-        is_restricted: PreFilter allowed the last such pod only some nodes, so no layer is tried.
+        until: with this answer of the plugins' ``signs_until`` it was made; None for a pod that refers to nothing.
     """
 
     plan: Plan
     images: int
-    is_restricted = False
+    until: Hashable = None
 
 
 #: Signature; and interaction key, None for a signature layer, or the priority that says which nominations count.
 _Key = tuple[Hashable, tuple[Hashable, ...] | int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The node chosen, and how many were evaluated and fit. ``state`` is passed on to Reserve and the binding cycle."""
 
     node: NodeInfo
@@ -111,6 +109,11 @@ class Search:
         #: Distinct plugins that can sign, or have nothing to do for some pods; a plugin's place here is its place in the
         #: signature.
         self._signers = list(signers.values())
+        #: What signatures of pods that ask for extended resources depend on; None when some plugin may depend on more.
+        self._until = [entry.plugin.signs_until for entry in self._signers if hasattr(entry.plugin, "signs_until")]
+        self._depending = frozenset(
+            entry.name for entry in self._signers if not (entry.signs_spec or hasattr(entry.plugin, "signs_until"))
+        )
         #: Those that may give pods with the same spec different signatures.
         self._signing_more = frozenset(entry.name for entry in self._signers if not entry.signs_spec)
         self._layers = LayerCache()
@@ -124,22 +127,31 @@ class Search:
             PluginFailedError: when a plugin fails.
         """
         known: Signature | None = pod.signature
-        if known is not None and self._is_current(known):
+        until = self._signs_until(pod) if pod.refers else None
+        if known is not None and known.until == until and self._is_current(known):
             return known
         absent = self._framework.concerned(pod).absent
         model = pod.model if self._signing_more <= absent else None
         signature: Signature | None = model.signature if model is not None else None
-        if signature is None or not self._is_current(signature):
+        if signature is None or signature.until != until or not self._is_current(signature):
             signature = Signature(
                 [NOT_CONCERNED if entry.name in absent else entry.sign(pod) for entry in self._signers]
             )
             signature.plan = self._plan(signature)
             signature.images = self.table.images.names_version
-        if not pod.refers:
+            signature.until = until
+        if not pod.refers or until is not None:
             pod.signature = signature
             if model is not None:
                 model.signature = signature
         return signature
+
+    def _signs_until(self, pod: PodInfo) -> Hashable:
+        """While this stays the same, so does the signature of a pod that asks for extended resources; None: sign again."""
+        if pod.storage or pod.spec.resource_claims or not self._depending <= self._framework.concerned(pod).absent:
+            return None
+        found = tuple([until() for until in self._until])
+        return None if None in found else found
 
     def _is_current(self, signature: Signature) -> bool:
         """Whether it was made for this profile, and for the images that nodes have."""
@@ -183,11 +195,34 @@ class Search:
             self.observer(path)
         return answer
 
+    def known_rejection(self, pod: PodInfo) -> Diagnosis | None:
+        """Why :meth:`find` would reject the pod now, where that is remembered; nothing is evaluated but rows that changed."""
+        if not len(self.table):
+            return None
+        try:
+            signature = self.sign(pod)
+            plan = signature.plan
+            layer = self._layer((signature, None), plan, None, pod)
+            if layer is None or not plan.all_skip(pod):
+                return None
+            nominated = self._nominated.of(pod.priority)
+            path, key = self._path(pod, plan, (signature, None), layer, skips=True, nominated=nominated)
+            if path is Path.FULL_SCAN:
+                return None
+            used = layer if path is Path.SIGNATURE else self._layer(key, plan, layer, pod, nominated)
+        except PluginFailedError:
+            return None
+        return used.diagnosis(_why_of(used)) if used is not None else None
+
     def _find(
         self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool
     ) -> tuple[Path, Decision | Rejection]:
         plan = signature.plan
-        layer = self._layer((signature, None), plan, None, pod) if not signature.is_restricted else None
+        if pod.status.nominated_node_name:
+            decision = self._on_nominated_node(pod, signature, record_plugin_metrics)
+            if decision is not None:
+                return Path.FULL_SCAN, decision
+        layer = self._layer((signature, None), plan, None, pod)
         state = prepared(layer.state.clone() if layer is not None else CycleState(), record_plugin_metrics)
         nominated = self._nominated.of(pod.priority)
         skips = layer is not None and plan.all_skip(pod)
@@ -210,7 +245,8 @@ class Search:
         if not skips and (layer is None or plan.unsigned.pre_filters):
             only = plan.unsigned.pre_filters if layer is not None else None
             outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes(), only)
-            signature.is_restricted = layer is None and outcome.nodes is not None
+            if layer is None:
+                self._layers.mark((signature, None), unusable=outcome.nodes is not None)
 
         def remembered() -> NominationFilter | None:
             if layer is None or outcome.status is not None or self._percentage:
@@ -226,10 +262,23 @@ class Search:
         request = ScanRequest(pod, state, outcome, nominated, layer, plan, remembered)
         answer = self._chosen(request)
         if skips and used is not None and isinstance(answer, Rejection):
-            used.diagnosed(
-                answer.diagnosis
-            )  # for the next pod like this one, until a row is rejected for something else
+            # For the next pod like this one, until a row is rejected for something else.
+            used.diagnosed(answer.diagnosis)
         return Path.FULL_SCAN, answer
+
+    def _on_nominated_node(self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool) -> Decision | None:
+        """The node that the pod is nominated to, if it fits: found without evaluating again what changed elsewhere.
+
+        None where a full scan has to find that out.
+        """
+        layer = self._layers.get((signature, None))
+        if layer is None or not signature.plan.all_skip(pod):
+            return None
+        state = prepared(layer.state.clone(), record_plugin_metrics)
+        state.skip_filter |= signature.plan.unsigned.names
+        nominated = self._nominated.of(pod.priority)
+        node, status = self.scan.try_nominated_node(ScanRequest(pod, state, PreFilterOutcome(), nominated))
+        return Decision(node, state, 1, 1) if node is not None and status is None else None
 
     def _path(
         self, pod: PodInfo, plan: Plan, key: _Key, layer: Layer | None, *, skips: bool, nominated: NominatedPods
@@ -256,6 +305,8 @@ class Search:
         ``nominated``: for a nomination layer, which has a base.
         """
         layer = self._layers.get(key)
+        if layer is None and base is None and self._layers.is_met(key):
+            return None  # PreFilter allowed the last such pod only some nodes
         if layer is None or layer.base is not base or layer.share.view is not nominated:
             share = plan.signed if base is None else plan.unsigned
             if base is not None and nominated is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-_MISSING = [package for package in ("aiohttp", "prometheus_client") if find_spec(package) is None]
+_MISSING = [package for package in ("aiohttp", "httptools", "prometheus_client") if find_spec(package) is None]
 if _MISSING:
     raise ImportError(f"serving needs {' and '.join(_MISSING)}: install kubesched[run]")
 

@@ -143,9 +143,12 @@ class Course:
         else:
             # Nodes are as they were, only their pods changed. A row without a node counts nothing.
             rows = sorted({entry >> 1 for entry in entries if table.alive[entry >> 1]})
-            fresh = table.requested[:, rows]
-            self._requested += (fresh - self._known[:, rows]).sum(axis=1)
-            self._known[:, rows] = fresh
+            known, requested = self._known, self._requested
+            for row in rows:
+                fresh = table.requested[:, row]
+                requested += fresh
+                requested -= known[:, row]
+                known[:, row] = fresh
         self._position = table.journal.position
         allocatable, requested = self._allocatable, self._requested.tolist()
         for name, index in table.resource_index.items():

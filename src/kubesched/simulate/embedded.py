@@ -17,6 +17,7 @@ from kubesched.api.times import Clock
 from kubesched.api.types import Node, Pod
 from kubesched.cache.check import check_cache, compare_with_server
 from kubesched.client.event_writer import CACHE_SIZE
+from kubesched.client.events import REFRESH_SECONDS
 from kubesched.client.port import ApiPort
 from kubesched.cluster.controllers import ALL, Attachments, Controller, ControllerManager, ControllerSettings
 from kubesched.cluster.kubelets import HollowKubelets, Stage
@@ -54,6 +55,7 @@ class Embedded:
         kubelets: bool = True,
         event_queue_size: int = 1000,
         event_cache_size: int = CACHE_SIZE,
+        event_refresh_seconds: float = REFRESH_SECONDS,
         on_bind: Callable[[str, str, str], None] | None = None,
         believe_priority: bool = False,
         controllers: bool | Iterable[type[Controller] | str] = False,
@@ -101,6 +103,7 @@ class Embedded:
             rng=random.Random(rng.getrandbits(64)),
             event_queue_size=event_queue_size,
             event_cache_size=event_cache_size,
+            event_refresh_seconds=event_refresh_seconds,
         )
         self.scheduler = Scheduler(
             config,

@@ -133,7 +133,7 @@ class PodBook:
         for entry in self._entries.values():
             pod = entry.pod
             if not pod.spec.node_name and entry.removed is None:
-                record = entry.record or queued(pod)
+                record = queued(pod) or entry.record
                 if record is not None:
                     entry.attempts = record.attempts
                     entry.queued = self._since_start(record.initial_attempt_timestamp)

@@ -53,6 +53,8 @@ DEFAULT_UNTIL: Final = 86_400.0
 _FRUITLESS: Final = 120.0
 #: And so many in which storage is at work, while no pod is bound.
 _STORAGE_FRUITLESS: Final = 3_600.0
+#: Events kept for repetition: of all pods that wait. They do not expire in the store, so that counts are not sent on the way.
+_EVENTS: Final = 1 << 20
 #: So many pods at most, evenly spaced, show what pods of the run ask for.
 _SAMPLE: Final = 2_000
 
@@ -133,6 +135,8 @@ async def simulate(
         clock=VirtualClock(loop),
         seed=seed,
         gates=gates,
+        event_cache_size=_EVENTS,
+        event_refresh_seconds=math.inf,
         on_bind=run.bound,
         controllers=ALL if controllers else _controllers(intake, steered=drive is not None),
         stages=stages,

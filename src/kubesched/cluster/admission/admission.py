@@ -19,8 +19,8 @@ from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, ST
 from ...api.quantity import QuantityError, parse_quantity
 from ...api.wire import ApiError
 from ..schema import Stored, check_type, encode, fill_defaults
+from .checks import check_pod_spec
 from .custom import CustomSchema
-from .pod_validation import check_pod_spec
 from .validation import Causes, forbidden
 
 __all__ = ["Admission", "ObjectTable", "PreparedSpec", "PriorityClass", "default_pod_spec"]
@@ -162,24 +162,15 @@ class Admission:
         value, policy = (found.value, found.preemption_policy) if found else (0, "PreemptLowerPriority")
         if found is not None:
             spec["priorityClassName"] = found.name
-        given = spec.get("priority")
-        if given is not None and given != value:
-            raise forbidden(
-                PODS,
-                name,
-                f"the integer value of priority ({given}) must not be provided in pod spec; "
-                f"priority admission controller computed {value} from the given PriorityClass name",
-            )
-        given_policy = spec.get("preemptionPolicy")
-        if given_policy is not None and given_policy != policy:
-            raise forbidden(
-                PODS,
-                name,
-                f"the string value of PreemptionPolicy ({given_policy}) must not be provided in pod spec; "
-                f"priority admission controller computed {policy} from the given PriorityClass name",
-            )
-        spec["priority"] = value
-        spec["preemptionPolicy"] = policy
+        for field, computed, what in (
+            ("priority", value, "the integer value of priority"),
+            ("preemptionPolicy", policy, "the string value of PreemptionPolicy"),
+        ):
+            given = spec.get(field)
+            if given is not None and given != computed:
+                why = f"{what} ({given}) must not be provided in pod spec; priority admission controller computed"
+                raise forbidden(PODS, name, f"{why} {computed} from the given PriorityClass name")
+            spec[field] = computed
 
     def _runtime_class(self, spec: dict[str, Any], name: str, *, restored: bool) -> None:
         """Overhead, node selector and tolerations that a RuntimeClass brings to its pods."""

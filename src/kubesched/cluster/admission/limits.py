@@ -6,6 +6,7 @@ Caller: ``store`` before admission of a new pod or claim. Rules and texts: upstr
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -111,12 +112,10 @@ def _fill(container: dict[str, Any], rule: Rule) -> None:
 def _sum(spec: Mapping[str, Any], field: str) -> dict[str, str]:
     """A pod's requests or limits: its containers together, or its largest init container."""
     total: dict[str, int] = {}
-    for container in spec.get("containers") or ():
-        for name, text in ((container.get("resources") or {}).get(field) or {}).items():
-            total[name] = total.get(name, 0) + _nanos(text)
-    for container in spec.get("initContainers") or ():
-        for name, text in ((container.get("resources") or {}).get(field) or {}).items():
-            total[name] = max(total.get(name, 0), _nanos(text))
+    for containers, combine in (("containers", operator.add), ("initContainers", max)):
+        for container in spec.get(containers) or ():
+            for name, text in ((container.get("resources") or {}).get(field) or {}).items():
+                total[name] = combine(total.get(name, 0), _nanos(text))
     return {name: f"{amount}n" for name, amount in total.items()}
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network, ip_address
 from typing import Any, Final, Generic, TypeVar
 
-import msgspec
-
 from ...api.kinds import SERVICES
 from ...api.wire import ApiError
 from ..schema import Stored
@@ -27,23 +25,6 @@ _NETWORK: Final = IPv4Network("10.96.0.0/12")
 _ASKED_FOR: Final = 256
 _NODE_PORTS: Final = range(30_000, 32_768)
 _WITH_NODE_PORTS: Final = ("LoadBalancer", "NodePort")
-
-
-class _Port(msgspec.Struct, rename="camel"):
-    node_port: int | None = None
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    type: str | None = None
-    cluster_ip: str | None = msgspec.field(default=None, name="clusterIP")
-    ports: list[_Port] | None = None
-
-
-class _Service(msgspec.Struct):
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-
-
-_view = msgspec.json.Decoder(_Service).decode
 
 
 class _Pool(Generic[T]):
@@ -100,12 +81,12 @@ class ServiceAddresses:
             for field in ("clusterIP", "clusterIPs"):
                 spec.pop(field, None)
         else:
-            self._cluster_ip(spec, _view(old.raw).spec if old is not None else _Spec(), causes)
+            self._cluster_ip(spec, _spec_of(old).get("clusterIP") or "", causes)
         self._node_ports(spec, old, causes)
 
-    def _cluster_ip(self, spec: Data, before: _Spec, causes: Causes) -> None:
+    def _cluster_ip(self, spec: Data, held: str, causes: Causes) -> None:
         given: list[str] = list(spec.get("clusterIPs") or ())
-        held, wanted = before.cluster_ip or "", spec.get("clusterIP") or (given[0] if given else "")
+        wanted = spec.get("clusterIP") or (given[0] if given else "")
         if not wanted:
             wanted = held or ("" if causes else self._ips.free(set()))
         elif held and wanted != held:
@@ -163,9 +144,7 @@ class ServiceAddresses:
             taken.add(number)
         if causes or spec.get("allocateLoadBalancerNodePorts") is False:
             return
-        before = {
-            port["port"]: port.get("nodePort") for port in (old.section("spec") if old else {}).get("ports") or ()
-        }
+        before = {port["port"]: port.get("nodePort") for port in _spec_of(old).get("ports") or ()}
         for port in ports:
             if not port.get("nodePort"):
                 kept = before.get(port["port"])
@@ -173,13 +152,17 @@ class ServiceAddresses:
                 taken.add(port["nodePort"])
 
 
+def _spec_of(item: Stored | None) -> Data:
+    return (item.section("spec") or {}) if item is not None else {}
+
+
 def _ips_of(item: Stored) -> set[str]:
-    ip = _view(item.raw).spec.cluster_ip
+    ip = _spec_of(item).get("clusterIP")
     return {ip} if ip and ip != "None" else set()
 
 
 def _ports_of(item: Stored) -> set[int]:
-    return {port.node_port for port in _view(item.raw).spec.ports or () if port.node_port}
+    return {port["nodePort"] for port in _spec_of(item).get("ports") or () if port.get("nodePort")}
 
 
 def _no_address(spec: Data, causes: Causes) -> None:

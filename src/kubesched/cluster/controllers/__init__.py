@@ -7,11 +7,13 @@ Written against :class:`kubesched.api.wire.Transport`. :mod:`.manager` runs them
 from .attachments import Attachments
 from .base import Controller
 from .context import ControllerSettings
+from .daemon_sets import daemon_spec
 from .device_pools import DEVICES as DEVICES_ANNOTATION
 from .device_pools import DevicesError, parse_devices
 from .job_status import completed_indexes
 from .jobs import COMPLETION_INDEX, TRACKING, finished_as, indexed_spec
 from .manager import ALL, BATCH, DEVICES, STORAGE, ControllerManager, ControllerStatistics
+from .pods import owner_reference, pod_body
 
 __all__ = [
     "ALL",
@@ -28,7 +30,10 @@ __all__ = [
     "ControllerStatistics",
     "DevicesError",
     "completed_indexes",
+    "daemon_spec",
     "finished_as",
     "indexed_spec",
+    "owner_reference",
     "parse_devices",
+    "pod_body",
 ]

@@ -162,6 +162,11 @@ class Context:
     def now_text(self) -> str:
         return timestamp(self.clock.now())
 
+    def condition(self, type_: str, status: str, reason: str, message: str | None = None) -> Data:
+        """A condition since now."""
+        text = {} if message is None else {"message": message}
+        return {"type": type_, "status": status, "reason": reason, **text, "lastTransitionTime": self.now_text()}
+
     # -- pods ------------------------------------------------------------------------------------------
 
     def owned_pods(self, uid: str) -> list[Item]:

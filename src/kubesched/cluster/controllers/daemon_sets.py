@@ -17,7 +17,7 @@ from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
-from .pods import available_in, is_finished, pod_body, resolve_count
+from .pods import is_finished, is_ready, pod_body, resolve_count
 from .revisions import REVISION_LABEL, Revisions
 
 __all__ = ["DaemonSets", "daemon_spec"]
@@ -169,12 +169,10 @@ class DaemonSets(WorkloadController):
                         await self.delete_pod(item, pod)
 
     async def _record_finished(self, item: Item, pod: Item, node: str) -> None:
-        if pod.typed.status.phase == "Failed":
-            text = f"Found failed daemon pod {pod.key} on node {node}, will try to kill it"
-            await self.record(item, WARNING, "FailedDaemonPod", text)
-        else:
-            text = f"Found succeeded daemon pod {pod.key} on node {node}, will try to delete it"
-            await self.record(item, NORMAL, "SucceededDaemonPod", text)
+        failed = pod.typed.status.phase == "Failed"
+        word, end = ("failed", "kill") if failed else ("succeeded", "delete")
+        text = f"Found {word} daemon pod {pod.key} on node {node}, will try to {end} it"
+        await self.record(item, WARNING if failed else NORMAL, f"{word.capitalize()}DaemonPod", text)
 
     async def _update(self, item: Item, data: Data, fit: _Fit, revision: Item) -> None:
         """Replace pods of older templates, as many at a time as may be unavailable."""
@@ -189,7 +187,7 @@ class DaemonSets(WorkloadController):
         unavailable, stale = 0, []
         for name in nodes:
             pods = there.get(name, [])
-            up = [pod for pod in pods if self._is_available(item, data["spec"], pod)]
+            up = [pod for pod in pods if not self.context.is_going(pod) and self.is_available(item, data["spec"], pod)]
             old = [pod for pod in pods if pod.typed.metadata.labels.get(REVISION_LABEL) != label]
             if up and old:
                 stale += [pod for pod in old if pod in up]
@@ -200,14 +198,6 @@ class DaemonSets(WorkloadController):
                         await self.delete_pod(item, pod)
         for pod in stale[: max(0, most - unavailable)]:
             await self.delete_pod(item, pod)
-
-    def _is_available(self, item: Item, spec: Data, pod: Item) -> bool:
-        if self.context.is_going(pod):
-            return False
-        left = available_in(pod.typed, float(spec.get("minReadySeconds") or 0), self.context.now())
-        if left:
-            self.queue.add_after(item.key, left)
-        return left == 0
 
     async def _write_status(self, item: Item, fit: _Fit, revision: Item) -> None:
         data = item.data()
@@ -223,8 +213,8 @@ class DaemonSets(WorkloadController):
             if pods:
                 first = min(pods, key=lambda pod: pod.typed.metadata.creation_timestamp or "")
                 current += 1
-                ready += available_in(first.typed, 0, 0) is not None
-                available += self._is_available(item, data["spec"], first)
+                ready += is_ready(first.typed)
+                available += not self.context.is_going(first) and self.is_available(item, data["spec"], first)
                 updated += first.typed.metadata.labels.get(REVISION_LABEL) == label
         status: dict[str, Any] = {
             "currentNumberScheduled": current,

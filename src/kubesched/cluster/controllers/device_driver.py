@@ -148,16 +148,7 @@ class DeviceDriver(Controller):
             failed = result.binding_failure_conditions and self.context.rng.random() < pool.binding_failure
             types = result.binding_failure_conditions[:1] if failed else result.binding_conditions
             reason, message = ("BindingFailed", "the hollow driver failed") if failed else ("Bound", "")
-            conditions = [
-                {
-                    "type": type_,
-                    "status": _TRUE,
-                    "reason": reason,
-                    "message": message,
-                    "lastTransitionTime": self.context.now_text(),
-                }
-                for type_ in types
-            ]
+            conditions = [self.context.condition(type_, _TRUE, reason, message) for type_ in types]
             identity = _identity(result)
             devices = [one for one in devices if any(one.get(name) != value for name, value in identity.items())]
             devices.append({**identity, "conditions": conditions})

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from ...api.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
 from ...api.types import Pod
 from ...api.wire import Item
+from ..kubelets import pod_ip
 from .base import Controller
 from .context import BY_NAMESPACE, BY_OWNER, Context, Data
 from .pods import is_finished, is_ready, owner_reference
@@ -27,17 +26,6 @@ _MANAGER: Final = "endpointslice-controller.k8s.io"
 _ZONE: Final = "topology.kubernetes.io/zone"
 #: Changes of pods are collected for so long (seconds).
 _BATCH_SECONDS: Final = 1.0
-
-
-class _Status(msgspec.Struct):
-    podIP: str | None = None  # noqa: N815 - the wire's name
-
-
-class _Address(msgspec.Struct):
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-_address: Final = msgspec.json.Decoder(_Address).decode
 
 
 class EndpointSlices(Controller):
@@ -100,7 +88,7 @@ class EndpointSlices(Controller):
         for item in self.context.pods.indexed(BY_NAMESPACE, service.namespace):
             pod: Pod = item.typed
             if selector.items() <= pod.metadata.labels.items() and not is_finished(pod):
-                ip = _address(item.raw).status.podIP
+                ip = pod_ip(item)
                 if ip:
                     ports = _ports(data["spec"], pod)
                     groups.setdefault(ports, []).append(self._endpoint(item, ip, data["spec"]))
@@ -163,7 +151,7 @@ def _seen(item: Item) -> tuple[Any, ...]:
     """What slices show of a pod."""
     pod: Pod = item.typed
     status = pod.status
-    return pod.metadata.labels, pod.metadata.deletion_timestamp, status.phase, is_ready(pod), _address(item.raw).status
+    return pod.metadata.labels, pod.metadata.deletion_timestamp, status.phase, is_ready(pod), pod_ip(item)
 
 
 def _ports(spec: Data, pod: Pod) -> tuple[tuple[str, int, str], ...]:

@@ -275,16 +275,14 @@ class Jobs(WorkloadController):
             condition.get("type") == "Suspended" and condition.get("status") == "True"
             for condition in status.get("conditions") or ()
         )
-        if suspended and not was:
+        word = "Suspended" if suspended else "Resumed"
+        if suspended != was:
             status["conditions"] = conditions_with(
-                status.get("conditions"), "Suspended", "True", "JobSuspended", "Job suspended", now
+                status.get("conditions"), "Suspended", str(suspended), f"Job{word}", f"Job {word.lower()}", now
             )
+        if suspended:
             status.pop("startTime", None)
-        elif was and not suspended:
-            status["conditions"] = conditions_with(
-                status.get("conditions"), "Suspended", "False", "JobResumed", "Job resumed", now
-            )
-        if not suspended and "startTime" not in status:
+        elif "startTime" not in status:
             status["startTime"] = now
             if data["spec"].get("activeDeadlineSeconds") is not None:
                 self.queue.add_after(item.key, float(data["spec"]["activeDeadlineSeconds"]))
@@ -292,5 +290,4 @@ class Jobs(WorkloadController):
             status["completedIndexes"] = format_indexes(completed_indexes(data) | count.fresh_indexes) or None
         await self.context.write_status(item, data, status)
         if suspended != was:
-            word = "Suspended" if suspended else "Resumed"
             await self.record(item, NORMAL, word, f"Job {word.lower()}")

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from ...api.kinds import LEASES, NODES
 from ...api.times import parse_time
 from ...api.types import Node
@@ -42,17 +40,6 @@ _SILENT: Final = "Kubelet stopped posting node status."
 #: A kubelet renews every 10 s; after this silence, or this part of the grace if that is shorter, it is late.
 _LATE_SECONDS: Final = 12.0
 _LATE_PART: Final = 0.3
-
-
-class _LeaseSpec(msgspec.Struct):
-    renewTime: str | None = None  # noqa: N815 - the wire's name
-
-
-class _Lease(msgspec.Struct):
-    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
-
-
-_lease = msgspec.json.Decoder(_Lease).decode
 
 
 class NodeLifecycle(Controller):
@@ -105,7 +92,7 @@ class NodeLifecycle(Controller):
         lease = self._leases.get(f"{LEASE_NAMESPACE}/{item.name}")
         if lease is None:
             return False
-        renewed = _lease(lease.raw).spec.renewTime
+        renewed = (lease.data().get("spec") or {}).get("renewTime")
         if not renewed:
             return False
         grace = self.context.settings.node_grace_seconds
@@ -125,17 +112,10 @@ class NodeLifecycle(Controller):
         return False
 
     async def _mark_silent(self, item: Item) -> Item:
-        now = self.context.now_text()
         conditions = item.data().get("status", {}).get("conditions") or []
         types = [one.get("type") for one in conditions if one.get("type") != "NetworkUnavailable"]
         patch = [
-            {
-                "type": type_,
-                "status": "Unknown",
-                "reason": "NodeStatusUnknown",
-                "message": _SILENT,
-                "lastTransitionTime": now,
-            }
+            self.context.condition(type_, "Unknown", "NodeStatusUnknown", _SILENT)
             for type_ in dict.fromkeys(["Ready", *types])
         ]
         return await self.context.patch_status(item, {"conditions": patch}, unless=()) or item
@@ -173,8 +153,7 @@ class NodeLifecycle(Controller):
 
     async def _mark_pods(self, item: Item) -> None:
         """Pods of a node that is not ready are not ready either."""
-        now = self.context.now_text()
-        condition = {"type": "Ready", "status": "False", "reason": "NodeNotReady", "lastTransitionTime": now}
+        condition = self.context.condition("Ready", "False", "NodeNotReady")
         for pod in self.context.pods.indexed(BY_NODE, item.name):
             if is_finished(pod.typed) or not is_ready(pod.typed):
                 continue

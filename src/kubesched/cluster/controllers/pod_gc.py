@@ -80,19 +80,8 @@ class PodGarbage(Controller):
 
     async def _fail(self, pod: Item) -> None:
         """A pod that is collected ends as Failed, so that its owner counts it."""
-        status = {
-            "phase": "Failed",
-            "conditions": [
-                {
-                    "type": "DisruptionTarget",
-                    "status": "True",
-                    "reason": "DeletionByPodGC",
-                    "message": "PodGC: node no longer exists",
-                    "lastTransitionTime": self.context.now_text(),
-                }
-            ],
-        }
-        await self.context.patch_status(pod, status)
+        why = self.context.condition("DisruptionTarget", "True", "DeletionByPodGC", "PodGC: node no longer exists")
+        await self.context.patch_status(pod, {"phase": "Failed", "conditions": [why]})
 
     async def _thin_out(self) -> None:
         """Delete the oldest finished pods beyond the threshold."""

@@ -10,8 +10,10 @@ import msgspec
 
 from ...api.selectors import parse_int64
 from ...api.times import parse_time
-from ...api.types import Pod, PodCondition
+from ...api.types import Pod
 from ...api.wire import Item
+from ..kubelets import ready_condition
+from ..schema import letters_of
 
 __all__ = [
     "available_in",
@@ -25,7 +27,6 @@ __all__ = [
     "template_hash",
 ]
 
-_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _FINISHED: Final = ("Succeeded", "Failed")
 
 
@@ -34,22 +35,15 @@ def is_finished(pod: Pod) -> bool:
     return pod.status.phase in _FINISHED
 
 
-def _ready_condition(pod: Pod) -> PodCondition | None:
-    for condition in pod.status.conditions:
-        if condition.type == "Ready":
-            return condition
-    return None
-
-
 def is_ready(pod: Pod) -> bool:
     """Whether a pod's Ready condition is True."""
-    condition = _ready_condition(pod)
+    condition = ready_condition(pod)
     return condition is not None and condition.status == "True"
 
 
 def ready_since(pod: Pod) -> float | None:
     """Since when a pod has been ready, in seconds since the epoch; None when it is not."""
-    condition = _ready_condition(pod)
+    condition = ready_condition(pod)
     if condition is None or condition.status != "True":
         return None
     return parse_time(condition.last_transition_time) if condition.last_transition_time else 0.0
@@ -66,12 +60,7 @@ def available_in(pod: Pod, min_ready_seconds: float, now: float) -> float | None
 def template_hash(template: Any, collisions: int = 0) -> str:
     """A short name for a pod template; another one for each number of collisions."""
     raw = msgspec.json.encode(template, order="deterministic") + str(collisions or "").encode()
-    number = int.from_bytes(hashlib.sha256(raw).digest(), "big")
-    text = ""
-    for _ in range(10):
-        number, index = divmod(number, len(_LETTERS))
-        text += _LETTERS[index]
-    return text
+    return letters_of(int.from_bytes(hashlib.sha256(raw).digest(), "big"), 10)
 
 
 def owner_reference(owner: Item) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
 from .base import WorkloadController
 from .context import BY_OWNER, Context, Data, controller_of
-from .pods import available_in, conditions_with, is_finished, is_ready, pod_body, ready_since
+from .pods import conditions_with, is_finished, is_ready, pod_body, ready_since
 
 __all__ = ["DELETION_COST", "ReplicaSets", "ReplicationControllers", "deletion_order"]
 
@@ -98,26 +98,12 @@ class ReplicaSets(WorkloadController):
         data = item.data()
         spec, old = data.get("spec") or {}, data.get("status") or {}
         labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-        min_ready = float(spec.get("minReadySeconds") or 0)
-        active, now = self._active(item), self.context.now()
-        ready = available = labelled = 0
-        wait = 0.0
-        for pod in active:
-            typed = pod.typed
-            labelled += labels.items() <= typed.metadata.labels.items()
-            left = available_in(typed, min_ready, now)
-            if left is not None:
-                ready += 1
-                available += left == 0
-                if left:
-                    wait = min(wait or left, left)
-        if wait:
-            self.queue.add_after(item.key, wait)
+        active = self._active(item)
         status: Data = {
             "replicas": len(active),
-            "fullyLabeledReplicas": labelled,
-            "readyReplicas": ready,
-            "availableReplicas": available,
+            "fullyLabeledReplicas": sum(labels.items() <= pod.typed.metadata.labels.items() for pod in active),
+            "readyReplicas": sum(is_ready(pod.typed) for pod in active),
+            "availableReplicas": sum([self.is_available(item, spec, pod) for pod in active]),
         }
         status = {name: count for name, count in status.items() if count or name == "replicas"}
         if "generation" in data["metadata"]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...api.kinds import CLAIMS, PODS, STATEFUL_SETS
+from ...api.kinds import CLAIMS, STATEFUL_SETS
 from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
 from .context import Context, Data
-from .pods import available_in, is_finished, is_ready, pod_body
+from .pods import is_finished, is_ready, pod_body
 from .revisions import REVISION_LABEL, Revisions, revision_template
 
 __all__ = ["StatefulSets"]
@@ -34,6 +34,9 @@ class StatefulSets(WorkloadController):
     name = "statefulset"
     component = "statefulset-controller"
     kind = STATEFUL_SETS
+    created = "create Pod {pod} in StatefulSet {owner} successful"
+    refused = "create Pod {pod} in StatefulSet {owner} failed error: {error}"
+    deleted = "delete Pod {pod} in StatefulSet {owner} successful"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -100,10 +103,7 @@ class StatefulSets(WorkloadController):
         """Running, ready for long enough, and staying."""
         if self.context.is_going(pod) or pod.typed.status.phase != "Running":
             return False
-        left = available_in(pod.typed, float(spec.get("minReadySeconds") or 0), self.context.now())
-        if left:
-            self.queue.add_after(item.key, left)
-        return left == 0
+        return self.is_available(item, spec, pod)
 
     async def _create(self, item: Item, data: Data, revision: Item, number: int) -> None:
         name = f"{item.name}-{number}"
@@ -125,20 +125,7 @@ class StatefulSets(WorkloadController):
             "statefulset.kubernetes.io/pod-name": name,
             "apps.kubernetes.io/pod-index": str(number),
         }
-        body = pod_body(item, template, name=name, labels=labels, spec=spec)
-        what = f"create Pod {name} in StatefulSet {item.name}"
-        try:
-            await self.context.create(PODS, item.namespace, body)
-        except ApiError as error:
-            await self.record(item, WARNING, "FailedCreate", f"{what} failed error: {error.message}")
-            raise
-        await self.record(item, NORMAL, "SuccessfulCreate", f"{what} successful")
-
-    async def delete_pod(self, owner: Item, pod: Item) -> None:
-        """Delete a pod and record an event with this controller's text."""
-        await self.context.delete(pod)
-        text = f"delete Pod {pod.name} in StatefulSet {owner.name} successful"
-        await self.record(owner, NORMAL, "SuccessfulDelete", text)
+        await self.create_pod(item, pod_body(item, template, name=name, labels=labels, spec=spec))
 
     async def _ensure_claim(self, item: Item, claim: Data, pod_name: str) -> str:
         name = f"{claim['metadata']['name']}-{pod_name}"
@@ -163,7 +150,6 @@ class StatefulSets(WorkloadController):
         data = item.data()
         spec, before = data["spec"], data.get("status") or {}
         replicas = int(spec.get("replicas", 1))
-        min_ready, now = float(spec.get("minReadySeconds") or 0), self.context.now()
         made = ready = available = on_current = on_update = 0
         for pod in self.context.owned_pods(item.uid):
             typed = pod.typed
@@ -171,10 +157,7 @@ class StatefulSets(WorkloadController):
                 continue
             made += 1
             ready += typed.status.phase == "Running" and is_ready(typed)
-            left = available_in(typed, min_ready, now)
-            available += left == 0
-            if left:
-                self.queue.add_after(item.key, left)
+            available += self.is_available(item, spec, pod)
             if not self.context.is_going(pod):
                 label = typed.metadata.labels.get(REVISION_LABEL)
                 on_current += label == current.name

@@ -53,13 +53,7 @@ async def evict(controller: Controller, item: Item, eviction: Eviction) -> None:
     """Delete a pod, with an event and the condition DisruptionTarget. Raises what the transport raises."""
     context = controller.context
     await controller.record(item, NORMAL, eviction.event, f"Marking for deletion Pod {item.key}")
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": eviction.reason,
-        "message": eviction.message,
-        "lastTransitionTime": context.now_text(),
-    }
+    condition = context.condition("DisruptionTarget", "True", eviction.reason, eviction.message)
     changed = await context.patch_status(item, {"conditions": [condition]})
     if changed is not None:
         await context.delete(changed)

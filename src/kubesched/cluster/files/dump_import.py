@@ -10,12 +10,13 @@ Caller: :mod:`.snapshot_file`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from ...api.kinds import KINDS, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from ...api.kinds import KINDS, NAMESPACES, NODES, PODS, RESOURCE_SLICES, Kind
 from ...api.resource import CLAIM_FINALIZER
 from ...api.wire import ApiError
 from ..kubelets import FAILED
@@ -24,62 +25,34 @@ from .manifests import Manifest, ManifestError, Manifests, manifest_files, parse
 
 __all__ = ["IMPORTED_KINDS", "Import", "import_dump", "import_manifests"]
 
-#: What is kept, in the order in which it has to be stored.
-KEPT: Final = (
-    "namespaces",
-    "priorityclasses.scheduling.k8s.io",
-    "runtimeclasses.node.k8s.io",
-    "storageclasses.storage.k8s.io",
-    "csidrivers.storage.k8s.io",
-    "deviceclasses.resource.k8s.io",
-    "limitranges",
-    "nodes",
-    "csinodes.storage.k8s.io",
-    "csistoragecapacities.storage.k8s.io",
-    "resourceslices.resource.k8s.io",
-    "devicetaintrules.resource.k8s.io",
-    "services",
-    "deployments.apps",
-    "replicasets.apps",
-    "replicationcontrollers",
-    "statefulsets.apps",
-    "daemonsets.apps",
-    "controllerrevisions.apps",
-    "cronjobs.batch",
-    "jobs.batch",
-    "workloads.scheduling.k8s.io",
-    "podgroups.scheduling.k8s.io",
-    "poddisruptionbudgets.policy",
-    "persistentvolumes",
-    "persistentvolumeclaims",
-    "volumeattachments.storage.k8s.io",
-    "resourceclaimtemplates.resource.k8s.io",
-    "resourceclaims.resource.k8s.io",
-    "pods",
-)
-_ORDER: Final = {name: number for number, name in enumerate(KEPT)}
+#: What is kept, and its place in the order in which it has to be stored.
+_ORDER: Final = {
+    line: number
+    for number, line in enumerate(files(__package__).joinpath("kept.txt").read_text(encoding="utf-8").split("\n"))
+    if line and not line.startswith("#")
+}
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Ends of the domains whose annotations come along; what others write in theirs is theirs.
 _DOMAINS: Final = (".kubernetes.io", ".k8s.io", ".kubesched.io")
 #: Finalizers that a controller here removes again.
 _FINALIZERS: Final = frozenset(
-    {
-        "batch.kubernetes.io/job-tracking",
-        "kubernetes.io/pvc-protection",
-        "kubernetes.io/pv-protection",
-        CLAIM_FINALIZER,
-    }
+    {"batch.kubernetes.io/job-tracking", "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", CLAIM_FINALIZER}
 )
-_SECRETIVE: Final = (
-    "env",
-    "envFrom",
-    "command",
-    "args",
-    "lifecycle",
-    "livenessProbe",
-    "readinessProbe",
-    "startupProbe",
+_SECRETIVE: Final = frozenset(
+    {"env", "envFrom", "command", "args", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"}
 )
+#: Members that are left out, by the name of what they are in: an object, or a list of objects.
+_LEFT_OUT: Final[dict[str, frozenset[str]]] = {
+    "metadata": frozenset({"managedFields", "selfLink"}),
+    "spec": frozenset({"ephemeralContainers"}),
+    "containers": _SECRETIVE,
+    "initContainers": _SECRETIVE,
+    # What only drivers read: of volumes, attachments, and devices of claims.
+    "csi": frozenset({"volumeAttributes"}),
+    "flexVolume": frozenset({"options"}),
+    "status": frozenset({"attachmentMetadata"}),
+    "devices": frozenset({"data"}),
+}
 _BUILT_IN: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 
 
@@ -163,126 +136,52 @@ def import_manifests(sources: Iterable[Manifests]) -> Import:
 
 
 def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
-    """An object without what must not or need not come along. A new object where anything changes."""
-    metadata = {key: value for key, value in data["metadata"].items() if key not in ("managedFields", "selfLink")}
-    annotations = _known_annotations(metadata)
-    finalizers = [name for name in metadata.get("finalizers") or () if name in _FINALIZERS]
+    """A copy of an object without what must not or need not come along."""
+    # The attributes of a device may have any names.
+    result: dict[str, Any] = dict(data) if kind == RESOURCE_SLICES else _stripped(data)
+    metadata = result["metadata"] = _stripped(data["metadata"], "metadata")
     if kind == NODES and _is_unresponsive(data):
-        annotations[FAILED] = "true"
-    for name, value in (("annotations", annotations), ("finalizers", finalizers)):
-        metadata.pop(name, None)
-        if value:
-            metadata[name] = value
+        metadata["annotations"] = {**metadata.get("annotations", {}), FAILED: "true"}
+    finalizers = [name for name in metadata.pop("finalizers", None) or () if name in _FINALIZERS]
+    if finalizers:
+        metadata["finalizers"] = finalizers
     generation = metadata.pop("generation", None)
-    result = {**data, "metadata": metadata}
-    status = data.get("status")
+    status = result.get("status")
     if isinstance(status, dict) and "observedGeneration" in status:
         # Generations start again; what had been observed stays observed.
         result["status"] = {**status, "observedGeneration": int(status["observedGeneration"] == generation)}
     if kind.plural == "storageclasses":
         result.pop("parameters", None)
-    elif kind.group == RESOURCE_CLAIMS.group and kind != RESOURCE_SLICES:
-        result |= {key: _without_parameters(result[key]) for key in ("spec", "status") if key in result}
-    elif kind.plural == "persistentvolumes" and isinstance(data.get("spec"), dict):
-        result["spec"] = _without_attributes(data["spec"])
-    elif kind.plural == "volumeattachments" and isinstance(data.get("status"), dict):
-        result["status"] = {key: value for key, value in data["status"].items() if key != "attachmentMetadata"}
-    elif kind.plural == "statefulsets" and isinstance(data.get("spec"), dict):
-        result["spec"] = dict(data["spec"])
-        _clean_each(result["spec"], "volumeClaimTemplates", _without_notes)
-    path = _TEMPLATES.get(kind.plural)
-    return _without_secrets(result, path) if path is not None else result
+    return result
 
 
-def _known_annotations(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _stripped(value: Any, name: str = "") -> Any:
+    """A copy of a value, the member ``name`` of an object, without secrets, notes and the parameters of drivers."""
+    if isinstance(value, list):
+        return [_stripped(item, name) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if name == "opaque":
+        return {"driver": value.get("driver", ""), "parameters": {}}
+    left_out = _LEFT_OUT.get(name, frozenset())
+    result = {key: _stripped(item, key) for key, item in value.items() if key not in left_out}
+    if name == "metadata" and "annotations" in result:
+        known = _known_annotations(result.pop("annotations"))
+        if known:
+            result["annotations"] = known
+    return result
+
+
+def _known_annotations(given: Any) -> dict[str, Any]:
     """Those of Kubernetes' and our own domains, without the copy of the manifest that ``kubectl apply`` keeps."""
-    given = metadata.get("annotations") or {}
     return {
         key: value
-        for key, value in given.items()
+        for key, value in (given or {}).items()
         if key != _LAST_APPLIED and f".{key.partition('/')[0]}".endswith(_DOMAINS) and "/" in key
     }
-
-
-def _without_notes(data: dict[str, Any]) -> dict[str, Any]:
-    """An object or template with its well-known annotations only."""
-    metadata = data.get("metadata")
-    if not isinstance(metadata, dict) or "annotations" not in metadata:
-        return data
-    cleaned = {key: value for key, value in metadata.items() if key != "annotations"}
-    annotations = _known_annotations(metadata)
-    if annotations:
-        cleaned["annotations"] = annotations
-    return {**data, "metadata": cleaned}
-
-
-def _without_attributes(source: dict[str, Any]) -> dict[str, Any]:
-    """A volume without its driver's parameters: CSI attributes and flexVolume options. References to Secrets stay."""
-    result = dict(source)
-    for name, secretive in (("csi", "volumeAttributes"), ("flexVolume", "options")):
-        if isinstance(source.get(name), dict):
-            result[name] = {key: value for key, value in source[name].items() if key != secretive}
-    return result
-
-
-def _without_ephemeral_notes(volume: dict[str, Any]) -> dict[str, Any]:
-    """A pod's volume without attributes, and without foreign annotations of the claim it makes."""
-    result = _without_attributes(volume)
-    ephemeral = volume.get("ephemeral")
-    if isinstance(ephemeral, dict) and isinstance(ephemeral.get("volumeClaimTemplate"), dict):
-        template = _without_notes(ephemeral["volumeClaimTemplate"])
-        result["ephemeral"] = {**ephemeral, "volumeClaimTemplate": template}
-    return result
-
-
-def _without_parameters(value: Any) -> Any:
-    """A copy without what only drivers of devices read: the parameters of opaque configuration, data of device status."""
-    if isinstance(value, dict):
-        return {
-            key: {"driver": item.get("driver", ""), "parameters": {}}
-            if key == "opaque" and isinstance(item, dict)
-            else _without_parameters(item)
-            for key, item in value.items()
-            if key != "data"
-        }
-    return [_without_parameters(item) for item in value] if isinstance(value, list) else value
-
-
-def _clean_each(data: dict[str, Any], name: str, clean: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Clean every member of a list, if it is there."""
-    if isinstance(data.get(name), list):
-        data[name] = [clean(item) if isinstance(item, dict) else item for item in data[name]]
 
 
 def _is_unresponsive(node: Mapping[str, Any]) -> bool:
     """Whether the node's Ready condition is Unknown."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)
-
-
-_TEMPLATES: Final[dict[str, tuple[str, ...]]] = {
-    "pods": ("spec",),
-    "cronjobs": ("spec", "jobTemplate", "spec", "template", "spec"),
-    "controllerrevisions": ("data", "spec", "template", "spec"),
-    **dict.fromkeys(
-        ("deployments", "replicasets", "replicationcontrollers", "statefulsets", "daemonsets", "jobs"),
-        ("spec", "template", "spec"),
-    ),
-}
-
-
-def _without_secrets(data: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
-    """The same with cleaned containers at the pod spec that a path leads to."""
-    if path:
-        child = data.get(path[0])
-        data = _without_notes(data)
-        return {**data, path[0]: _without_secrets(child, path[1:])} if isinstance(child, dict) else data
-    result = dict(data)
-    result.pop("ephemeralContainers", None)
-    _clean_each(result, "volumes", _without_ephemeral_notes)
-    for name in ("initContainers", "containers"):
-        if isinstance(data.get(name), list):
-            result[name] = [
-                {key: value for key, value in container.items() if key not in _SECRETIVE} for container in data[name]
-            ]
-    return result

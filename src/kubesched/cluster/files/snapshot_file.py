@@ -8,6 +8,7 @@ the command line, which starts a cluster's clock where :attr:`Snapshot.time` say
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
@@ -25,20 +26,8 @@ from ...api.whole_file import whole_file
 from ..admission import STATUS_KINDS
 from ..schema import Stored
 from ..store import Store
-from .dump_import import Import, import_dump
 
-__all__ = [
-    "Import",
-    "Snapshot",
-    "SnapshotError",
-    "import_dump",
-    "is_saved_cluster",
-    "newest_moment",
-    "read",
-    "restore",
-    "save",
-    "saving",
-]
+__all__ = ["Snapshot", "SnapshotError", "is_saved_cluster", "newest_moment", "read", "save", "saving"]
 
 FORMAT: Final = "kubesched.io/cluster"
 VERSION: Final = 1
@@ -46,33 +35,12 @@ _LINES_PER_STEP: Final = 512
 #: Later than this (the year 9000) a cluster's clock must not start: timestamps have four digits for the year.
 _LAST_START: Final = 221_845_392_000.0
 
-#: Fields that name a moment that was past when it was written.
-_PAST: Final = frozenset(
-    name.encode()
-    for name in (
-        "acquireTime",
-        "completionTime",
-        "creationTimestamp",
-        "eventTime",
-        "finishedAt",
-        "firstTimestamp",
-        "lastHeartbeatTime",
-        "lastObservedTime",
-        "lastProbeTime",
-        "lastScheduleTime",
-        "lastSuccessfulTime",
-        "lastTimestamp",
-        "lastTransitionTime",
-        "lastUpdateTime",
-        "renewTime",
-        "startTime",
-        "startedAt",
-        "timeAdded",
-    )
+#: A field that names a moment that was past when it was written, as we write JSON, to the second and in this millennium.
+_PAST: Final = re.compile(
+    rb'"(?:acquireTime|completionTime|creationTimestamp|eventTime|finishedAt|firstTimestamp|lastHeartbeatTime'
+    rb"|lastObservedTime|lastProbeTime|lastScheduleTime|lastSuccessfulTime|lastTimestamp|lastTransitionTime"
+    rb'|lastUpdateTime|renewTime|startTime|startedAt|timeAdded)":"(2[^"]{18})'
 )
-#: What stands before every timestamp of this millennium, as we write JSON.
-_MARK: Final = b'":"2'
-_SECONDS_LENGTH: Final = len("2026-01-02T03:04:05")
 
 
 class SnapshotError(ValueError):
@@ -205,21 +173,6 @@ class Snapshot:
         store.load(self.items, self.resource_version)
 
 
-def restore(store: Store, path: str | Path) -> int:
-    """Replace what is in a store by a saved cluster; returns how many objects. Versions and UIDs stay.
-
-    The store's clock stays what it is; see :attr:`Snapshot.time`.
-
-    Raises:
-        SnapshotError: when the file is not a saved cluster, is damaged, or was written by a later version.
-        RuntimeError: when the store is already watched.
-        OSError: when the file cannot be read.
-    """
-    snapshot = read(path)
-    snapshot.load_into(store)
-    return len(snapshot.items)
-
-
 def read(path: str | Path) -> Snapshot:
     """Read and check a saved cluster.
 
@@ -312,12 +265,7 @@ def _item(raw: bytes, kinds: dict[tuple[str, str], Kind], last_version: int) -> 
         raise ValueError(f"{line.kind} {metadata.name}: {text}")
     if metadata.creationTimestamp:
         parse_time(metadata.creationTimestamp)
-    known: dict[str, Any] = {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid}
-    if metadata.labels:
-        known["labels"] = metadata.labels
-    if metadata.ownerReferences:
-        known["ownerReferences"] = [{"uid": owner.uid} for owner in metadata.ownerReferences]
-    item = Stored(kind, raw, known, number)
+    item = Stored(kind, raw, msgspec.to_builtins(metadata), number)
     if kind.type is not None:
         _ = item.typed  # later readers share what is decoded here
     return item
@@ -343,14 +291,9 @@ def newest_moment(items: Iterable[Stored]) -> float:
     """
     best = b""
     for item in items:
-        raw = item.raw
-        at = raw.find(_MARK)
-        while at >= 0:
-            begin = at + 3
-            text = raw[begin : begin + _SECONDS_LENGTH]
-            if text > best and raw[raw.rfind(b'"', 0, at) + 1 : at] in _PAST and _is_moment(text):
+        for text in _PAST.findall(item.raw):
+            if text > best and _is_moment(text):
                 best = text
-            at = raw.find(_MARK, begin)
     return parse_time(f"{best.decode()}Z") + 1.0 if best else 0.0
 
 

@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import JOBS, PODS, Kind, kind_of
-from ..controllers import COMPLETION_INDEX, TRACKING, completed_indexes, finished_as, indexed_spec
+from ...api.kinds import CLAIMS, JOBS, PODS, REPLICA_SETS
+from ...api.wire import Item
+from ..controllers import (
+    COMPLETION_INDEX,
+    TRACKING,
+    completed_indexes,
+    daemon_spec,
+    finished_as,
+    indexed_spec,
+    owner_reference,
+    pod_body,
+)
+from ..schema import letters_of
 from .manifests import Manifest, ManifestError, Manifests
 
 __all__ = ["expand_workloads"]
-
-_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-_DAEMON_TOLERATIONS: Final = (
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
-)
-
 
 #: More pods than this in one workload are taken for a slip of the pen.
 _MOST_PODS: Final = 250_000
@@ -70,12 +71,7 @@ def expand_workloads(
 
 def _digest(*parts: str, length: int = 10) -> str:
     """A short name part from a hash, in the letters of generated names."""
-    number = int.from_bytes(hashlib.sha256("\0".join(parts).encode()).digest(), "big")
-    text = ""
-    for _ in range(length):
-        number, index = divmod(number, len(_LETTERS))
-        text += _LETTERS[index]
-    return text
+    return letters_of(int.from_bytes(hashlib.sha256("\0".join(parts).encode()).digest(), "big"), length)
 
 
 def _uid(*parts: str) -> str:
@@ -83,14 +79,23 @@ def _uid(*parts: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
 
 
+def _copy(data: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(data))
+
+
 def _with_uid(manifest: Manifest) -> Manifest:
     """The workload with a UID that owner references can name."""
-    data = msgspec.json.decode(msgspec.json.encode(manifest.data))
+    data = _copy(manifest.data)
     metadata = data["metadata"]
     if not metadata.get("name"):
         metadata["name"] = metadata["generateName"] + _digest(manifest.source, length=5)
     metadata.setdefault("uid", _uid(manifest.kind.group_resource, manifest.namespace, metadata["name"]))
     return Manifest(manifest.kind, data, manifest.source)
+
+
+def _item(owner: Manifest) -> Item:
+    """The workload as the controllers know it."""
+    return Item(owner.kind, b"", owner.namespace, owner.name, owner.data["metadata"]["uid"], 0)
 
 
 def _spec(manifest: Manifest) -> dict[str, Any]:
@@ -107,42 +112,33 @@ def _count(manifest: Manifest, field: str, default: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ManifestError(f"{manifest.source}: spec.{field}: must be a number that is not negative, got {value!r}")
     if value > _MOST_PODS:
-        raise ManifestError(
-            f"{manifest.source}: spec.{field}: {value} pods are more than the {_MOST_PODS} that one workload is expanded to"
-        )
+        most = f"the {_MOST_PODS} that one workload is expanded to"
+        raise ManifestError(f"{manifest.source}: spec.{field}: {value} pods are more than {most}")
     return value
 
 
 def _template(manifest: Manifest) -> dict[str, Any]:
+    """A copy of the pod template."""
     template = _spec(manifest).get("template")
     if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
         raise ManifestError(f"{manifest.source}: spec.template.spec is missing; write the pod that is to be made there")
-    return template
+    copy: dict[str, Any] = _copy(template)
+    return copy
 
 
-def _reference(owner: Manifest) -> dict[str, Any]:
-    return {
-        "apiVersion": owner.kind.api_version,
-        "kind": owner.kind.kind,
-        "name": owner.name,
-        "uid": owner.data["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
-def _pod(owner: Manifest, name: str, *, labels: dict[str, str] | None = None, generate: str = "") -> Manifest:
-    template = msgspec.json.decode(msgspec.json.encode(_template(owner)))
-    given = template.get("metadata") or {}
-    metadata: dict[str, Any] = {"name": name, "namespace": owner.namespace}
+def _pod(
+    owner: Manifest,
+    name: str,
+    *,
+    generate: str = "",
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+) -> Manifest:
+    body = pod_body(_item(owner), _template(owner), name=name, labels=labels, annotations=annotations)
+    body["metadata"]["namespace"] = owner.namespace
     if generate:
-        metadata["generateName"] = generate
-    metadata["labels"] = {**(given.get("labels") or {}), **(labels or {})}
-    if given.get("annotations"):
-        metadata["annotations"] = given["annotations"]
-    metadata["ownerReferences"] = [_reference(owner)]
-    data = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-    return Manifest(PODS, data, owner.source)
+        body["metadata"]["generateName"] = generate
+    return Manifest(PODS, body, owner.source)
 
 
 def _random_named(owner: Manifest, count: int, labels: dict[str, str] | None = None) -> list[Manifest]:
@@ -165,7 +161,7 @@ def _replicas(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
 
 
 def _deployment(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
-    template = msgspec.json.decode(msgspec.json.encode(_template(owner)))
+    template = _template(owner)
     digest = _digest(msgspec.json.encode(template).decode())
     labels = {"pod-template-hash": digest}
     metadata = template.setdefault("metadata", {})
@@ -173,27 +169,20 @@ def _deployment(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
     selector = dict(_spec(owner).get("selector") or {})
     selector["matchLabels"] = {**(selector.get("matchLabels") or {}), **labels}
     name = f"{owner.name}-{digest}"
-    kind = _replica_sets()
     data = {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
+        "apiVersion": REPLICA_SETS.api_version,
+        "kind": REPLICA_SETS.kind,
         "metadata": {
             "name": name,
             "namespace": owner.namespace,
-            "uid": _uid(kind.group_resource, owner.namespace, name),
+            "uid": _uid(REPLICA_SETS.group_resource, owner.namespace, name),
             "labels": metadata["labels"],
-            "ownerReferences": [_reference(owner)],
+            "ownerReferences": [owner_reference(_item(owner))],
         },
         "spec": {"replicas": _count(owner, "replicas", 1), "selector": selector, "template": template},
     }
-    replica_set = Manifest(kind, data, owner.source)
+    replica_set = Manifest(REPLICA_SETS, data, owner.source)
     return [replica_set, *_replicas(replica_set, node_names)]
-
-
-def _replica_sets() -> Kind:
-    kind = kind_of("apps/v1", "ReplicaSet")
-    assert kind is not None
-    return kind
 
 
 def _stateful_set(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
@@ -202,11 +191,8 @@ def _stateful_set(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
     first = int((_spec(owner).get("ordinals") or {}).get("start") or 0)
     for index in range(first, first + _count(owner, "replicas", 1)):
         name = f"{owner.name}-{index}"
-        pod = _pod(
-            owner,
-            name,
-            labels={"apps.kubernetes.io/pod-index": str(index), "statefulset.kubernetes.io/pod-name": name},
-        )
+        labels = {"apps.kubernetes.io/pod-index": str(index), "statefulset.kubernetes.io/pod-name": name}
+        pod = _pod(owner, name, labels=labels)
         volumes = pod.data["spec"].setdefault("volumes", [])
         for claim in claims:
             made.append(_claim(owner, claim, name))
@@ -218,15 +204,12 @@ def _stateful_set(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
 
 
 def _claim(owner: Manifest, template: dict[str, Any], pod_name: str) -> Manifest:
-    kind = kind_of("v1", "PersistentVolumeClaim")
-    assert kind is not None
-    data = msgspec.json.decode(msgspec.json.encode(template))
+    data = _copy(template)
     metadata = data.setdefault("metadata", {})
     if not metadata.get("name"):
         raise ManifestError(f"{owner.source}: spec.volumeClaimTemplates: a template needs metadata.name")
-    metadata["name"] = f"{metadata['name']}-{pod_name}"
-    metadata["namespace"] = owner.namespace
-    return Manifest(kind, {**data, "apiVersion": "v1", "kind": kind.kind}, owner.source)
+    metadata |= {"name": f"{metadata['name']}-{pod_name}", "namespace": owner.namespace}
+    return Manifest(CLAIMS, {**data, "apiVersion": CLAIMS.api_version, "kind": CLAIMS.kind}, owner.source)
 
 
 def _job(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
@@ -237,27 +220,25 @@ def _job(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
     if spec.get("suspend") or finished_as(owner.data):
         return []
     count = min(parallelism, completions or parallelism)
-    done = completed_indexes(owner.data) if spec.get("completionMode") == "Indexed" else set()
-    succeeded = status.get("succeeded")
+    succeeded, uid = status.get("succeeded"), owner.data["metadata"]["uid"]
     if completions and isinstance(succeeded, int):
         count = min(count, max(0, completions - succeeded))
     labels = {
         "batch.kubernetes.io/job-name": owner.name,
         "job-name": owner.name,
-        "batch.kubernetes.io/controller-uid": owner.data["metadata"]["uid"],
-        "controller-uid": owner.data["metadata"]["uid"],
+        "batch.kubernetes.io/controller-uid": uid,
+        "controller-uid": uid,
     }
-    pods = _random_named(owner, count, labels)
-    if spec.get("completionMode") == "Indexed":
-        left = (index for index in range(completions) if index not in done)
-        for index, pod in zip(left, pods, strict=False):
-            metadata = pod.data["metadata"]
-            metadata["labels"][COMPLETION_INDEX] = str(index)
-            metadata["annotations"] = {**(metadata.get("annotations") or {}), COMPLETION_INDEX: str(index)}
-            suffix = _digest(owner.data["metadata"]["uid"], str(index), length=5)
-            metadata["name"] = f"{owner.name}-{index}-{suffix}"
-            metadata["generateName"] = f"{owner.name}-{index}-"
-            pod.data["spec"] = indexed_spec(pod.data["spec"], f"{owner.name}-{index}")
+    if spec.get("completionMode") != "Indexed":
+        return _random_named(owner, count, labels)
+    done = completed_indexes(owner.data)
+    pods = []
+    for index in islice((index for index in range(completions) if index not in done), count):
+        name, number = f"{owner.name}-{index}", {COMPLETION_INDEX: str(index)}
+        full_name = f"{name}-{_digest(uid, str(index), length=5)}"
+        pod = _pod(owner, full_name, generate=f"{name}-", labels={**labels, **number}, annotations=number)
+        pod.data["spec"] = indexed_spec(pod.data["spec"], name)
+        pods.append(pod)
     return pods
 
 
@@ -266,18 +247,7 @@ def _daemon_set(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
     for node_name in node_names:
         suffix = _digest(owner.data["metadata"]["uid"], node_name, length=5)
         pod = _pod(owner, f"{owner.name}-"[:58] + suffix, generate=f"{owner.name}-")
-        spec = pod.data["spec"]
-        affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
-        required = affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
-        field = {"key": "metadata.name", "operator": "In", "values": [node_name]}
-        terms = required.get("nodeSelectorTerms") or [{}]
-        required["nodeSelectorTerms"] = [{**term, "matchFields": [field]} for term in terms]
-        tolerations = spec.setdefault("tolerations", [])
-        tolerations += [
-            {"key": key, "operator": "Exists", "effect": effect}
-            for key, effect in _DAEMON_TOLERATIONS
-            if not any(item.get("key") == key and item.get("effect") == effect for item in tolerations)
-        ]
+        pod.data["spec"] = daemon_spec(pod.data["spec"], node_name)
         pods.append(pod)
     return pods
 

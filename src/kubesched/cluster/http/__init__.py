@@ -10,9 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .certificates import CertificateFiles, make_certificates
+    from .access_files import KUBECONFIG_NAME, CertificateFiles, make_certificates, write_kubeconfig
     from .fieldcheck import unknown_in_manifest
-    from .kubeconfig import KUBECONFIG_NAME, write_kubeconfig
     from .origins import Origins, is_loopback
     from .protobuf import decode_protobuf
     from .server import HttpServer
@@ -29,21 +28,17 @@ __all__ = [
     "write_kubeconfig",
 ]
 
-_HOMES = {
-    "KUBECONFIG_NAME": "kubeconfig",
-    "CertificateFiles": "certificates",
+_MODULES = {
     "HttpServer": "server",
     "Origins": "origins",
     "decode_protobuf": "protobuf",
     "is_loopback": "origins",
-    "make_certificates": "certificates",
     "unknown_in_manifest": "fieldcheck",
-    "write_kubeconfig": "kubeconfig",
 }
 
 
 def __getattr__(name: str) -> Any:
     """The modules are imported on first use: the checks of manifests work without aiohttp."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    return getattr(import_module(f".{_MODULES.get(name, 'access_files')}", __name__), name)

@@ -1,12 +1,13 @@
-"""Answers: bytes, headers, pretty printing, YAML, and the Status of a refusal.
+"""Answers: what the client accepts, bytes, headers, pretty printing, YAML, and the Status of a refusal.
 
-Caller: :mod:`.server` and the verb modules. Objects are bytes already; only YAML has to decode them.
+Callers: :mod:`.server` and the verb modules. Objects are bytes already; only YAML has to decode them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from aiohttp import web
@@ -14,12 +15,83 @@ from aiohttp import web
 from ...api.wire import ApiError
 from ...api.yamltext import to_yaml
 from ..schema import encode
-from .negotiation import JSON, YAML, Accepted
 
-__all__ = ["json_answer", "refusal", "success", "text_answer"]
+__all__ = [
+    "OPENAPI_V2_PROTOBUF",
+    "YAML",
+    "Accepted",
+    "accepted",
+    "failed",
+    "json_answer",
+    "refusal",
+    "success",
+    "text_answer",
+]
 
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+OPENAPI_V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_TRANSFORMS: Final = frozenset(
+    {
+        ("meta.k8s.io", "v1", "Table"),
+        ("meta.k8s.io", "v1beta1", "Table"),
+        ("meta.k8s.io", "v1", "PartialObjectMetadata"),
+        ("meta.k8s.io", "v1", "PartialObjectMetadataList"),
+        ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList"),
+        ("apidiscovery.k8s.io", "v2beta1", "APIGroupDiscoveryList"),
+    }
+)
 _PRETTY_AGENTS: Final = ("curl/", "Wget/", "Mozilla/5.0")
 _BASE: Final = {"Cache-Control": "no-cache, private"}
+
+
+class Accepted(NamedTuple):
+    """The form of the answer. ``transform`` is empty, or one of the kinds above in group version ``version``."""
+
+    media_type: str = JSON
+    transform: str = ""
+    version: str = ""
+
+
+@lru_cache(maxsize=512)
+def accepted(header: str) -> Accepted:
+    """The best form this server can give; ranges are tried by quality, then in their order.
+
+    Raises:
+        ApiError: 406, when none of them can be given (protobuf alone, for example).
+    """
+    if not header:
+        return Accepted()
+    for media_type, params, quality in _ranges(header):
+        if quality <= 0:
+            continue
+        kind = params.get("as", "")
+        if kind and (params.get("g", ""), params.get("v", ""), kind) not in _TRANSFORMS:
+            continue
+        version = params.get("v", "") if kind else ""
+        if media_type in (JSON, "*/*", "application/*"):
+            return Accepted(JSON, kind, version)
+        if media_type in (YAML, "text/yaml"):
+            return Accepted(YAML, kind, version)
+        if media_type == OPENAPI_V2_PROTOBUF:
+            return Accepted(OPENAPI_V2_PROTOBUF)
+    message = f"only the following media types are accepted: {JSON}, {YAML}"
+    raise ApiError(406, "NotAcceptable", message)
+
+
+def _ranges(header: str) -> list[tuple[str, dict[str, str], float]]:
+    """Media types with their parameters and qualities, best first."""
+    found = []
+    for part in header.split(","):
+        media_type, *texts = part.split(";")
+        pairs = (text.partition("=") for text in texts)
+        params = {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
+        try:
+            quality = float(params.pop("q", "1"))
+        except ValueError:
+            quality = 0.0
+        found.append((media_type.strip().lower(), params, quality))
+    return sorted(found, key=lambda item: -item[2])
 
 
 def wants_pretty(query_value: str | None, user_agent: str) -> bool:
@@ -75,6 +147,12 @@ def refusal(error: ApiError, *, form: Accepted | None = None, pretty: bool = Fal
     if error.code == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return json_answer(encode(error.to_status()), error.code, form=form, pretty=pretty, headers=headers)
+
+
+def failed() -> ApiError:
+    """500 for a defect of ours."""
+    text = "Internal error occurred: the embedded cluster failed on this request; see its log"
+    return ApiError(500, "InternalError", text)
 
 
 def success(details: Mapping[str, Any] | None = None) -> bytes:

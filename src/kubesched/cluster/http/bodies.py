@@ -1,17 +1,22 @@
-"""Request bodies: size, media type, JSON and YAML with positions, and keys that come twice.
+"""Request bodies: read within limits of size, memory and time, then decoded: JSON and YAML with positions, protobuf.
 
-Caller: the verb modules. Unknown fields are found by :mod:`.fieldcheck`.
+What counts against the memory for all bodies is what has arrived, not what was announced: requests that are opened and
+left half-sent take up next to nothing, and end at the time limit. Callers: :mod:`.server` reads, the verb modules decode.
+Unknown fields are found by :mod:`.fieldcheck`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
+
+from aiohttp import web
 
 from ...api.wire import ApiError
 from ...api.yamltext import Document, TextError, parse_json, parse_single
 
-__all__ = ["MAX_BODY", "PROTOBUF", "Body", "decode_body", "is_decodable", "media_type", "not_decodable", "unsupported"]
+__all__ = ["Body", "Intake", "decode_body", "is_decodable", "media_type", "not_decodable", "unsupported"]
 
 #: Upstream's limit for a JSON body.
 MAX_BODY: Final = 3 * 1024 * 1024
@@ -78,3 +83,67 @@ def _read(parse: Callable[[bytes], Document], raw: bytes, prefix: str) -> Body:
     except TextError as error:
         raise ApiError.bad_request(f"{prefix}: {error}") from None
     return Body(document.data, [found.path for found in document.duplicates])
+
+
+class Intake:
+    """Reads bodies for one server: ``allowance`` bytes at once, ``seconds`` for each."""
+
+    def __init__(self, *, allowance: int, seconds: float) -> None:
+        self._free = allowance
+        self._seconds = seconds
+        self._waiting = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many bodies have begun to come in and are not complete."""
+        return self._waiting
+
+    async def read(self, request: web.BaseRequest) -> bytes:
+        """The body of a request.
+
+        Raises:
+            ApiError: 400 for a body that cannot be read, 408 for one that takes too long, 413 for one that is too
+                large, 429 when too much is being read already.
+        """
+        if not request.can_read_body:
+            return b""
+        expected = request.content_length
+        if expected is not None and expected > MAX_BODY:
+            raise _too_large()
+        try:
+            if request.content.is_eof():  # all of it has arrived, as nearly always
+                return await self._read(request)
+            self._waiting += 1
+            try:
+                async with asyncio.timeout(self._seconds):
+                    return await self._read(request)
+            finally:
+                self._waiting -= 1
+        except TimeoutError:
+            text = f"the body of the request was not complete after {self._seconds:g} seconds"
+            raise ApiError(408, "Timeout", text) from None
+        except web.RequestPayloadError as error:
+            # Chunks or a compression that do not hold what they say.
+            what = str(error).rpartition("message:")[2].strip().split("\n", 1)[0] or "it ends too early"
+            raise ApiError.bad_request(f"the body of the request cannot be read: {what[:200]}") from None
+
+    async def _read(self, request: web.BaseRequest) -> bytes:
+        parts: list[bytes] = []
+        held = 0
+        try:
+            while part := await request.content.readany():
+                if held + len(part) > MAX_BODY:
+                    raise _too_large()
+                if len(part) > self._free:
+                    text = "too many request bodies are being read; try again later"
+                    raise ApiError(429, "TooManyRequests", text, {"retryAfterSeconds": 1})
+                self._free -= len(part)
+                held += len(part)
+                parts.append(part)
+            return b"".join(parts)
+        finally:
+            self._free += held
+
+
+def _too_large() -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {MAX_BODY}")

@@ -13,10 +13,9 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from ...api.wire import ApiError
-from .answers import json_answer, wants_pretty
+from .answers import Accepted, json_answer
 from .bodies import Body, decode_body
 from .catalog import Resource
-from .negotiation import Accepted
 from .queries import Query
 
 __all__ = ["NOT_SERVED", "Call", "Target", "not_served", "parse_path", "shutting_down", "wrong_method"]
@@ -51,11 +50,6 @@ class Call:
     resource: Resource
     warnings: list[str] = field(default_factory=list)
 
-    @property
-    def pretty(self) -> bool:
-        value = self.query.text("pretty") if self.query.has("pretty") else None
-        return wants_pretty(value, self.request.headers.get("User-Agent", ""))
-
     def manager(self, options: str) -> str:
         """The writer: the field manager named, else the client program."""
         named = self.query.field_manager(options)
@@ -80,7 +74,13 @@ class Call:
             raise ApiError.bad_request(text)
 
     def answer(self, raw: bytes, status: int = 200) -> web.Response:
-        return json_answer(raw, status, form=self.form, pretty=self.pretty, warnings=self.warnings)
+        return json_answer(
+            raw,
+            status,
+            form=self.form,
+            pretty=self.query.pretty(self.request.headers.get("User-Agent", "")),
+            warnings=self.warnings,
+        )
 
 
 def not_served(elsewhere: str = "") -> ApiError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
@@ -39,21 +40,6 @@ class Subresource:
 
 
 _SCALE: Final = Subresource("scale", "Scale", _WRITE_VERBS, "autoscaling", "v1")
-#: Of built-in kinds, besides status.
-_SUBRESOURCES: Final[dict[str, tuple[Subresource, ...]]] = {
-    "pods": (
-        Subresource("attach", "PodAttachOptions", ("create", "get")),
-        Subresource("binding", "Binding", ("create",)),
-        Subresource("ephemeralcontainers", "Pod", _WRITE_VERBS),
-        Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
-        Subresource("exec", "PodExecOptions", ("create", "get")),
-        Subresource("log", "Pod", ("get",)),
-        Subresource("portforward", "PodPortForwardOptions", ("create", "get")),
-        Subresource("resize", "Pod", _WRITE_VERBS),
-    ),
-    "serviceaccounts": (Subresource("token", "TokenRequest", ("create",), "authentication.k8s.io", "v1"),),
-    **dict.fromkeys(("deployments.apps", "replicasets.apps", "statefulsets.apps", "replicationcontrollers"), (_SCALE,)),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,28 +83,27 @@ class Resource:
         return data
 
 
-def _reviews(group: str, *rows: tuple[str, bool]) -> tuple[Resource, ...]:
-    """Resources that are only ever posted and answered, by kind and whether they are namespaced."""
-    return tuple(
-        Resource(Kind(group, "v1", kind, f"{kind.lower()}s", namespaced), "v1", kind.lower(), verbs=("create",))
-        for kind, namespaced in rows
-    )
+def _read_table() -> tuple[dict[str, tuple[Subresource, ...]], dict[tuple[str, str], tuple[Resource, ...]]]:
+    """``subresources.txt``: subresources by group resource, and reviews by group and version."""
+    subresources: dict[str, tuple[Subresource, ...]] = {}
+    reviews: dict[tuple[str, str], tuple[Resource, ...]] = {}
+    for line in files(__package__).joinpath("subresources.txt").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            place, kind, verbs, *rest = line.split()
+            owner, _, name = place.rpartition("/")
+            group, _, version = rest[0].rpartition("/") if rest else ("", "", "")
+            if owner:
+                one = Subresource(name, kind, tuple(verbs.split(",")), group, version)
+                subresources[owner] = (*subresources.get(owner, ()), one)
+            else:
+                stored = Kind(group, version, kind, name, rest[1:] == ["namespaced"])
+                review = Resource(stored, version, kind.lower(), verbs=tuple(verbs.split(",")))
+                reviews[group, version] = (*reviews.get((group, version), ()), review)
+    return subresources, reviews
 
 
-#: Access and token reviews, and bindings, by (group, version).
-REVIEWS: Final[dict[tuple[str, str], tuple[Resource, ...]]] = {
-    ("authorization.k8s.io", "v1"): _reviews(
-        "authorization.k8s.io",
-        ("LocalSubjectAccessReview", True),
-        ("SelfSubjectAccessReview", False),
-        ("SelfSubjectRulesReview", False),
-        ("SubjectAccessReview", False),
-    ),
-    ("authentication.k8s.io", "v1"): _reviews(
-        "authentication.k8s.io", ("SelfSubjectReview", False), ("TokenReview", False)
-    ),
-    ("", "v1"): _reviews("", ("Binding", True)),
-}
+#: Subresources of built-in kinds besides status; reviews and bindings, which are only ever posted and answered.
+_SUBRESOURCES, REVIEWS = _read_table()
 
 
 #: Resources by group, version and plural, in the order of discovery.

@@ -17,7 +17,7 @@ from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooL
 from aiohttp.web_protocol import RequestHandler
 
 from ...api.wire import ApiError
-from .answers import refusal
+from .answers import failed, refusal
 from .calls import wrong_method
 
 __all__ = ["Connections"]
@@ -78,7 +78,7 @@ class _Connection(RequestHandler):
         self.log_exception("a request could not be answered", exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has been begun; there is no place for another")
-        response = refusal(_explained(exc) if status < 500 else _failed())
+        response = refusal(_explained(exc) if status < 500 else failed())
         response.force_close()
         return response
 
@@ -104,8 +104,3 @@ def _explained(error: BaseException | None) -> ApiError:
     text = error.message if isinstance(error, HttpProcessingError) else ""
     first = text.strip().split("\n", 1)[0].rstrip(":")[:200] or "the request cannot be read"
     return ApiError.bad_request(f"malformed HTTP request: {first}")
-
-
-def _failed() -> ApiError:
-    text = "Internal error occurred: the embedded cluster failed on this request; see its log"
-    return ApiError(500, "InternalError", text)

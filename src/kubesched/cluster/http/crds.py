@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from ...api.kinds import Kind
 from ...api.wire import MERGE_PATCH
@@ -19,25 +21,24 @@ if TYPE_CHECKING:
 __all__ = ["Column", "Defined", "Scale", "defined_resources", "establish", "was_established"]
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+_T = TypeVar("_T")
+
+
+class Column(msgspec.Struct, frozen=True, rename={"path": "jsonPath"}):
     """An additional printer column."""
 
-    name: str
-    type: str
-    path: str
+    name: str = ""
+    path: str = ""
+    type: str = "string"
     priority: int = 0
-    description: str = ""
-    format: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(msgspec.Struct, frozen=True):
     """Where a custom resource keeps its replica counts; dotted paths."""
 
-    spec_replicas: str
-    status_replicas: str
-    label_selector: str
+    spec_replicas: str = msgspec.field(default=".spec.replicas", name="specReplicasPath")
+    status_replicas: str = msgspec.field(default=".status.replicas", name="statusReplicasPath")
+    label_selector: str = msgspec.field(default="", name="labelSelectorPath")
 
 
 @dataclass(frozen=True)
@@ -85,14 +86,8 @@ def defined_resources(data: Mapping[str, Any]) -> Iterator[Defined]:
             tuple(names.get("shortNames") or ()),
             tuple(names.get("categories") or ()),
             "status" in subresources,
-            Scale(
-                scale.get("specReplicasPath") or ".spec.replicas",
-                scale.get("statusReplicasPath") or ".status.replicas",
-                scale.get("labelSelectorPath") or "",
-            )
-            if scale
-            else None,
-            tuple(_columns(version)),
+            _converted(scale, Scale) if scale else None,
+            tuple(filter(None, (_converted(one, Column) for one in version.get("additionalPrinterColumns") or ()))),
             _schema(version),
             _schema(stored),
         )
@@ -102,11 +97,12 @@ def _schema(version: Mapping[str, Any]) -> dict[str, Any]:
     return (version.get("schema") or {}).get("openAPIV3Schema") or {}
 
 
-def _columns(version: Mapping[str, Any]) -> Iterator[Column]:
-    for item in version.get("additionalPrinterColumns") or ():
-        if item.get("name") and item.get("jsonPath"):
-            texts = (item.get("type") or "string", item["jsonPath"], item.get("priority") or 0)
-            yield Column(item["name"], *texts, item.get("description") or "", item.get("format") or "")
+def _converted(given: Any, type_: type[_T]) -> _T | None:
+    """A member as its type, empty texts left out; None for one of another form, as saved clusters may hold."""
+    try:
+        return msgspec.convert({key: value for key, value in given.items() if value not in ("", None)}, type_)
+    except (msgspec.ValidationError, AttributeError):
+        return None
 
 
 def was_established(item: Stored) -> bool:
@@ -118,29 +114,17 @@ def establish(store: Store, kind: Kind, item: Stored) -> None:
     """Write the status a definition gets once its names are accepted and it is served."""
     spec = item.section("spec") or {}
     now = store.now()
+    accepted = (
+        ("NamesAccepted", "NoConflicts", "no conflicts found"),
+        ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+    )
     conditions = [
-        {
-            "type": name,
-            "status": "True",
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": now,
-        }
-        for name, reason, message in (
-            ("NamesAccepted", "NoConflicts", "no conflicts found"),
-            ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        )
+        {"type": name, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}
+        for name, reason, message in accepted
     ]
     status = {
         "acceptedNames": spec.get("names") or {},
         "storedVersions": [version["name"] for version in spec.get("versions") or () if version.get("storage")],
         "conditions": conditions,
     }
-    store.patch(
-        kind,
-        "",
-        item.name,
-        {"status": status},
-        patch_type=MERGE_PATCH,
-        subresource="status",
-    )
+    store.patch(kind, "", item.name, {"status": status}, patch_type=MERGE_PATCH, subresource="status")

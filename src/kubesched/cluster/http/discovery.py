@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from ..schema import encode
+from .answers import Accepted
 from .catalog import REVIEWS, Catalog, Resource
-from .negotiation import Accepted
 
 __all__ = ["Discovery", "version_rank"]
 

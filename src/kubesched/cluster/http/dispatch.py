@@ -7,6 +7,7 @@ OpenAPI, reviews, resources.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from random import Random
 from typing import Final
 from urllib.parse import unquote
@@ -18,16 +19,13 @@ from ...api.wire import ApiError
 from ..schema import encode
 from ..store import Store
 from . import reading, writing
-from .answers import json_answer, text_answer, wants_pretty
-from .bodies import decode_body
+from .answers import OPENAPI_V2_PROTOBUF, Accepted, accepted, json_answer, text_answer
 from .calls import Call, Target, not_served, parse_path, wrong_method
 from .catalog import REVIEWS, Catalog
 from .discovery import Discovery
-from .negotiation import OPENAPI_V2_PROTOBUF, Accepted, accepted
 from .openapi import OpenApi
-from .posted import bind, evict
+from .posted import answer_review, answer_token_request, bind, evict
 from .queries import Query
-from .reviews import answer_review, answer_token_request
 from .scaling import scale_of
 from .watching import Watches
 
@@ -91,8 +89,7 @@ class Dispatcher:
             _only_get(request)
             return self._health(path, first, query)
         form = accepted(request.headers.get("Accept", ""))
-        value = query.text("pretty") if query.has("pretty") else None
-        pretty = wants_pretty(value, request.headers.get("User-Agent", ""))
+        pretty = query.pretty(request.headers.get("User-Agent", ""))
         if path in ("/version", "/version/"):
             _only_get(request)
             return json_answer(encode(VERSION), form=form, pretty=pretty)
@@ -251,15 +248,14 @@ class Dispatcher:
             raise not_served()
         if request.method != "POST" or target.watch:
             raise wrong_method()
-        form = accepted(request.headers.get("Accept", ""))
+        call = Call(request, query, accepted(request.headers.get("Accept", "")), target, found)
         raw = await read()
         if found.kind.kind == "Binding":
             pods = self.catalog.find("", "v1", "pods")
             assert pods is not None
-            return bind(self.store, Call(request, query, form, target, pods), raw)
-        body = decode_body(raw, request.headers.get("Content-Type", "")).data
-        answer = answer_review(found.kind.kind, found.api_version, body, self._token)
-        return json_answer(encode(answer), 201, form=form)
+            return bind(self.store, replace(call, resource=pods), raw)
+        answer = answer_review(found.kind.kind, found.api_version, call.body(raw).data, self._token)
+        return call.answer(encode(answer), 201)
 
 
 def _only_get(request: web.BaseRequest) -> None:

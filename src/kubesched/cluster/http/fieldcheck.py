@@ -50,46 +50,39 @@ def unknown_fields(resource: Resource, data: Mapping[str, Any], *, patch: bool =
                 del owner[name]
                 found.append(path)
         return found
-    root = root_type(resource.kind.group, resource.kind.kind, resource.version)
-    if root is not None:
-        _against_type(root, data, "", types(), patch, found)
-    return found
+    return _unknown(root_type(resource.kind.group, resource.kind.kind, resource.version), data, patch=patch)
 
 
 def unknown_in_manifest(kind: Kind, data: Mapping[str, Any]) -> list[str]:
     """Dotted paths of a manifest's fields that its kind does not have; nothing for kinds without a schema."""
-    root = root_type(kind.group, kind.kind)
+    return _unknown(root_type(kind.group, kind.kind), data, patch=False)
+
+
+def _unknown(root: Type | None, data: Mapping[str, Any], *, patch: bool) -> list[str]:
+    """Every body that is written is checked here."""
     found: list[str] = []
-    if root is not None:
-        _against_type(root, data, "", types(), False, found)
-    return found
+    known = types()
 
-
-def _against_type(
-    type_: Type, data: Mapping[str, Any], path: str, known: Mapping[str, Type], patch: bool, found: list[str]
-) -> None:
-    """Append the unknown fields below ``path``. Every body that is written is checked here."""
-    fields = type_.fields
-    for key, value in data.items():
-        field = fields.get(key)
-        if field is None:
-            if not (patch and key.startswith("$")):
-                found.append(f"{path}{key}")
-            continue
-        if not value or not isinstance(value, dict | list):
-            continue
-        inner = known.get(field.type)
-        if inner is None:
-            continue
-        if field.shape == "list":
-            if isinstance(value, list):
-                for index, item in enumerate(value):
-                    if isinstance(item, dict):
-                        _against_type(inner, item, f"{path}{key}[{index}].", known, patch, found)
-        elif isinstance(value, dict):
-            if field.shape == "map":
-                for name, item in value.items():
-                    if isinstance(item, dict):
-                        _against_type(inner, item, f"{path}{key}.{name}.", known, patch, found)
+    def look(type_: Type, data: Mapping[str, Any], path: str) -> None:
+        for key, value in data.items():
+            field = type_.fields.get(key)
+            if field is None:
+                if not (patch and key.startswith("$")):
+                    found.append(f"{path}{key}")
+                continue
+            inner = known.get(field.type) if value and isinstance(value, dict | list) else None
+            if inner is None or isinstance(value, list) is not field.is_list:
+                continue
+            if field.is_list:
+                parts = [(f"{path}{key}[{index}].", item) for index, item in enumerate(value)]
+            elif field.is_map:
+                parts = [(f"{path}{key}.{name}.", item) for name, item in value.items()]
             else:
-                _against_type(inner, value, f"{path}{key}.", known, patch, found)
+                parts = [(f"{path}{key}.", value)]
+            for where, item in parts:
+                if isinstance(item, dict):
+                    look(inner, item, where)
+
+    if root is not None:
+        look(root, data, "")
+    return found

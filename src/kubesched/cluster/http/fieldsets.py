@@ -13,7 +13,7 @@ import msgspec
 
 from ...api.equality import contains_json, same_json
 from ...api.wire import ApiError
-from ..schema import merge_key
+from ..schema import is_atomic, list_keys
 from .catalog import Resource
 
 __all__ = [
@@ -35,30 +35,6 @@ FieldSet = frozenset[Path]
 Names = tuple[str, ...]
 
 MISSING: Final = object()
-#: Objects that one manager owns as a whole.
-_ATOMIC: Final = frozenset(
-    {
-        "selector",
-        "labelSelector",
-        "namespaceSelector",
-        "nodeSelector",
-        "fieldRef",
-        "resourceFieldRef",
-        "configMapKeyRef",
-        "secretKeyRef",
-        "secretRef",
-        "targetRef",
-        "involvedObject",
-        "regarding",
-    }
-)
-#: Lists whose items are identified by more keys than strategic merge uses.
-_KEYS: Final[dict[Names, tuple[str, ...]]] = {
-    ("containers", "ports"): ("containerPort", "protocol"),
-    ("initContainers", "ports"): ("containerPort", "protocol"),
-    ("spec", "ports"): ("port", "protocol"),
-    ("spec", "topologySpreadConstraints"): ("topologyKey", "whenUnsatisfiable"),
-}
 _KEY_DEFAULTS: Final = {"protocol": "TCP"}
 
 
@@ -77,17 +53,13 @@ class Shape:
             if kind == "set":
                 return ()
             return tuple(schema.get("x-kubernetes-list-map-keys") or ()) or None if kind == "map" else None
-        known = _KEYS.get(names[-2:])
-        if known is not None:
-            return known
-        key = merge_key(names)
-        return None if key is None else (key,) if key else ()
+        return list_keys(names)
 
     def is_atomic(self, names: Names) -> bool:
         """Whether an object is owned as a whole."""
         if self._is_custom and names[:1] != ("metadata",):
             return bool(self._at(names).get("x-kubernetes-map-type") == "atomic")
-        return names[-1] in _ATOMIC
+        return is_atomic(names[-1])
 
     def _at(self, names: Names) -> Mapping[str, Any]:
         schema = self._schema

@@ -45,6 +45,13 @@ def _steps(path: str) -> tuple[Step, ...]:
     return tuple(steps) if position == len(text) else ()
 
 
+@lru_cache(maxsize=1024)
+def _names(path: str) -> tuple[str, ...]:
+    """The members that a path consists of; nothing for other paths."""
+    names = tuple(step for step in _steps(path) if isinstance(step, str))
+    return names if len(names) == len(_steps(path)) else ()
+
+
 def found_all(data: Any, path: str) -> list[Any]:
     """The values at a path."""
     steps = _steps(path)
@@ -56,6 +63,11 @@ def found_all(data: Any, path: str) -> list[Any]:
 
 def find(data: Any, path: str) -> Any:
     """The value at a path; several are joined with commas; None when there is none."""
+    names = _names(path)
+    if names:  # as most paths are
+        for name in names:
+            data = data.get(name) if isinstance(data, dict) else None
+        return data
     found = found_all(data, path)
     if len(found) > 1:
         return ",".join(map(str, found))

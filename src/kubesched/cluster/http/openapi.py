@@ -14,7 +14,6 @@ import msgspec
 from ...api.wire import STRATEGIC_PATCH
 from ..schema import Field, FieldRules, Type, descriptions, encode, field_rules, patch_markers, root_type, types
 from .catalog import Catalog, Resource
-from .openapi_protobuf import encode_document
 
 __all__ = ["OpenApi"]
 
@@ -50,6 +49,8 @@ class OpenApi:
     def v2(self, *, protobuf: bool = False) -> bytes:
         """The whole API as one Swagger document."""
         if protobuf:
+            from .openapi_protobuf import encode_document  # noqa: PLC0415 - its runtime is only loaded for old clients
+
             return self._catalog.kept("v2 protobuf", lambda: encode_document(self._v2_document()))
         return self._catalog.kept("v2", lambda: encode(self._v2_document()))
 
@@ -198,14 +199,10 @@ def _paths(resources: Iterable[Resource], *, v3: bool) -> dict[str, Any]:
 def _operation(resource: Resource, verb: str, gvk: Mapping[str, str], *, v3: bool, many: bool) -> dict[str, Any]:
     action = "list" if many and verb == "get" else verb
     kind = resource.kind
-    parameters: list[dict[str, Any]] = []
-    for name in _QUERY[verb]:
-        parameter: dict[str, Any] = {"name": name, "in": "query"}
-        parameter |= {"schema": {"type": "string"}} if v3 else {"type": "string"}
-        parameters.append(parameter)
+    text: dict[str, Any] = {"schema": {"type": "string"}} if v3 else {"type": "string"}
     operation: dict[str, Any] = {
         "operationId": f"{action}{resource.version.capitalize()}{kind.kind}",
-        "parameters": parameters,
+        "parameters": [{"name": name, "in": "query", **text} for name in _QUERY[verb]],
         "responses": {"200": {"description": "OK"}},
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": dict(gvk),

@@ -14,7 +14,7 @@ __all__ = ["encode_document"]
 
 
 def encode_document(document: Mapping[str, Any]) -> bytes:
-    """A Swagger document of :mod:`.openapi` as an ``openapi.v2.Document``: what its messages have members for."""
+    """A Swagger document as an ``openapi.v2.Document``: what its messages have members for."""
     table = message_table("openapi_fields.txt")
     message = _message(table, table.names["openapi.v2"]["Document"], document)
     return message.SerializeToString(deterministic=True)

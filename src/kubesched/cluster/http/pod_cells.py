@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .cells import Data, as_dict, as_items
-from .durations import age, human_duration, moment
+from .cells import Data, age_of, as_dict, as_items, human_duration, moment
 
 __all__ = ["pod"]
 
@@ -31,7 +30,7 @@ def pod(data: Data, now: float) -> list[Any]:
         f"{ready}/{total}",
         _word(metadata, spec, status, sidecars),
         _restarts((*as_items(status.get("initContainerStatuses")), *containers), now),
-        age(metadata.get("creationTimestamp"), now),
+        age_of(metadata.get("creationTimestamp"), now),
         status.get("podIP") or "<none>",
         spec.get("nodeName") or "<none>",
         status.get("nominatedNodeName") or "<none>",

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Final
 
@@ -231,22 +231,11 @@ def _quantity(message: Message) -> str:
     return str(_numbered(message).get(1, "0"))
 
 
-def _time(message: Message) -> str | None:
-    """A timestamp of whole seconds; None for Go's zero time, which is an empty message."""
+def _time(timespec: str, message: Message) -> str | None:
+    """A timestamp, to the second or the microsecond; None for Go's zero time, which is an empty message."""
     values = _numbered(message)
-    return _moment(values.get(1, 0), 0).isoformat().replace("+00:00", "Z") if values else None
-
-
-def _micro_time(message: Message) -> str | None:
-    values = _numbered(message)
-    if not values:
-        return None
-    moment = _moment(values.get(1, 0), values.get(2, 0))
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def _moment(seconds: int, nanos: int) -> datetime:
-    return _EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
+    moment = _EPOCH + timedelta(seconds=values.get(1, 0), microseconds=values.get(2, 0) // 1000)
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z") if values else None
 
 
 def _int_or_string(message: Message) -> int | str:
@@ -277,8 +266,8 @@ def _claim_template(message: Message) -> dict[str, Any]:
 
 _READERS: Final[dict[str, Callable[[Message], Any]]] = {
     "Quantity": _quantity,
-    "Time": _time,
-    "MicroTime": _micro_time,
+    "Time": partial(_time, "seconds"),
+    "MicroTime": partial(_time, "microseconds"),
     "IntOrString": _int_or_string,
     "FieldsV1": _json,
     "RawExtension": _json,

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from ...api.kinds import Kind
 from ...api.wire import ApiError
+from .answers import wants_pretty
 
 __all__ = ["Query", "invalid_options"]
 
@@ -50,6 +51,10 @@ class Query:
         if value in _FALSE:
             return False
         raise ApiError.bad_request(f'strconv.ParseBool: parsing "{value}": invalid syntax in parameter {name}')
+
+    def pretty(self, user_agent: str) -> bool:
+        """Whether to indent the answer."""
+        return wants_pretty(self._values.get("pretty"), user_agent)
 
     def number(self, name: str) -> int | None:
         """An integer, None when absent; anything else is 400."""

@@ -18,7 +18,7 @@ from .calls import Call
 from .scaling import SCALES
 from .tables import BATCH, TableMaker, metadata_only
 
-__all__ = ["answer_object", "answer_scale", "get_object", "list_objects"]
+__all__ = ["Shape", "answer_object", "answer_scale", "get_object", "list_objects"]
 
 
 def get_object(store: Store, call: Call) -> web.Response:
@@ -29,7 +29,7 @@ def get_object(store: Store, call: Call) -> web.Response:
 
 def answer_object(store: Store, call: Call, item: Item, status: int = 200) -> web.Response:
     """An object as answer to a read or a write."""
-    return call.answer(shape_object(store, call, item), status)
+    return call.answer(Shape(store, call).object(item), status)
 
 
 def answer_scale(store: Store, call: Call, scale: Item) -> web.Response:
@@ -37,14 +37,22 @@ def answer_scale(store: Store, call: Call, scale: Item) -> web.Response:
     return answer_object(store, replace(call, resource=SCALES), scale)
 
 
-def shape_object(store: Store, call: Call, item: Item) -> bytes:
-    form = call.form
-    if not form.transform:
-        return call.resource.outward(item.raw)
-    if form.transform == "Table":
-        maker = TableMaker(call.resource, form.version, call.query.text("includeObject"))
-        return finish(maker.table([item], store.clock.now(), {"resourceVersion": str(item.resource_version)}))
-    return metadata_only(item.raw, form.version)
+class Shape:
+    """The form in which one request wants its objects: as they are stored, as tables, or their metadata."""
+
+    def __init__(self, store: Store, call: Call) -> None:
+        self._store, self._resource, self._version = store, call.resource, call.form.version
+        self.is_plain = not call.form.transform
+        self.tables = TableMaker(call) if call.form.transform == "Table" else None
+
+    def object(self, item: Item, *, headers: bool = True) -> bytes:
+        """One object; ``headers``: a table has its columns."""
+        if self.is_plain:
+            return self._resource.outward(item.raw)
+        if self.tables is None:
+            return metadata_only(item.raw, self._version)
+        metadata = {"resourceVersion": str(item.resource_version)}
+        return finish(self.tables.table([item], self._store.clock.now(), metadata, headers=headers))
 
 
 async def list_objects(store: Store, call: Call) -> web.Response:
@@ -86,8 +94,7 @@ def shape_list(store: Store, call: Call, page: ListPage) -> Steps[bytes]:
     if page.remaining is not None:
         metadata["remainingItemCount"] = page.remaining
     if form.transform == "Table":
-        maker = TableMaker(resource, form.version, call.query.text("includeObject"))
-        return (yield from maker.table(page.items, store.clock.now(), metadata))
+        return (yield from TableMaker(call).table(page.items, store.clock.now(), metadata))
     version = form.version or "v1"
     kind, api_version = f"{resource.kind.kind}List", resource.api_version
     if form.transform:

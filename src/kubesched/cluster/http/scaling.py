@@ -22,7 +22,7 @@ __all__ = ["SCALES", "scale_of", "write_scale"]
 
 #: Scales as a resource of their own, for answers.
 SCALES: Final = Resource(Kind("autoscaling", "v1", "Scale", "scales"), "v1", "scale")
-_WORKLOAD: Final = Scale(".spec.replicas", ".status.replicas", "")
+_WORKLOAD: Final = Scale()
 
 
 def _paths(resource: Resource) -> Scale:

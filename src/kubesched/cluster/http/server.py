@@ -26,13 +26,12 @@ from aiohttp.web_protocol import RequestHandler
 
 from ...api.wire import ApiError
 from ..store import Store
-from .answers import refusal, text_answer, wants_pretty
+from .answers import Accepted, failed, refusal, text_answer, wants_pretty
+from .bodies import Intake
 from .calls import shutting_down
 from .connection import Connections
 from .dispatch import Dispatcher
-from .intake import Intake
 from .metrics import Requests
-from .negotiation import Accepted
 from .origins import Origins, is_loopback
 
 __all__ = ["HttpServer"]
@@ -207,8 +206,7 @@ class HttpServer:
             raise
         except Exception:
             logger.exception("%s %s failed", request.method, path)
-            text = "Internal error occurred: the embedded cluster failed on this request; see its log"
-            return refusal(ApiError(500, "InternalError", text))
+            return refusal(failed())
 
     async def _read(self, request: web.BaseRequest) -> bytes:
         """The body of a request, unless the server has been closed meanwhile."""

@@ -15,10 +15,10 @@ import msgspec
 from ...api.turns import Steps
 from ...api.wire import ApiError, Item
 from ..schema import encode
-from .catalog import Resource
+from .calls import Call
+from .cells import age_of
 from .columns import Column, Layout, layouts
 from .crds import Column as DefinedColumn
-from .durations import age
 from .jsonpath import find
 
 __all__ = ["BATCH", "TableMaker", "metadata_only"]
@@ -70,19 +70,20 @@ def metadata_only(raw: bytes, version: str = "v1") -> bytes:
 
 
 class TableMaker:
-    """Makes the tables of one request. ``include`` is ``Metadata``, ``Object`` or ``None``.
+    """Makes the tables of one request.
 
     Raises:
-        ApiError: 400 for another value of ``include``.
+        ApiError: 400, when ``includeObject`` is not ``Metadata``, ``Object`` or ``None``.
     """
 
-    def __init__(self, resource: Resource, version: str, include: str) -> None:
+    def __init__(self, call: Call) -> None:
+        resource, version, include = call.resource, call.form.version, call.query.text("includeObject")
         if include not in ("", "Metadata", "Object", "None"):
             raise ApiError.bad_request(f'unrecognized includeObject value: "{include}"; use Metadata, Object or None')
         self._resource = resource
         self._version = version or "v1"
         self._include = include or "Metadata"
-        columns = resource.defined.columns if resource.defined is not None else ()
+        columns = [one for one in resource.defined.columns if one.name and one.path] if resource.defined else []
         known = layouts()
         self._layout = _defined_layout(columns) if columns else known.get(resource.kind.group_resource, known["*"])
 
@@ -157,4 +158,4 @@ def _defined_layout(columns: Sequence[DefinedColumn]) -> Layout:
 
 def _defined_cell(column: DefinedColumn, data: Any, now: float) -> Any:
     value = find(data, column.path)
-    return age(value, now) if column.type == "date" and value is not None else value
+    return age_of(value, now) if column.type == "date" and value is not None else value

@@ -15,13 +15,13 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from ...api.turns import Steps, finish, in_turns
+from ...api.turns import Steps, in_turns
 from ...api.wire import ApiError, Item, WatchEvent
 from ..schema import encode
 from ..store import Store, Watch
+from .answers import YAML
 from .calls import Call, shutting_down
-from .negotiation import YAML
-from .tables import TableMaker, metadata_only
+from .reading import Shape
 
 __all__ = ["Watches"]
 
@@ -67,27 +67,25 @@ class Watches:
         timeout = query.number("timeoutSeconds")
         seconds = float(timeout) if timeout and timeout > 0 else MIN_SECONDS * (1.0 + self._rng.random())
         bookmarks = query.flag("allowWatchBookmarks")
-        refused: ApiError | None = None
         watch: Watch | None = None
+        expired = b""
         try:
             watch = await in_turns(self._begin(call))
-        except ApiError as error:
-            if error.code != 410:
-                raise
-            refused = error  # upstream reports an expired version inside the stream
-        if watch is not None:
             self._open[watch] = None
             if self._closing:
                 watch.close()
+        except ApiError as error:
+            if error.code != 410:
+                raise
+            expired = _error_line(error)  # upstream reports an expired version inside the stream
         try:
             response = web.StreamResponse(
                 headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
             )
             response.enable_chunked_encoding()
             await response.prepare(call.request)
-            if refused is not None or watch is None:
-                if refused is not None:
-                    await response.write(_error_line(refused))
+            if watch is None:
+                await response.write(expired)
             else:
                 await self._stream(response, watch, shaper, seconds, bookmarks=bookmarks)
             await response.write_eof()
@@ -150,16 +148,12 @@ def _error_line(error: ApiError) -> bytes:
 
 
 class _Shaper:
-    """Writes events in the form one watch asked for. Plain objects are bytes already."""
+    """Writes events in the form one watch asked for."""
 
     def __init__(self, store: Store, call: Call) -> None:
-        self._store = store
         self._resource = call.resource
-        self._form = call.form
+        self._shape = Shape(store, call)
         self._headers = True
-        self._tables: TableMaker | None = None
-        if call.form.transform == "Table":
-            self._tables = TableMaker(call.resource, call.form.version, call.query.text("includeObject"))
 
     def lines(self, events: Sequence[WatchEvent], *, bookmarks: bool) -> bytes:
         parts: list[bytes] = []
@@ -170,16 +164,12 @@ class _Shaper:
         return b"".join(parts)
 
     def _object(self, type_: str, item: Item) -> bytes:
-        if self._tables is not None:
-            if type_ == "BOOKMARK":
-                return self._tables.bookmark(item)
-            metadata = {"resourceVersion": str(item.resource_version)}
-            now = self._store.clock.now()
-            table = finish(self._tables.table([item], now, metadata, headers=self._headers))
-            self._headers = False  # the columns are sent once
-            return table
-        if self._form.transform:
-            return metadata_only(item.raw, self._form.version)
-        if type_ == "BOOKMARK" and self._resource.is_converted:
-            return msgspec.json.encode({**item.data(), "apiVersion": self._resource.api_version})
-        return self._resource.outward(item.raw)
+        if type_ == "BOOKMARK":
+            if self._shape.tables is not None:
+                return self._shape.tables.bookmark(item)
+            if self._shape.is_plain and self._resource.is_converted:
+                return msgspec.json.encode({**item.data(), "apiVersion": self._resource.api_version})
+            return self._shape.object(item)
+        raw = self._shape.object(item, headers=self._headers)
+        self._headers = False  # the columns of a table are sent once
+        return raw

@@ -3,8 +3,10 @@
 from .entries import Entry
 from .hollow import DURATION, FAILED, HollowKubelets
 from .nodes import make_nodes, node_template
+from .pod_status import ready_condition
 from .preparing import claim_names
 from .stages import Stage, StageError, choose, default_stages, job_end, load_stages, rules_of
+from .watched import pod_ip
 
 __all__ = [
     "DURATION",
@@ -20,5 +22,7 @@ __all__ = [
     "load_stages",
     "make_nodes",
     "node_template",
+    "pod_ip",
+    "ready_condition",
     "rules_of",
 ]

@@ -156,10 +156,7 @@ class Heartbeats:
         self._busy = bool(orders)
         again = False
         for number, (what, name) in enumerate(orders, 1):
-            try:
-                await self._do(what, name)
-            except (ApiError, OSError) as error:
-                self._note(f"node {name}: {what}: {error}")
+            if not await self._try(what, name):
                 self._orders.setdefault((what, name))
                 again = True
             if number % _WRITES_PER_TURN == 0:
@@ -172,14 +169,18 @@ class Heartbeats:
         slot = self._slots[self._next_slot]
         self._next_slot = (self._next_slot + 1) % len(self._slots)
         for number, name in enumerate(list(slot), 1):
-            if name in self.failed:
-                continue
-            try:
-                await self._renew(name)
-            except (ApiError, OSError) as error:
-                self._note(f"node {name}: renew: {error}")  # the next turn of this slot tries again
+            if name not in self.failed:
+                await self._try("renew", name)  # if that fails, the next turn of this slot tries again
             if number % _WRITES_PER_TURN == 0:
                 await asyncio.sleep(0)
+
+    async def _try(self, what: str, name: str) -> bool:
+        try:
+            await self._do(what, name)
+        except (ApiError, OSError) as error:
+            self._note(f"node {name}: {what}: {error}")
+            return False
+        return True
 
     async def _do(self, what: str, name: str) -> None:
         if what == "renew":

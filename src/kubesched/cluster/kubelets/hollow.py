@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,26 +20,21 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-import msgspec
-
 from ...api.kinds import NODES, PODS, RESOURCE_CLAIMS, Kind
 from ...api.tasks import Supervisor
 from ...api.times import Clock, parse_duration, timestamp
 from ...api.types import Pod
 from ...api.wire import ApiError, Item, Transport
 from ...client.event_writer import WARNING, Counts, EventWriter
-from ...client.reflector import Reflector
 from .attaching import Attaching
 from .heartbeats import Heartbeats
 from .node_images import NodeImages
 from .pod_status import finished_status, ready_condition, ready_status, running_status
 from .preparing import FAILED_PREPARE, Preparing, claim_names
 from .stages import DURATION, EXIT, Next, Stage, choose, default_stages, rules_of
-from .watched import Sink, node_view
+from .watched import Changed, Gone, Sink, node_view, pod_ip
 
 __all__ = ["DURATION", "EXIT", "HollowKubelets"]
-
-_log = logging.getLogger("kubesched.cluster")
 
 _RETRY_SECONDS: Final = 1.0
 #: Timers that expire in one batch before other tasks run, for transports that never wait.
@@ -50,16 +44,6 @@ _EXITS: Final = ("Running", *_FINISHED)
 #: What a running pod's kubelet reports again when the node was marked NotReady.
 _REVIVE: Final = Stage("pod-revive", next=Next(ready=True))
 
-
-class _AddressStatus(msgspec.Struct):
-    podIP: str | None = None  # noqa: N815 - the wire's name
-
-
-class _AddressView(msgspec.Struct):
-    status: _AddressStatus = msgspec.field(default_factory=_AddressStatus)
-
-
-_address_view = msgspec.json.Decoder(_AddressView).decode
 
 #: A node with this annotation set to "true" fails; taking it away brings the node back.
 FAILED: Final = "kubesched.io/failed"
@@ -126,7 +110,6 @@ class HollowKubelets:
         self._addresses = 0
         self._wake = asyncio.Event()
         self._in_action = False
-        self._unread: dict[tuple[Kind, str], int] = {}  # the version that was last complained of
         #: Problems met and survived, newest last; bounded.
         self.problems: list[str] = []
         self._heartbeats = Heartbeats(client, clock, heartbeat_seconds, self._note)
@@ -137,17 +120,16 @@ class HollowKubelets:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        nodes = Sink(NODES, self._nodes, self._node_changed, self._node_gone, self._unreadable)
-        pods = Sink(PODS, self._pods, self._pod_changed, self._pod_gone, self._unreadable)
-        claims = Sink(
-            RESOURCE_CLAIMS, self._preparing.claims, self._claim_changed, self._preparing.claim_gone, self._unreadable
-        )
+        preparing = self._preparing
+        sinks = [
+            self._sink(NODES, self._nodes, self._node_changed, self._node_gone),
+            self._sink(PODS, self._pods, self._pod_changed, self._pod_gone, "spec.nodeName!="),
+            self._sink(RESOURCE_CLAIMS, preparing.claims, self._claim_changed, preparing.claim_gone),
+            *self._storage(),
+        ]
         async with Supervisor("kubelets") as tasks:
-            tasks.spawn(self._reflect(nodes).run(), "hollow-nodes")
-            tasks.spawn(self._reflect(pods, "spec.nodeName!=").run(), "hollow-pods")
-            tasks.spawn(self._reflect(claims).run(), "hollow-claims")
-            for sink in self._storage():
-                tasks.spawn(self._reflect(sink).run(), f"hollow-{sink.kind.plural}")
+            for sink in sinks:
+                tasks.spawn(sink.run(), f"hollow-{sink.kind.plural}")
             tasks.spawn(self._run_timers(), "hollow-timers")
             tasks.spawn(self._heartbeats.run(), "hollow-heartbeats")
             await tasks.ended()
@@ -191,17 +173,8 @@ class HollowKubelets:
 
     # -- watching --------------------------------------------------------------------------------------
 
-    def _reflect(self, sink: Sink, field_selector: str = "") -> Reflector:
-        return Reflector(
-            self._client,
-            sink.kind,
-            sink,
-            rng=self._random,
-            field_selector=field_selector,
-            page_size=0,
-            watch_timeout=None,
-            on_error=lambda error: self._note(f"watching {sink.kind}: {error}"),
-        )
+    def _sink(self, kind: Kind, known: Mapping[str, Any], changed: Changed, gone: Gone, fields: str = "") -> Sink:
+        return Sink(self._client, kind, known, changed, gone, self._note, self._random, fields)
 
     def _storage(self) -> Iterator[Sink]:
         attaching = self._attaching
@@ -211,15 +184,7 @@ class HollowKubelets:
                 self._plan_pods(attaching.changed(item))
 
             for kind, known in attaching.known.items():
-                yield Sink(kind, known, changed, partial(attaching.gone, kind), self._unreadable)
-
-    def _unreadable(self, item: Item, error: Exception) -> None:
-        """An object that cannot be read, from whatever server, costs no other its kubelet."""
-        if self._unread.get((item.kind, item.key)) != item.resource_version:
-            self._unread[item.kind, item.key] = item.resource_version
-            text = f"{item.kind.kind} {item.key} at resourceVersion {item.resource_version} is left alone: {error}"
-            _log.warning("hollow kubelets: %s", text)
-            self._note(text)
+                yield self._sink(kind, known, changed, partial(attaching.gone, kind))
 
     def _obey(self, name: str, *, failed: bool) -> None:
         """Fail or recover a node as its annotation says; one that was failed by a call is left alone."""
@@ -519,7 +484,7 @@ class HollowKubelets:
 
     def _note_address(self, known: _Running) -> None:
         """A pod that has an address already, from a saved cluster, keeps it; no later one gets the same."""
-        ip = _address_view(known.item.raw).status.podIP or ""
+        ip = pod_ip(known.item)
         parts = ip.split(".")
         if len(parts) == 4 and parts[0] == "10" and all(part.isdecimal() and int(part) < 256 for part in parts):
             known.ip = ip

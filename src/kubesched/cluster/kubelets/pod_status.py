@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from ...api.types import Pod, PodCondition
 
 __all__ = ["finished_status", "ready_condition", "ready_status", "running_status"]
+
+_READY: Final = ("ContainersReady", "Ready")
 
 
 def ready_condition(pod: Pod) -> PodCondition | None:
@@ -17,30 +19,27 @@ def ready_condition(pod: Pod) -> PodCondition | None:
     return None
 
 
+def _condition(type_: str, now: str, *, true: bool, reason: str | None = None) -> dict[str, Any]:
+    condition = {"type": type_, "status": "True" if true else "False", "lastTransitionTime": now}
+    return condition if reason is None else {**condition, "reason": reason}
+
+
+def _containers(pod: Pod, state: dict[str, Any], *, runs: bool) -> list[dict[str, Any]]:
+    more = {"imageID": "", "ready": runs, "started": runs, "restartCount": 0, "state": state}
+    return [{"name": container.name, "image": container.image, **more} for container in pod.spec.containers]
+
+
 def running_status(pod: Pod, now: str, pod_ip: str, host_ip: str) -> dict[str, Any]:
     """A pod that has begun to run and is ready."""
     ip = host_ip if pod.spec.host_network and host_ip else pod_ip
+    types = ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
     status: dict[str, Any] = {
         "phase": "Running",
         "startTime": now,
         "podIP": ip,
         "podIPs": [{"ip": ip}],
-        "conditions": [
-            {"type": type_, "status": "True", "lastTransitionTime": now}
-            for type_ in ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
-        ],
-        "containerStatuses": [
-            {
-                "name": container.name,
-                "image": container.image,
-                "imageID": "",
-                "ready": True,
-                "started": True,
-                "restartCount": 0,
-                "state": {"running": {"startedAt": now}},
-            }
-            for container in pod.spec.containers
-        ],
+        "conditions": [_condition(type_, now, true=True) for type_ in types],
+        "containerStatuses": _containers(pod, {"running": {"startedAt": now}}, runs=True),
     }
     if host_ip:
         status["hostIP"] = host_ip
@@ -50,38 +49,15 @@ def running_status(pod: Pod, now: str, pod_ip: str, host_ip: str) -> dict[str, A
 
 def finished_status(pod: Pod, now: str, *, phase: str, reason: str, exit_code: int) -> dict[str, Any]:
     """A pod that has run to its end, or has been stopped."""
-    started = pod.status.start_time or now
+    ended = {"exitCode": exit_code, "reason": reason, "startedAt": pod.status.start_time or now, "finishedAt": now}
     return {
         "phase": phase,
-        "conditions": [
-            {"type": type_, "status": "False", "reason": "PodCompleted", "lastTransitionTime": now}
-            for type_ in ("ContainersReady", "Ready")
-        ],
-        "containerStatuses": [
-            {
-                "name": container.name,
-                "image": container.image,
-                "imageID": "",
-                "ready": False,
-                "started": False,
-                "restartCount": 0,
-                "state": {
-                    "terminated": {"exitCode": exit_code, "reason": reason, "startedAt": started, "finishedAt": now}
-                },
-            }
-            for container in pod.spec.containers
-        ],
+        "conditions": [_condition(type_, now, true=False, reason="PodCompleted") for type_ in _READY],
+        "containerStatuses": _containers(pod, {"terminated": ended}, runs=False),
     }
 
 
 def ready_status(now: str, *, ready: bool) -> dict[str, Any]:
     """Only the readiness of a pod that keeps running."""
-    conditions: list[dict[str, Any]] = []
-    for type_ in ("ContainersReady", "Ready"):
-        condition = {"type": type_, "status": "True" if ready else "False", "lastTransitionTime": now}
-        if not ready:
-            condition["reason"] = "ContainersNotReady"
-        else:
-            condition["reason"] = ""
-        conditions.append(condition)
-    return {"conditions": conditions}
+    reason = "" if ready else "ContainersNotReady"
+    return {"conditions": [_condition(type_, now, true=ready, reason=reason) for type_ in _READY]}

@@ -6,17 +6,24 @@ Caller: :mod:`.hollow`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any, Final
 
 import msgspec
 
 from ...api.decode import DecodeError
 from ...api.kinds import Kind
-from ...api.wire import Item
-from ...client.reflector import YIELD_INTERVAL
+from ...api.wire import Item, Transport
+from ...client.reflector import YIELD_INTERVAL, Reflector
 
-__all__ = ["Image", "NodeView", "Sink", "node_view"]
+__all__ = ["Changed", "Gone", "Image", "NodeView", "Sink", "node_view", "pod_ip"]
+
+_log = logging.getLogger("kubesched.cluster")
+
+Changed = Callable[[Item], None]
+Gone = Callable[[str, Item | None], None]
 
 
 class _Address(msgspec.Struct):
@@ -53,25 +60,60 @@ class NodeView(msgspec.Struct):
 node_view: Final = msgspec.json.Decoder(NodeView).decode
 
 
-class Sink:
-    """What a reflector delivers, as changes of single objects.
+class _PodStatus(msgspec.Struct):
+    podIP: str | None = None  # noqa: N815 - the wire's name
 
-    ``gone`` receives the key, and the final state of an object whose deletion was seen.
+
+class _PodView(msgspec.Struct):
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+_pod_view: Final = msgspec.json.Decoder(_PodView).decode
+
+
+def pod_ip(pod: Item) -> str:
+    """The address of a pod; empty when it has none yet."""
+    return _pod_view(pod.raw).status.podIP or ""
+
+
+class Sink:
+    """One kind of object from a reflector, as changes of single objects, for those that select ``fields``.
+
+    ``known`` has the keys of those there are. ``gone`` receives the key, and the final state of an object whose deletion
+    was seen; ``note`` what went wrong and is tried again.
     """
 
     def __init__(
         self,
+        client: Transport,
         kind: Kind,
         known: Mapping[str, Any],
-        changed: Callable[[Item], None],
-        gone: Callable[[str, Item | None], None],
-        unreadable: Callable[[Item, Exception], None],
+        changed: Changed,
+        gone: Gone,
+        note: Callable[[str], None],
+        rng: Random,
+        fields: str = "",
     ) -> None:
         self.kind = kind
         self._known = known
         self._changed = changed
         self._gone = gone
-        self._unreadable = unreadable
+        self._note = note
+        self._unread: dict[str, int] = {}  # the version that was last complained of
+        self._reflector = Reflector(
+            client,
+            kind,
+            self,
+            rng=rng,
+            field_selector=fields,
+            page_size=0,
+            watch_timeout=None,
+            on_error=lambda error: note(f"watching {kind}: {error}"),
+        )
+
+    async def run(self) -> None:
+        """List, then watch, until cancelled."""
+        await self._reflector.run()
 
     async def replace(self, items: list[Item], version: int) -> None:
         """A complete list: what is not in it was deleted."""
@@ -84,11 +126,15 @@ class Sink:
                 await asyncio.sleep(0)
 
     def upsert(self, item: Item) -> None:
-        """An object was added or modified."""
+        """An object was added or modified. One that cannot be read, from whatever server, costs no other its kubelet."""
         try:
             self._changed(item)
         except (DecodeError, msgspec.DecodeError) as error:
-            self._unreadable(item, error)
+            if self._unread.get(item.key) != item.resource_version:
+                self._unread[item.key] = item.resource_version
+                text = f"{item.kind.kind} {item.key} at resourceVersion {item.resource_version} is left alone: {error}"
+                _log.warning("hollow kubelets: %s", text)
+                self._note(text)
 
     def remove(self, item: Item) -> None:
         """An object was deleted."""

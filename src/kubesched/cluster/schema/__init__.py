@@ -8,6 +8,7 @@ from .objects import (
     drop_nulls,
     encode,
     encode_clean,
+    letters_of,
     new_uid,
     open_section,
     random_suffix,
@@ -17,7 +18,7 @@ from .patches import apply_json_patch, apply_merge_patch
 from .rules import FieldRules, field_rules, fill_defaults, holders, reaches
 from .schema import Field, Type, descriptions, patch_markers, root_type, types
 from .stored_pods import StoredPod, stored
-from .strategic import apply_strategic_patch, merge_key
+from .strategic import apply_strategic_patch, is_atomic, list_keys
 from .versions import has_other_shape, served_form, stored_form
 
 __all__ = [
@@ -42,7 +43,9 @@ __all__ = [
     "fill_defaults",
     "has_other_shape",
     "holders",
-    "merge_key",
+    "is_atomic",
+    "letters_of",
+    "list_keys",
     "new_uid",
     "open_section",
     "patch_markers",

@@ -25,6 +25,7 @@ __all__ = [
     "drop_nulls",
     "encode",
     "encode_clean",
+    "letters_of",
     "new_uid",
     "open_section",
     "random_suffix",
@@ -38,7 +39,8 @@ _NO_LABELS: Final[dict[str, str]] = {}
 #: The random bits of a version 4 UUID, and the others: version and variant.
 _UID_RANDOM: Final = ~(0xF << 76 | 0x3 << 62)
 _UID_FIXED: Final = 0x4 << 76 | 0x2 << 62
-_SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_PAIRS: Final = [first + second for second in _LETTERS for first in _LETTERS]
 
 encode = msgspec.json.Encoder().encode
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -145,10 +147,15 @@ def new_uid(random: Random) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+def letters_of(number: int, length: int) -> str:
+    """The lowest digits of a number as upstream writes them in generated names: no vowels, no look-alikes."""
+    text = ""
+    for _ in range(length // 2):
+        number, place = divmod(number, len(_PAIRS))
+        text += _PAIRS[place]
+    return text + _LETTERS[number % len(_LETTERS)] if length % 2 else text
+
+
 def random_suffix(random: Random, length: int = 5) -> str:
-    """The random end of a generated name, in the letters upstream uses (no vowels, no look-alikes)."""
-    number, letters = random.getrandbits(8 * length), []
-    for _ in range(length):
-        number, place = divmod(number, len(_SUFFIX_LETTERS))
-        letters.append(_SUFFIX_LETTERS[place])
-    return "".join(letters)
+    """The random end of a generated name."""
+    return letters_of(random.getrandbits(8 * length), length)

@@ -21,6 +21,7 @@ __all__ = ["apply_json_patch", "apply_merge_patch"]
 #: as deep as a request.
 _MOST_COPIED: Final = 3 << 20
 _MOST_LEVELS: Final = 200
+_MOST_SHOWN: Final = 300
 _OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
 
 
@@ -64,7 +65,8 @@ def apply_json_patch(document: Any, operations: Any) -> Any:
                     raise ApiError(413, "RequestEntityTooLarge", text)
             document = _apply(document, operation)
         except (JsonPatchException, JsonPointerException, KeyError, IndexError, TypeError, ValueError) as error:
-            text = f"the server rejected our request due to an error in our request: {what}: {error}"
+            why = str(error)[:_MOST_SHOWN]  # the library shows all of what it did not find something in
+            text = f"the server rejected our request due to an error in our request: {what}: {why}"
             raise ApiError(422, "Invalid", text) from None
     if _is_too_deep(document):
         raise ApiError(422, "Invalid", f"the patch leaves an object nested more than {_MOST_LEVELS} levels deep")
@@ -86,6 +88,8 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
 
 def _at(document: Any, path: Any) -> Any:
     """The value at a pointer; the library would also go into texts."""
+    if not isinstance(path, str):
+        raise TypeError("from must be a string path")
     pointer = JsonPointer(path)
     for part in pointer.parts:
         if not isinstance(document, dict | list):

@@ -96,6 +96,23 @@ class StoredPod(Stored):
         item._node, item._ip, item._host = intern(node), b"", b""
         return item
 
+    @property
+    def shared_texts(self) -> tuple[bytes, bytes] | None:
+        """The texts of metadata, without what only this pod has, and status; None where they have the version or an address."""
+        if self._ip or self._host or self._metadata.startswith(b"{"):
+            return None
+        return self._metadata, self._status
+
+    def next_version(self, resource_version: int, status: bytes) -> StoredPod:
+        """The pod with another version and this text of a status; for a pod with :attr:`shared_texts`."""
+        item = StoredPod.__new__(StoredPod)
+        Stored.__init__(item, PODS, b"", None, resource_version, self)
+        del item.raw
+        item._metadata, item._spec, item._node = self._metadata, self._spec, self._node
+        item._ip, item._host, text = _without_addresses(status)
+        item._status = _once(text)
+        return item
+
     def _identity(self) -> tuple[bytes, bytes]:
         """How the metadata begins, and its other part that no other version of any pod has; not for texts with escapes."""
         own = f'"uid":"{self.uid}","resourceVersion":"{self.resource_version}"'

@@ -1,69 +1,53 @@
 """Strategic merge patch: merge patch that knows which lists are maps in disguise.
 
 Directives: ``$patch`` (delete, replace, merge), ``$deleteFromPrimitiveList/x``, ``$setElementOrder/x`` and
-``$retainKeys``. Which lists merge, and by what key, is the table below, taken from the API's published
-``x-kubernetes-patch-merge-key`` markers; every other list is replaced.
+``$retainKeys``. Which lists merge, and by what key, is in ``merging.txt``; every other list is replaced.
 
-Caller: ``store.patch`` (default patch type) and later the HTTP face.
+Callers: ``store.patch`` (default patch type), the HTTP face, and server-side apply for the keys.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.resources import files
 from typing import Any, Final
 
 from ...api.equality import json_key, same_json
 from ...api.wire import ApiError
 
-__all__ = ["apply_strategic_patch", "merge_key"]
+__all__ = ["apply_strategic_patch", "is_atomic", "list_keys", "merge_key"]
 
 _DELETE: Final = "$deleteFromPrimitiveList/"
 _ORDER: Final = "$setElementOrder/"
 
-#: Merge key by the last two names of a list's path, then by its last name alone; "" marks a merging list of scalars.
-_BY_PARENT: Final[dict[tuple[str, ...], str | None]] = {
-    ("containers", "ports"): "containerPort",
-    ("initContainers", "ports"): "containerPort",
-    ("ephemeralContainers", "ports"): "containerPort",
-    ("spec", "ports"): "port",
-    ("projected", "sources"): None,
-    ("resources", "claims"): None,
-    ("spec", "resourceClaims"): "name",
-    ("status", "resourceClaimStatuses"): "name",
-    ("status", "reservedFor"): "uid",
-    ("spec", "tolerations"): None,
-    ("spec", "taints"): None,
-    ("status", "addresses"): "type",
-    ("status", "volumesAttached"): None,
-    ("spec", "podCIDRs"): "",
-    ("metadata", "finalizers"): "",
-    ("spec", "finalizers"): None,
-    ("metadata", "ownerReferences"): "uid",
-    ("status", "podIPs"): "ip",
-    ("status", "hostIPs"): "ip",
-    ("spec", "drivers"): "name",
-    ("spec", "hostAliases"): "ip",
-    ("metadata", "managedFields"): None,
-}
-_BY_NAME: Final = {
-    "containers": "name",
-    "initContainers": "name",
-    "ephemeralContainers": "name",
-    "conditions": "type",
-    "env": "name",
-    "volumes": "name",
-    "volumeMounts": "mountPath",
-    "volumeDevices": "devicePath",
-    "imagePullSecrets": "name",
-    "schedulingGates": "name",
-    "topologySpreadConstraints": "topologyKey",
-    "secrets": "name",
-}
+#: How the marks of merging.txt are kept; other entries are the keys of a list's items.
+_MARKS: Final[dict[str, tuple[str, ...] | None]] = {"*": (), "-": None}
+
+
+@cache
+def _merging() -> tuple[dict[tuple[str, ...], tuple[str, ...] | None], frozenset[str]]:
+    """``merging.txt``: the keys of lists by their names, and the names of atomic objects."""
+    text = files(__package__).joinpath("merging.txt").read_text(encoding="utf-8")
+    rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    lists = {tuple(name.split(".")): _MARKS.get(keys[0], tuple(keys)) for name, *keys in rows if keys != ["="]}
+    return lists, frozenset(name for name, *keys in rows if keys == ["="])
+
+
+def list_keys(path: tuple[str, ...]) -> tuple[str, ...] | None:
+    """What distinguishes the items of the list at a path; () for a merging list of scalars, None for an atomic list."""
+    lists = _merging()[0]
+    return lists[path[-2:]] if path[-2:] in lists else lists.get(path[-1:])
+
+
+def is_atomic(name: str) -> bool:
+    """Whether objects of this name are owned as a whole."""
+    return name in _merging()[1]
 
 
 def merge_key(path: tuple[str, ...]) -> str | None:
     """The merge key of the list at a path, "" for a merging list of scalars, None for an atomic list."""
-    known = _BY_PARENT.get(path[-2:], "?") if len(path) >= 2 else "?"
-    return _BY_NAME.get(path[-1]) if known == "?" else known
+    keys = list_keys(path)
+    return keys[0] if keys else None if keys is None else ""
 
 
 def apply_strategic_patch(target: dict[str, Any], patch: Any, path: tuple[str, ...] = ()) -> dict[str, Any]:

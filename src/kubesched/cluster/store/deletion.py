@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ...api.decode import DecodeError
 from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, Kind
 from ...api.times import parse_time, timestamp
 from ...api.types import Pod
 from ...api.wire import ApiError
 from ..admission import SYSTEM_PRIORITIES, Causes, forbidden
-from ..schema import Document, Stored, open_section
+from ..schema import Document, Stored, StoredPod, open_section
 from .records import Records
 
 __all__ = ["Deletion"]
@@ -23,6 +24,9 @@ FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 _POLICIES: Final = ("", "Background", "Foreground", "Orphan")
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
+
+_DELETED: Final = b'"deletionTimestamp"'
+_FINALIZERS: Final = b'"finalizers"'
 
 
 class Deletion:
@@ -132,6 +136,10 @@ class Deletion:
         """Delete or begin to delete; see :meth:`.store.Store.delete`."""
         self._check_request(old, uid, resource_version, propagation_policy)
         records, kind = self._records, old.kind
+        if isinstance(old, StoredPod) and not propagation_policy and not dry_run:
+            last = self._last_version(old, grace_period_seconds)
+            if last is not None:
+                return records.removed(records.table(kind), last, old)
         document = old.document()
         metadata = document["metadata"]
         if kind == PRIORITY_CLASSES and old.name in SYSTEM_PRIORITIES:
@@ -148,7 +156,7 @@ class Deletion:
         metadata["finalizers"] = finalizers
         if not finalizers:
             del metadata["finalizers"]
-        grace = self._grace(old.typed, metadata, grace_period_seconds) if kind is PODS else 0
+        grace = self._grace(old, metadata, grace_period_seconds) if kind is PODS else 0
         if grace == 0 and not finalizers:
             return old if dry_run else records.remove(records.table(kind), document, old)
         if not self._mark(metadata, grace) and finalizers == list(old.section("metadata").get("finalizers") or []):
@@ -160,6 +168,13 @@ class Deletion:
         if ORPHAN in finalizers and not dry_run:
             records.defer(lambda: self._orphan(old.uid))
         return item
+
+    def _last_version(self, old: StoredPod, asked: int | None) -> Stored | None:
+        """The last state of a pod that has nothing to wait for; None for any other, and for one that is being deleted."""
+        texts = old.shared_texts
+        if texts is None or _DELETED in texts[0] or _FINALIZERS in texts[0] or self._grace(old, {}, asked):
+            return None
+        return old.next_version(self._records.resource_version + 1, texts[1])
 
     def _check_request(self, old: Stored, uid: str, resource_version: str, propagation_policy: str) -> None:
         if uid and uid != old.uid:
@@ -177,8 +192,12 @@ class Deletion:
         causes.raise_if_any(old.kind, old.name)
 
     @staticmethod
-    def _grace(pod: Pod, metadata: Mapping[str, Any], asked: int | None) -> int:
+    def _grace(stored: Stored, metadata: Mapping[str, Any], asked: int | None) -> int:
         """How long a pod may take to stop: nothing to stop, no time (upstream ``CheckGracefulDelete``)."""
+        try:
+            pod: Pod = stored.typed
+        except DecodeError:
+            return 0  # no kubelet runs a pod that it cannot decode
         if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
             return 0
         own = pod.spec.termination_grace_period_seconds

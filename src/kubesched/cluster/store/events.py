@@ -61,61 +61,57 @@ def as_new(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**renamed, "apiVersion": EVENTS.api_version, "kind": EVENTS.kind}
 
 
-class _NewFace(Stored):
-    """A stored event as the new group shows it; its bytes are made when they are read, which is rare."""
+class _Late(Stored):
+    """A stored event whose bytes are made when they are read, which is rare."""
 
-    __slots__ = ("_core",)
+    __slots__ = ("_made_of",)
 
-    def __init__(self, core: Item) -> None:
+    def __init__(self, kind: Kind, source: Item | EventRecord, uid: str, resource_version: int) -> None:
         # Not Stored's own: ``raw`` stays unset, so that its first reader ends in __getattr__.
-        self.kind, self.namespace, self.name, self.uid = EVENTS, core.namespace, core.name, core.uid
-        self.resource_version = core.resource_version
-        self.labels, self.owners = (core.labels, core.owners) if isinstance(core, Stored) else ({}, ())
+        self.kind, self.namespace, self.name, self.uid = kind, source.namespace, source.name, uid
+        self.resource_version = resource_version
+        self.labels, self.owners = (source.labels, source.owners) if isinstance(source, Stored) else ({}, ())
         self.fields = None
         self._key, self._typed = "", None
-        self._core = core
+        self._made_of: Any = source
 
     def __getattr__(self, name: str) -> Any:
-        if name != "raw":
+        if name != "raw" or self._made_of is None:
             raise AttributeError(name)
-        self.raw = encode(as_new(self._core.data()))
+        self.raw = self._make()
+        self._made_of = None
         return self.raw
 
+    def _make(self) -> bytes:
+        """As the new group shows a stored event."""
+        return encode(as_new(self._made_of.data()))
 
-class RecordedEvent(Stored):
-    """A stored event whose bytes are made when they are read, from what its writer recorded."""
 
-    __slots__ = ("_created", "_record")
+class RecordedEvent(_Late):
+    """An event from what its writer recorded."""
+
+    __slots__ = ("_created",)
 
     def __init__(self, record: EventRecord, uid: str, created: str, resource_version: int) -> None:
-        # As above, ``raw`` stays unset.
-        self.kind, self.namespace, self.name, self.uid = CORE_EVENTS, record.namespace, record.name, uid
-        self.resource_version = resource_version
-        self.labels, self.owners, self.fields = {}, (), None
-        self._key, self._typed = "", None
-        self._record: EventRecord | None = record
+        super().__init__(CORE_EVENTS, record, uid, resource_version)
         self._created = created
 
     def at(self, resource_version: int) -> RecordedEvent | None:
         """The event with another version; None where its bytes have been made."""
-        record = self._record
+        record = self._made_of
         return None if record is None else RecordedEvent(record, self.uid, self._created, resource_version)
 
-    def __getattr__(self, name: str) -> Any:
-        if name != "raw" or self._record is None:
-            raise AttributeError(name)
-        event = as_core(self._record.make())
+    def _make(self) -> bytes:
+        event = as_core(self._made_of.make())
         metadata = new_metadata(CORE_EVENTS, self.namespace, {}, self.name, self.uid, self._created)
         metadata["resourceVersion"] = str(self.resource_version)
         head = {"apiVersion": CORE_EVENTS.api_version, "kind": CORE_EVENTS.kind, "metadata": metadata}
-        self.raw = encode({**head, **event, **head})
-        self._record = None
-        return self.raw
+        return encode({**head, **event, **head})
 
 
 def new_item(item: Item) -> Stored:
     """A stored event as the new group shows it."""
-    return _NewFace(item)
+    return _Late(EVENTS, item, item.uid, item.resource_version)
 
 
 def new_watch_event(event: WatchEvent) -> WatchEvent:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Unpack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, TypeVar, Unpack
 
 from ...api.event_record import EventRecord
 from ...api.kinds import PODS, Kind
 from ...api.turns import in_turns
 from ...api.wire import DeleteOptions, Item, ListOptions, ListPage, PatchOptions, WatchEvent, WatchOptions
-from .faults import Faults, Verb
+from .faults import Faults, Verb, When
 from .store import Store
 from .table import Watch
 
 __all__ = ["InProcessClient"]
+
+T = TypeVar("T")
 
 
 class InProcessClient:
@@ -34,25 +36,35 @@ class InProcessClient:
         self._faults = faults
         self._bookmark_seconds = bookmark_seconds
 
-    async def _before(self, verb: Verb, kind: Kind, name: str = "") -> None:
-        if self._faults is not None and self._faults.strikes_calls:
-            await self._faults.strike("before", verb, kind, name)
+    @property
+    def _is_faulty(self) -> bool:
+        """Whether faults may strike a call: it cannot be made at once then."""
+        return self._faults is not None and self._faults.strikes_calls
 
-    async def _after(self, verb: Verb, kind: Kind, name: str = "") -> None:
-        if self._faults is not None and self._faults.strikes_calls:
-            await self._faults.strike("after", verb, kind, name)
+    async def _strike(self, when: When, verb: Verb, kind: Kind, name: str = "") -> None:
+        if self._faults is not None:
+            await self._faults.strike(when, verb, kind, name)
+
+    async def _call(self, verb: Verb, kind: Kind, name: str, call: Callable[[], T]) -> T:
+        """A call of the store, between the faults that strike before and after it."""
+        if not self._is_faulty:
+            return call()
+        await self._strike("before", verb, kind, name)
+        result = call()
+        await self._strike("after", verb, kind, name)
+        return result
 
     async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
-        await self._before("list", kind)
+        await self._strike("before", "list", kind)
         page = await in_turns(self.store.listing(kind, namespace, **options))
-        await self._after("list", kind)
+        await self._strike("after", "list", kind)
         return page
 
     async def watch(
         self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent]]:
         """A batch per wake-up."""
-        await self._before("watch", kind)
+        await self._strike("before", "watch", kind)
         watch = await in_turns(
             self.store.watching(
                 kind,
@@ -98,68 +110,50 @@ class InProcessClient:
                 yield [watch.bookmark()]
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Item:
-        await self._before("get", kind, name)
-        item = self.store.get(kind, namespace, name)
-        await self._after("get", kind, name)
-        return item
+        return await self._call("get", kind, name, lambda: self.store.get(kind, namespace, name))
 
     async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> Item:
-        if self._faults is None or not self._faults.strikes_calls:
-            return self.store.create(kind, namespace, obj, dry_run=dry_run)
         name = (obj.get("metadata") or {}).get("name") or ""
-        await self._before("create", kind, name)
-        item = self.store.create(kind, namespace, obj, dry_run=dry_run)
-        await self._after("create", kind, name)
-        return item
+        return await self._call("create", kind, name, lambda: self.store.create(kind, namespace, obj, dry_run=dry_run))
 
     async def update(
         self, kind: Kind, namespace: str, name: str, obj: Mapping[str, Any], *, subresource: str = ""
     ) -> Item:
-        await self._before("update", kind, name)
-        item = self.store.update(kind, namespace, name, obj, subresource=subresource)
-        await self._after("update", kind, name)
-        return item
+        return await self._call(
+            "update", kind, name, lambda: self.store.update(kind, namespace, name, obj, subresource=subresource)
+        )
 
     async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> Item:
-        await self._before("patch", kind, name)
-        item = self.store.patch(kind, namespace, name, patch, **options)
-        await self._after("patch", kind, name)
-        return item
+        return await self._call("patch", kind, name, lambda: self.store.patch(kind, namespace, name, patch, **options))
 
     async def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> None:
-        await self._before("delete", kind, name)
-        self.store.delete(kind, namespace, name, **options)
-        await self._after("delete", kind, name)
-
-    def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> bool:
-        if self._faults is not None and self._faults.strikes_calls:
-            return False
-        self.store.patch(kind, namespace, name, patch, **options)
-        return True
-
-    def delete_now(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> bool:
-        if self._faults is not None and self._faults.strikes_calls:
-            return False
-        self.store.delete(kind, namespace, name, **options)
-        return True
+        await self._call("delete", kind, name, lambda: self.store.delete(kind, namespace, name, **options))
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
-        await self._before("bind", PODS, name)
-        self.store.bind(namespace, name, uid, node_name)
-        await self._after("bind", PODS, name)
-
-    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
-        if self._faults is not None and self._faults.strikes_calls:
-            return False
-        self.store.bind(namespace, name, uid, node_name)
-        return True
-
-    def record_now(self, event: EventRecord) -> bool:
-        if self._faults is not None and self._faults.strikes_calls:
-            return False
-        return self.store.record(event)
+        await self._call("bind", PODS, name, lambda: self.store.bind(namespace, name, uid, node_name))
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
-        await self._before("evict", PODS, name)
-        self.store.evict(namespace, name, grace_period_seconds=grace_period_seconds)
-        await self._after("evict", PODS, name)
+        await self._call(
+            "evict",
+            PODS,
+            name,
+            lambda: self.store.evict(namespace, name, grace_period_seconds=grace_period_seconds),
+        )
+
+    def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> bool:
+        if not self._is_faulty:
+            self.store.patch(kind, namespace, name, patch, **options)
+        return not self._is_faulty
+
+    def delete_now(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> bool:
+        if not self._is_faulty:
+            self.store.delete(kind, namespace, name, **options)
+        return not self._is_faulty
+
+    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
+        if not self._is_faulty:
+            self.store.bind(namespace, name, uid, node_name)
+        return not self._is_faulty
+
+    def record_now(self, event: EventRecord) -> bool:
+        return not self._is_faulty and self.store.record(event)

@@ -29,6 +29,9 @@ _NODE_NAME: Final = b'"nodeName"'
 #: What a patch of the status has that needs no general merge.
 _STATUS_PATCH: Final = frozenset({"metadata", "status"})
 _ORDER: Final = "$setElementOrder/conditions"
+_DELETED: Final = b'"deletionTimestamp"'
+#: So many patched statuses are remembered; all are forgotten when there are more.
+_MOST_PATCHED: Final = 1 << 10
 _STATUS_FIELDS: Final = frozenset({"conditions", _ORDER, "nominatedNodeName"})
 
 
@@ -41,6 +44,8 @@ class PodActions:
         #: Template to a pod that had it and was bound in this second.
         self._bound: dict[tuple[bytes, bytes, bytes], StoredPod] = {}
         self._bound_at = ""
+        #: The texts of a status and of a patch to the text of the status after it.
+        self._patched: dict[tuple[bytes, bytes], bytes] = {}
 
     def bind(
         self,
@@ -103,8 +108,8 @@ class PodActions:
     def patch_status(self, old: Stored, patch: Any) -> Stored | None:
         """Apply the strategic merge patch of conditions and nomination that a scheduler sends.
 
-        It gives what the general way gives, and writes the status once. None, and nothing is done, for patches and pods
-        with anything more: those take the general way.
+        It gives what the general way gives. What a patch makes of a status is remembered, as many pods have the same one and
+        are patched alike. None, and nothing is done, for patches and pods with anything more: those take the general way.
 
         Raises:
             ApiError: 400, when a field has the wrong type.
@@ -114,29 +119,29 @@ class PodActions:
         ):  # fmt: skip
             return None
         wanted = patch.get("status")
-        if not isinstance(wanted, Mapping) or wanted.keys() - _STATUS_FIELDS:
+        texts = old.shared_texts if isinstance(old, StoredPod) else None
+        if texts is None or not isinstance(wanted, Mapping) or wanted.keys() - _STATUS_FIELDS:
             return None
-        document = old.document()
-        status = open_section(document, "status")
-        if "deletionTimestamp" in document["metadata"] or not isinstance(status, dict):
+        metadata, status = texts
+        if _DELETED in metadata:
             return None
-        after = dict(status)
-        if "nominatedNodeName" in wanted:
-            after.pop("nominatedNodeName", None)
-            if wanted["nominatedNodeName"] is not None:
-                after["nominatedNodeName"] = wanted["nominatedNodeName"]
-        if "conditions" in wanted:
-            conditions = _with_conditions(after.get("conditions") or [], wanted)
-            if conditions is None:
+        try:
+            key = status, encode(wanted)
+        except (TypeError, ValueError):
+            return None
+        after = self._patched.get(key)
+        if after is None:
+            after = _patched(status, wanted)
+            if after is None:
                 return None
-            after["conditions"] = conditions
-        if same_json(after, status):
+            if len(self._patched) >= _MOST_PATCHED:
+                self._patched.clear()
+            self._patched[key] = after
+        if after == status:
             return old
-        raw = encode_clean(after)
-        check_form(PODS, b'{"status":%b}' % raw)
-        document["status"] = msgspec.Raw(raw)
+        assert isinstance(old, StoredPod)
         records = self._records
-        return records.commit(records.table(PODS), document, old)
+        return records.adopt(records.table(PODS), old.next_version(records.resource_version + 1, after), old)
 
     def _set_scheduled(self, status: dict[str, Any], generation: int) -> None:
         """Condition PodScheduled=True; its transition time stays when the pod was scheduled already."""
@@ -251,6 +256,26 @@ def _too_many(message: str, cause: str, retry_after: int) -> ApiError:
     if retry_after:
         details["retryAfterSeconds"] = retry_after
     return ApiError(429, "TooManyRequests", message, details)
+
+
+def _patched(status: bytes, wanted: Mapping[str, Any]) -> bytes | None:
+    """The text of a status with a patch applied, the same if nothing changes; None where it takes the general way."""
+    before = msgspec.json.decode(status)
+    after = dict(before)
+    if "nominatedNodeName" in wanted:
+        after.pop("nominatedNodeName", None)
+        if wanted["nominatedNodeName"] is not None:
+            after["nominatedNodeName"] = wanted["nominatedNodeName"]
+    if "conditions" in wanted:
+        conditions = _with_conditions(after.get("conditions") or [], wanted)
+        if conditions is None:
+            return None
+        after["conditions"] = conditions
+    if same_json(after, before):
+        return status
+    raw = encode_clean(after)
+    check_form(PODS, b'{"status":%b}' % raw)
+    return raw
 
 
 def _with_conditions(conditions: list[Any], wanted: Mapping[str, Any]) -> list[dict[str, Any]] | None:

@@ -28,9 +28,11 @@ from kubesched.dra.interface import Verdict
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
 from kubesched.framework.interface import (
+    AlwaysInVain,
     Explanation,
     Handle,
     IntArray,
+    InVainAnswer,
     NodeToStatus,
     Normalize,
     Plugin,
@@ -80,6 +82,7 @@ _OF_ALLOCATOR: Final = np.array([0, _CANNOT_ALLOCATE, _INVALID_POOLS, 0], np.uin
 
 #: The positions of some rows, and the extended resources that devices serve there.
 _Kind = tuple[RowArray | slice, frozenset[str]]
+_NO_CLAIMS: Final = AlwaysInVain(Status.unschedulable("no new claims to deallocate"))
 _NO_ROWS: Final = np.zeros(0, np.intp)
 _Answer = tuple[PostFilterResult | None, Status | None]
 
@@ -112,11 +115,17 @@ class DynamicResources(Plugin):
 
     # -- queue -----------------------------------------------------------------------------------------
 
+    enqueues_alike = True
+
     def concerns(self, pod: PodInfo) -> bool:
         return pod.has_device_requests
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         return None if pod.spec.resource_claims or self._preparation.is_served(pod) else ()
+
+    def signs_until(self) -> Hashable | None:
+        classes = self._manager.classes
+        return None if classes.serves_any else classes.version
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         try:
@@ -295,7 +304,7 @@ class DynamicResources(Plugin):
         if attempt is None and self._was_not_reached(state):
             return None, Status.from_error("not found")
         if attempt is None or not attempt.claims:
-            return None, Status.unschedulable("no new claims to deallocate")
+            return None, _NO_CLAIMS.status
         places = sorted(attempt.unavailable)
         for place in self.handle.random.sample(places, len(places)):
             each = attempt.claims[place]
@@ -308,6 +317,9 @@ class DynamicResources(Plugin):
         if special is not None and not is_in_memory(special.claim):
             return self._binding.delete_leftover(special.claim, pod.pod)
         return None, Status.unschedulable("still not schedulable")
+
+    def in_vain(self, pod: PodInfo, statuses: NodeToStatus) -> InVainAnswer | None:
+        return None if pod.spec.resource_claims or self._preparation.is_served(pod) else _NO_CLAIMS
 
     def _was_not_reached(self, state: CycleState) -> bool:
         """Whether a plugin before this one ended PreFilter: upstream's PostFilter then has no state, and fails."""

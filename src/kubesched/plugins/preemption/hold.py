@@ -52,11 +52,17 @@ class VictimsAwaited:
         self._is_evicting = is_evicting
         self._pods: dict[str, _Awaiting] = {}
         self._most = _MANY
+        #: The filters that a preemptor skipped, the last time, to the plugins that may reject it.
+        self._rejectors: dict[frozenset[str], frozenset[str]] = {}
 
     def add(self, question: Question, node_name: str) -> None:
         """A pod preempts on a node."""
-        filters = {entry.name for entry in self._handle.framework.filters}
-        rejectors = frozenset((filters - question.state.skip_filter) | {self._plugin})
+        skipped = question.state.skip_filter
+        rejectors = self._rejectors.get(skipped)
+        if rejectors is None:
+            filters = {entry.name for entry in self._handle.framework.filters}
+            self._rejectors = {skipped: frozenset((filters - skipped) | {self._plugin})}
+            rejectors = self._rejectors[skipped]
         self._pods[question.pod.uid] = _Awaiting(question.pod.requests, question.amounts, rejectors, node_name)
         if len(self._pods) > self._most:
             node_of = self._handle.nominations.node_of
@@ -82,7 +88,7 @@ class VictimsAwaited:
     def may_help_nominated(self, pod: PodInfo, key: Hashable, node_name: str) -> bool:
         """As :meth:`.Holder.may_help_nominated`."""
         assert isinstance(key, _Key)
-        return not self._waits(pod, node_name) or self._has_capacity(key, node_name, pod.uid)
+        return self._has_capacity(key, node_name, pod.uid)  # it waits for victims there, else it would have no key
 
     def _waits(self, pod: PodInfo, node_name: str) -> bool:
         """Whether victims of the pod are still there."""

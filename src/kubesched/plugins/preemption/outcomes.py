@@ -110,7 +110,7 @@ class TrialOrder:
 
 
 class _OpenRows:
-    """The rows of an order that a mask has, a part at a time; only as many are looked at as are taken.
+    """The rows of an order that a mask has, a part at a time; only as many are evaluated as are taken.
 
     Attributes:
         taken: how many were.

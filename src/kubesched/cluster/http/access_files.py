@@ -1,0 +1,93 @@
+"""The files by which clients find and trust the server: a kubeconfig, and a throw-away certificate authority.
+
+Certificates of your own are given as files instead. Caller: the command line; for the kubeconfig once the server knows
+its port.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...api.certificates import self_signed
+from ...api.times import Clock
+from ...api.yamltext import to_yaml
+
+__all__ = ["KUBECONFIG_NAME", "CertificateFiles", "make_certificates", "write_kubeconfig"]
+
+KUBECONFIG_NAME = "kubesched"
+
+
+def write_kubeconfig(
+    path: str | Path, url: str, token: str | None = None, ca: str | Path | bytes | None = None
+) -> Path:
+    """Write a kubeconfig that points at ``url``; readable by its owner only.
+
+    ``ca`` is the certificate authority to trust: a file, or its PEM bytes. Without one an ``https`` address is
+    verified against the system's authorities. kubectl and Go clients send ``token`` to ``https`` addresses only.
+
+    Raises:
+        OSError: when the file cannot be written or the CA file not be read.
+    """
+    cluster: dict[str, Any] = {"server": url}
+    if ca is not None:
+        pem = ca if isinstance(ca, bytes) else Path(ca).read_bytes()
+        cluster["certificate-authority-data"] = base64.b64encode(pem).decode()
+    if url.startswith("http://"):
+        cluster["insecure-skip-tls-verify"] = True  # there is no TLS; the JavaScript client insists on this being said
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": KUBECONFIG_NAME, "cluster": cluster}],
+        "users": [{"name": KUBECONFIG_NAME, "user": {"token": token} if token else {}}],
+        "contexts": [
+            {
+                "name": KUBECONFIG_NAME,
+                "context": {"cluster": KUBECONFIG_NAME, "user": KUBECONFIG_NAME, "namespace": "default"},
+            }
+        ],
+        "current-context": KUBECONFIG_NAME,
+    }
+    place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _write_private(place, to_yaml(config, sort_keys=False).encode())
+    place.chmod(0o600)
+    return place
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """Write a file that its owner only may read, from its first moment on."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """Where the three files are: the authority's certificate, the server's, and the server's key."""
+
+    ca: Path
+    cert: Path
+    key: Path
+
+
+def make_certificates(
+    directory: str | Path, clock: Clock, hosts: Sequence[str] = ("localhost", "127.0.0.1"), *, days: int = 365
+) -> CertificateFiles:
+    """Make an authority, and a certificate for ``hosts``, valid from an hour ago for ``days``.
+
+    Raises:
+        RuntimeError: when ``cryptography`` is not installed, saying what to do instead.
+    """
+    made = self_signed(clock.now(), hosts, days=days)
+    place = Path(directory)
+    place.mkdir(parents=True, exist_ok=True)
+    files = CertificateFiles(place / "ca.crt", place / "server.crt", place / "server.key")
+    files.ca.write_bytes(made.ca)
+    files.cert.write_bytes(made.chain)
+    _write_private(files.key, made.key)
+    return files
