@@ -231,7 +231,7 @@ def test_eviction_asks_the_budget() -> None:
     run(main())
 
 
-DELETIONS: list[tuple[str, dict[str, Any] | None, dict[str, Any], int]] = [
+DELETIONS: list[tuple[str, Any, dict[str, Any], int]] = [
     ("plain", None, {}, 200),
     ("options in the body", {"kind": "DeleteOptions", "gracePeriodSeconds": 0}, {}, 200),
     ("options in the query", None, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}, 200),

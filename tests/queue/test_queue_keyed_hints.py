@@ -16,7 +16,7 @@ from kubesched.queue import SchedulingQueue
 CLAIM_ADD = ClusterEvent(EventResource.RESOURCE_CLAIM, ActionType.ADD)
 
 
-def _names(pod: Pod) -> list[str]:
+def _names(pod: Pod | PodInfo) -> list[str]:
     return pod.metadata.labels.get("names", "").split("+")
 
 
@@ -25,7 +25,7 @@ class World:
 
     def __init__(self, *, keyed: bool) -> None:
         self.evaluated: list[str] = []
-        hint = KeyedHint(self._hint, _names, lambda old, new: new) if keyed else self._hint
+        hint = KeyedHint(self._hint, _names, lambda old, new: None if new is None else (new,)) if keyed else self._hint
         self.queue = SchedulingQueue(
             clock=FakeClock(),
             sort_key=sort_key,

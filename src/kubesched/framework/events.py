@@ -7,7 +7,7 @@ Source: spec "Scheduling queue" sections 9 and 10, spec "Scheduler cache" sectio
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -180,17 +180,17 @@ class ClusterEventWithHint:
 
 @dataclass(frozen=True, slots=True)
 class KeyedHint:
-    """A hint function for events about objects that pods name, so that pods which do not name one are not evaluated.
+    """A hint function for events about objects that pods name or select, so that other pods are not evaluated.
 
     Attributes:
-        hint: the hint function. It must answer Skip for pods without the key of the event.
-        of_pod: the keys of the objects that a waiting pod names; evaluated when the pod begins to wait or changes.
-        of_event: the key of the object that an event is about; None when the event may help any pod.
+        hint: the hint function. It must answer Skip for pods without any of the keys of the event.
+        of_pod: the keys of what a waiting pod names or selects; evaluated when the pod begins to wait or changes.
+        of_event: the keys of the objects that an event is about; None when the event may help any pod.
     """
 
     hint: HintFn
-    of_pod: Callable[[Pod], Iterable[str]]
-    of_event: Callable[[Any, Any], str | None]
+    of_pod: Callable[[PodInfo], Iterable[str]]
+    of_event: Callable[[Any, Any], Collection[str] | None]
 
     def __call__(self, pod: PodInfo, old: Any, new: Any, /) -> QueueingHint:
         return self.hint(pod, old, new)

@@ -32,5 +32,5 @@ class Holder(Protocol):
         ...
 
     def may_help_nominated(self, pod: PodInfo, key: Hashable, node_name: str) -> bool:
-        """Whether it may help a pod that is nominated to the node."""
+        """Whether it may help a pod that is nominated to the node and has this key now."""
         ...

@@ -5,12 +5,21 @@ Called by :class:`~kubesched.plugins.inter_pod_affinity.InterPodAffinity` to reg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from kubesched.api.types import Node, Pod
 from kubesched.cache.term_index import TermIndex
-from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
+from kubesched.framework.events import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    EventResource,
+    KeyedHint,
+    QueueingHint,
+)
 from kubesched.framework.podinfo import AffinityTerm, PodInfo, affinity_terms
+
+from .label_keys import ANY, demanded_by_all, keys_of_pods, own_key
 
 __all__ = ["events"]
 
@@ -24,7 +33,25 @@ def events(index: Callable[[], TermIndex]) -> Sequence[ClusterEventWithHint]:
         helps = _pod_helps(waiting, old, new, index().namespaces)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
-    return [ClusterEventWithHint(pod, after_pod), ClusterEventWithHint(node, _after_node)]
+    return [
+        ClusterEventWithHint(pod, KeyedHint(after_pod, _keys, _keys_of_event)),
+        ClusterEventWithHint(node, _after_node),
+    ]
+
+
+def _keys(waiting: PodInfo) -> list[str]:
+    """What a pod must be to help: one that all required terms match, or all required anti-affinity terms."""
+    terms = waiting.affinity_terms
+    if terms.errors:
+        return [ANY]
+    required = demanded_by_all(term.selector for term in terms.required)
+    return [own_key(waiting.uid), *required, *demanded_by_all(term.selector for term in terms.required_anti)]
+
+
+def _keys_of_event(old: Pod | None, new: Pod | None) -> Collection[str] | None:
+    if new is None and (old is None or affinity_terms(old).required_anti):
+        return None  # also the pods that the deleted one kept away
+    return keys_of_pods(old, new)
 
 
 def _pod_helps(waiting: PodInfo, old: Pod | None, new: Pod | None, namespaces: dict[str, dict[str, str]]) -> bool:

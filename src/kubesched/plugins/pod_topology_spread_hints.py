@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kubesched.api.selectors import SelectorError
 from kubesched.api.types import Node, Pod
-from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
+from kubesched.framework.events import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    EventResource,
+    KeyedHint,
+    QueueingHint,
+)
 from kubesched.framework.podinfo import PodInfo
 
+from .label_keys import ANY, demanded_by_one, keys_of_pods, own_key
 from .topology_constraints import Constraint
 
 __all__ = ["events"]
@@ -35,7 +44,19 @@ def events(constraints: _Constraints) -> Sequence[ClusterEventWithHint]:
     def after_node(waiting: PodInfo, old: Node | None, new: Node | None) -> QueueingHint:
         return QueueingHint.QUEUE if _node_helps(old, new, constraints(waiting)) else QueueingHint.SKIP
 
-    return [ClusterEventWithHint(pod, after_pod), ClusterEventWithHint(node, after_node)]
+    def keys(waiting: PodInfo) -> list[str]:
+        if not waiting.spec.topology_spread_constraints:
+            return [ANY]  # the default selectors follow from Services and owners, which change
+        try:
+            rules = constraints(waiting)
+        except SelectorError:
+            return [ANY]
+        return [own_key(waiting.uid), *demanded_by_one(rule.selector for rule in rules)]
+
+    return [
+        ClusterEventWithHint(pod, KeyedHint(after_pod, keys, keys_of_pods)),
+        ClusterEventWithHint(node, after_node),
+    ]
 
 
 def _involved(waiting: PodInfo, pod: Pod) -> bool:

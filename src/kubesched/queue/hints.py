@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kubesched.api.times import Clock
@@ -79,15 +79,15 @@ class EventPlan:
             if len(found) == 1 and isinstance(found[0], KeyedHint)
         }
 
-    def keys(self, old: Any, new: Any) -> dict[RejectorKey, str]:
-        """By rejector: the key of the pods that this event may help, where it does not help all that were rejected."""
+    def keys(self, old: Any, new: Any) -> dict[RejectorKey, Collection[str]]:
+        """By rejector: the keys of the pods that this event may help, where it does not help all that were rejected."""
         if not self._keyed:
             return {}
         found = ((rejector, hint.of_event(old, new)) for rejector, hint in self._keyed.items())
-        return {rejector: key for rejector, key in found if key is not None}
+        return {rejector: keys for rejector, keys in found if keys is not None}
 
 
-def pod_keys(registrations: Registrations) -> dict[RejectorKey, Callable[[Pod], Iterable[str]]]:
+def pod_keys(registrations: Registrations) -> dict[RejectorKey, Callable[[PodInfo], Iterable[str]]]:
     """By rejector: the keys under which its waiting pods are found; for plugins with a :class:`KeyedHint`."""
     return {
         (scheduler, plugin): hint.of_pod

@@ -221,7 +221,8 @@ class SchedulingQueue:
                 pairs = waiting.pairs()
             elif event == ASSIGNED_POD_DELETE and isinstance(old, Pod) and old.spec.node_name:
                 node = old.spec.node_name
-                pairs = waiting.candidates_after_deletion(plan.rejectors, node, self.nominator.nominated_keys(node))
+                nominated = self.nominator.nominated_keys(node)
+                pairs = waiting.candidates_after_deletion(plan.rejectors, node, nominated, plan.keys(old, new))
             else:
                 pairs = waiting.candidates(plan.rejectors, plan.keys(old, new))
             if event != ASSIGNED_POD_DELETE:

@@ -7,13 +7,13 @@ for memory, an event about volumes costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from operator import attrgetter
 from typing import Final
 
-from kubesched.api.types import Pod
 from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import GaugeValue
+from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
 
 from .heap import KeyedHeap
@@ -23,8 +23,9 @@ __all__ = ["RejectorKey", "UnschedulablePods"]
 #: (scheduler name, plugin name).
 RejectorKey = tuple[str, str]
 #: The keys of what a pod names, see :class:`~kubesched.framework.events.KeyedHint`.
-PodKeys = Callable[[Pod], Iterable[str]]
-_NO_KEYS: Final[Mapping[RejectorKey, str]] = {}
+PodKeys = Callable[[PodInfo], Iterable[str]]
+_Keys = Mapping[RejectorKey, Collection[str]]
+_NO_KEYS: Final[_Keys] = {}
 
 
 class _Parked:
@@ -169,12 +170,10 @@ class UnschedulablePods:
         parked = self._entries.get(key)
         return None if parked is None else parked.record
 
-    def candidates(
-        self, rejectors: Iterable[RejectorKey], keys: Mapping[RejectorKey, str] = _NO_KEYS
-    ) -> list[tuple[str, QueuedPodInfo]]:
+    def candidates(self, rejectors: Iterable[RejectorKey], keys: _Keys = _NO_KEYS) -> list[tuple[str, QueuedPodInfo]]:
         """The pods that one of the plugins rejected, and those any event helps, in the order they came.
 
-        Of a rejector in ``keys`` only the pods with that key.
+        Of a rejector in ``keys`` only the pods with one of its keys.
         """
         wanted = set(rejectors)
         found = self._candidates(wanted, keys)
@@ -185,7 +184,7 @@ class UnschedulablePods:
         return _in_order(found)
 
     def candidates_after_deletion(
-        self, rejectors: Iterable[RejectorKey], node_name: str, nominated: Iterable[str]
+        self, rejectors: Iterable[RejectorKey], node_name: str, nominated: Iterable[str], keys: _Keys = _NO_KEYS
     ) -> list[tuple[str, QueuedPodInfo]]:
         """The same for the deletion of a pod on a node, without held pods that it cannot help.
 
@@ -201,21 +200,21 @@ class UnschedulablePods:
                 scheduler, own = parked.held
                 if self._holders[scheduler].may_help_nominated(parked.record.pod_info, own, node_name):
                     found[key] = parked
-        found.update(self._candidates(rejectors))
+        found.update(self._candidates(rejectors, keys))
         for (scheduler, common), held in self._held.items():
             if self._holders[scheduler].may_help(common, node_name):
                 found.update(held)
         return _in_order(found)
 
-    def _candidates(
-        self, rejectors: Iterable[RejectorKey], keys: Mapping[RejectorKey, str] = _NO_KEYS
-    ) -> dict[str, _Parked]:
+    def _candidates(self, rejectors: Iterable[RejectorKey], keys: _Keys = _NO_KEYS) -> dict[str, _Parked]:
         found: dict[str, _Parked] = dict(self._always)
         for rejector in rejectors:
-            key = keys.get(rejector)
-            bucket = self._by_rejector.get(rejector) if key is None else self._by_name.get((rejector, key))
-            if bucket:
-                found.update(bucket)
+            named = keys.get(rejector)
+            if named is None:
+                found.update(self._by_rejector.get(rejector, ()))
+                continue
+            for key in named:
+                found.update(self._by_name.get((rejector, key), ()))
         return found
 
     def older_than(self, now: float, limit: float) -> list[tuple[str, QueuedPodInfo]]:
@@ -285,7 +284,7 @@ class UnschedulablePods:
             (rejector, key)
             for rejector in filed
             if (keys := self._pod_keys.get(rejector)) is not None
-            for key in dict.fromkeys(keys(record.pod_info.pod))
+            for key in dict.fromkeys(keys(record.pod_info))
         )
 
     def _unfile(self, parked: _Parked) -> None:

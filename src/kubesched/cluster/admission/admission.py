@@ -19,8 +19,8 @@ from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, ST
 from ...api.quantity import QuantityError, parse_quantity
 from ...api.wire import ApiError
 from ..schema import Stored, check_type, encode, fill_defaults
+from .checks import check_pod_spec
 from .custom import CustomSchema
-from .pod_validation import check_pod_spec
 from .validation import Causes, forbidden
 
 __all__ = ["Admission", "ObjectTable", "PreparedSpec", "PriorityClass", "default_pod_spec"]

@@ -2,7 +2,7 @@
 
 A check belongs to a type of the schema and is called for every object of that type, wherever it is: a toleration is
 checked alike in a pod, in a Deployment's template and in a CronJob's. One row in a table adds a type. Callers:
-:mod:`.kind_validation`, and :mod:`.pod_validation` for pod specs. The form of the data has been checked.
+:mod:`.kind_validation`, and :mod:`.admission` and :mod:`.updates` for pods. The form of the data has been checked.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from .kind_checks import KIND_CHECKS
 from .pod_checks import POD_CHECKS
 from .validation import Causes
 from .values import check_values, dotted
+from .volumes import check_mounts
 
-__all__ = ["check_object"]
+__all__ = ["check_object", "check_pod_spec"]
 
 Data = dict[str, Any]
 
@@ -34,6 +35,12 @@ def check_object(type_: str, data: Data, path: str, causes: Causes) -> None:
     """
     check_values(type_, data, path, causes)
     _visit(type_, data, path, causes)
+
+
+def check_pod_spec(spec: Data, causes: Causes) -> None:
+    """The spec of a pod, defaults filled in."""
+    check_object("PodSpec", spec, "spec", causes)
+    check_mounts(spec, "spec", causes)
 
 
 def _visit(type_: str, data: Data, path: str, causes: Causes) -> None:

@@ -12,7 +12,7 @@ from .custom import check_definition
 from .secrets import check_config_map, check_secret
 from .services import check_ports
 from .validation import LABEL_VALUE_TEXT, QUALIFIED_TEXT, Causes, check_quantities
-from .volumes import check_volume
+from .volumes import check_access_modes, check_volume
 
 __all__ = ["KIND_CHECKS", "SYSTEM_PRIORITIES"]
 
@@ -184,9 +184,7 @@ def _autoscaler(spec: Data, path: str, causes: Causes) -> None:
 
 
 def _claim(spec: Data, path: str, causes: Causes) -> None:
-    modes = spec.get("accessModes") or ()
-    if "ReadWriteOncePod" in modes and len(modes) > 1:
-        causes.forbidden(f"{path}.accessModes", "may not use ReadWriteOncePod with other access modes")
+    check_access_modes(spec, path, causes)
     requests = (spec.get("resources") or {}).get("requests") or {}
     amounts = check_quantities(requests, f"{path}.resources.requests", causes)
     if "storage" not in requests:

@@ -12,7 +12,7 @@ from ...api.equality import same_json
 from ...api.quantity import parse_quantity
 from .validation import Causes
 
-__all__ = ["KIND_UPDATES"]
+__all__ = ["KIND_UPDATES", "without"]
 
 Data = dict[str, Any]
 
@@ -38,7 +38,8 @@ _MOST_CONSUMERS: Final = 256
 _DIRECTIVES: Final = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 
 
-def _without(data: Data | None, names: Iterable[str]) -> Data:
+def without(data: Data | None, names: Iterable[str]) -> Data:
+    """An object without some of its members."""
     return {name: value for name, value in (data or {}).items() if name not in names}
 
 
@@ -53,7 +54,7 @@ def _frozen(old: Data, new: Data, causes: Causes) -> None:
 
 
 def _stateful_set(old: Data, new: Data, causes: Causes) -> None:
-    if not same_json(_without(old["spec"], _SET_FIELDS), _without(new["spec"], _SET_FIELDS)):
+    if not same_json(without(old["spec"], _SET_FIELDS), without(new["spec"], _SET_FIELDS)):
         causes.forbidden("spec", _SET_TEXT)
 
 
@@ -61,7 +62,7 @@ def _job(old: Data, new: Data, causes: Causes) -> None:
     before, after = old["spec"], new["spec"]
     templates = [before["template"], after["template"]]
     if before.get("suspend") and not (old.get("status") or {}).get("startTime"):
-        templates = [{"spec": _without(one.get("spec"), _DIRECTIVES)} for one in templates]
+        templates = [{"spec": without(one.get("spec"), _DIRECTIVES)} for one in templates]
     if not same_json(*templates):
         causes.invalid("spec.template", after["template"], "field is immutable")
     count, was = after.get("completions"), before.get("completions")
@@ -80,7 +81,7 @@ def _claim(old: Data, new: Data, causes: Causes) -> None:
         least, most = (_storage(one) for one in ((old["status"] or {}).get("capacity"), after["resources"]["requests"]))
         if least is not None and most is not None and most < least:
             causes.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
-    if not same_json(_without(before, free), _without(after, free)):
+    if not same_json(without(before, free), without(after, free)):
         causes.forbidden("spec", _CLAIM_TEXT)
 
 

@@ -14,9 +14,10 @@ from ...api.kinds import NODES, PODS
 from ...api.wire import ApiError
 from ..schema import Document, Stored, drop_nulls, open_section
 from .admission import Admission, default_pod_spec
+from .checks import check_pod_spec
 from .kind_defaults import fill_kind_defaults
 from .kind_validation import check_kind, check_kind_update
-from .pod_validation import check_pod_spec, check_pod_update
+from .pod_updates import check_pod_update
 from .validation import Causes
 
 __all__ = ["checked_spec_change"]

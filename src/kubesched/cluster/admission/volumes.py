@@ -12,7 +12,7 @@ from typing import Any, Final
 from ..schema import types
 from .validation import Causes, check_quantities, check_single
 
-__all__ = ["check_mounts", "check_source", "check_volume", "containers_of", "volume_sources"]
+__all__ = ["check_access_modes", "check_mounts", "check_source", "check_volume", "containers_of", "volume_sources"]
 
 Data = dict[str, Any]
 #: Fields that hold the source of a volume are those of these types.
@@ -52,15 +52,20 @@ def containers_of(spec: Data, path: str) -> Iterator[tuple[str, Data]]:
             yield f"{path}.{field}[{index}]", container
 
 
+def check_access_modes(spec: Data, path: str, causes: Causes) -> None:
+    """The access modes of a volume or a claim."""
+    modes = spec.get("accessModes") or ()
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        causes.forbidden(f"{path}.accessModes", "may not use ReadWriteOncePod with other access modes")
+
+
 def check_volume(spec: Data, path: str, causes: Causes) -> None:
     """The spec of a PersistentVolume."""
     capacity = spec.get("capacity") or {}
     for name, amount in check_quantities(capacity, f"{path}.capacity", causes).items():
         if amount.nanos == 0:
             causes.invalid(f"{path}.capacity[{name}]", str(capacity[name]), "must be greater than zero")
-    modes = spec.get("accessModes") or ()
-    if "ReadWriteOncePod" in modes and len(modes) > 1:
-        causes.forbidden(f"{path}.accessModes", "may not use ReadWriteOncePod with other access modes")
+    check_access_modes(spec, path, causes)
     check_source(spec, "PersistentVolumeSpec", path, causes)
     if spec.get("local") is not None and not spec.get("nodeAffinity"):
         causes.required(f"{path}.nodeAffinity", "Local volume requires node affinity")

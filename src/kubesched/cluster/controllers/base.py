@@ -136,6 +136,11 @@ class ObjectController(Controller):
 class WorkloadController(ObjectController):
     """A controller of objects that own pods."""
 
+    #: What events say of a pod that was created, of one that was refused, and of one that was deleted.
+    created: ClassVar[str] = "Created pod: {pod}"
+    refused: ClassVar[str] = "Error creating: {error}"
+    deleted: ClassVar[str] = "Deleted pod: {pod}"
+
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         context.owned_cache(self.kind)  # their own owners matter, too
@@ -146,9 +151,11 @@ class WorkloadController(ObjectController):
         try:
             pod = await self.context.create(PODS, owner.namespace, body)
         except ApiError as error:
-            await self.record(owner, WARNING, "FailedCreate", f"Error creating: {error.message}")
+            name = body["metadata"].get("name", "")
+            text = self.refused.format(pod=name, owner=owner.name, error=error.message)
+            await self.record(owner, WARNING, "FailedCreate", text)
             raise
-        await self.record(owner, NORMAL, "SuccessfulCreate", f"Created pod: {pod.name}")
+        await self.record(owner, NORMAL, "SuccessfulCreate", self.created.format(pod=pod.name, owner=owner.name))
         return pod
 
     def is_available(self, owner: Item, spec: Data, pod: Item) -> bool:
@@ -161,7 +168,7 @@ class WorkloadController(ObjectController):
     async def delete_pod(self, owner: Item, pod: Item) -> None:
         """Delete a pod and record an event. Raises what the transport raises."""
         await self.context.delete(pod)
-        await self.record(owner, NORMAL, "SuccessfulDelete", f"Deleted pod: {pod.name}")
+        await self.record(owner, NORMAL, "SuccessfulDelete", self.deleted.format(pod=pod.name, owner=owner.name))
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """Enqueue the owner: at once when a pod is removed, a little later when its status changed or it is new."""

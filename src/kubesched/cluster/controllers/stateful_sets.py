@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...api.kinds import CLAIMS, PODS, STATEFUL_SETS
+from ...api.kinds import CLAIMS, STATEFUL_SETS
 from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
@@ -34,6 +34,9 @@ class StatefulSets(WorkloadController):
     name = "statefulset"
     component = "statefulset-controller"
     kind = STATEFUL_SETS
+    created = "create Pod {pod} in StatefulSet {owner} successful"
+    refused = "create Pod {pod} in StatefulSet {owner} failed error: {error}"
+    deleted = "delete Pod {pod} in StatefulSet {owner} successful"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -122,20 +125,7 @@ class StatefulSets(WorkloadController):
             "statefulset.kubernetes.io/pod-name": name,
             "apps.kubernetes.io/pod-index": str(number),
         }
-        body = pod_body(item, template, name=name, labels=labels, spec=spec)
-        what = f"create Pod {name} in StatefulSet {item.name}"
-        try:
-            await self.context.create(PODS, item.namespace, body)
-        except ApiError as error:
-            await self.record(item, WARNING, "FailedCreate", f"{what} failed error: {error.message}")
-            raise
-        await self.record(item, NORMAL, "SuccessfulCreate", f"{what} successful")
-
-    async def delete_pod(self, owner: Item, pod: Item) -> None:
-        """Delete a pod and record an event with this controller's text."""
-        await self.context.delete(pod)
-        text = f"delete Pod {pod.name} in StatefulSet {owner.name} successful"
-        await self.record(owner, NORMAL, "SuccessfulDelete", text)
+        await self.create_pod(item, pod_body(item, template, name=name, labels=labels, spec=spec))
 
     async def _ensure_claim(self, item: Item, claim: Data, pod_name: str) -> str:
         name = f"{claim['metadata']['name']}-{pod_name}"

@@ -10,12 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
-from google.protobuf.message import Message
 
 from ...api.wire import STRATEGIC_PATCH
 from ..schema import Field, FieldRules, Type, descriptions, encode, field_rules, patch_markers, root_type, types
 from .catalog import Catalog, Resource
-from .protobuf import Member, MessageTable, message_table
 
 __all__ = ["OpenApi"]
 
@@ -51,7 +49,9 @@ class OpenApi:
     def v2(self, *, protobuf: bool = False) -> bytes:
         """The whole API as one Swagger document."""
         if protobuf:
-            return self._catalog.kept("v2 protobuf", lambda: _encode_document(self._v2_document()))
+            from .openapi_protobuf import encode_document  # noqa: PLC0415 - its runtime is only loaded for old clients
+
+            return self._catalog.kept("v2 protobuf", lambda: encode_document(self._v2_document()))
         return self._catalog.kept("v2", lambda: encode(self._v2_document()))
 
     def v3_index(self) -> bytes:
@@ -214,44 +214,3 @@ def _operation(resource: Resource, verb: str, gvk: Mapping[str, str], *, v3: boo
         else:
             operation["consumes"] = list(patches)
     return operation
-
-
-# -- version 2 in protobuf, as older command line clients insist on it ---------------------------------------
-
-
-def _encode_document(document: Mapping[str, Any]) -> bytes:
-    """A Swagger document as an ``openapi.v2.Document``: what its messages have members for."""
-    table = message_table("openapi_fields.txt")
-    message = _message(table, table.names["openapi.v2"]["Document"], document)
-    return message.SerializeToString(deterministic=True)
-
-
-def _message(table: MessageTable, name: str, data: Mapping[str, Any]) -> Message:
-    values: dict[str, Any] = {}
-    for member in table.members[name].values():
-        if member.inline:
-            inner = _message(table, member.type, data)
-            value: Any = inner if inner.ByteSize() else None
-        elif member.name == "x-":
-            texts = {key: msgspec.json.encode(one).decode() for key, one in data.items() if key.startswith("x-")}
-            value = {key: _message(table, member.type, {"yaml": f"{text}\n"}) for key, text in texts.items()}
-        else:
-            value = _value(table, member, data.get(member.name))
-        if value:
-            values[f"f{member.number}"] = value
-    return table.message_class(name)(**values)
-
-
-def _value(table: MessageTable, member: Member, given: Any) -> Any:
-    """The value of a member; one of another type than the member's is left out, and one item is a list, too."""
-    if member.shape == "{":
-        return {key: _one(table, member, one) for key, one in (given or {}).items() if isinstance(one, dict)}
-    if member.shape and given:
-        return [_one(table, member, one) for one in (given if isinstance(given, list | tuple) else (given,))]
-    return _one(table, member, given)
-
-
-def _one(table: MessageTable, member: Member, given: Any) -> Any:
-    if member.type == "string":
-        return str(given) if given else None
-    return _message(table, member.type, given) if isinstance(given, dict) else None

@@ -28,17 +28,17 @@ __all__ = ["ClaimHints"]
 _CHANGED: Final = ActionType.ADD | ActionType.UPDATE
 
 
-def _claim_keys(pod: Pod) -> list[str]:
+def _claim_keys(pod: PodInfo) -> list[str]:
     """The claims that a pod names, as far as they are known."""
     recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     names = (claim.resource_claim_name or recorded.get(claim.name) for claim in pod.spec.resource_claims)
     return [f"{pod.namespace}/{name}" for name in names if name]
 
 
-def _claim_key(old: ResourceClaim | None, new: ResourceClaim) -> str | None:
+def _claim_key(old: ResourceClaim | None, new: ResourceClaim) -> tuple[str] | None:
     """The claim that changed; None when its devices became free, which may help any pod."""
     freed = old is not None and old.status.allocation is not None and new.status.allocation is None
-    return None if freed else new.key
+    return None if freed else (new.key,)
 
 
 class ClaimHints:

@@ -83,10 +83,8 @@ class Evictions:
             *others, last = victims
             await self._all(preemptor, node_name, others)
             self._last_victim[uid] = last
-            is_gone_by_now = self._evict_now(preemptor, node_name, last)
-            is_event_due = (
-                is_gone_by_now if is_gone_by_now is not None else await self._evict(preemptor, node_name, last)
-            )
+            evicted = self._evict_now(preemptor, node_name, last)
+            is_event_due = evicted if evicted is not None else await self._evict(preemptor, node_name, last)
             result = "success"
         except (ApiError, OSError) as error:
             _log.error("preemption on node %s for pod %s: %s", node_name, preemptor.key, error)

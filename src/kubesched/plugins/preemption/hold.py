@@ -88,7 +88,7 @@ class VictimsAwaited:
     def may_help_nominated(self, pod: PodInfo, key: Hashable, node_name: str) -> bool:
         """As :meth:`.Holder.may_help_nominated`."""
         assert isinstance(key, _Key)
-        return not self._waits(pod, node_name) or self._has_capacity(key, node_name, pod.uid)
+        return self._has_capacity(key, node_name, pod.uid)  # it waits for victims there, else it would have no key
 
     def _waits(self, pod: PodInfo, node_name: str) -> bool:
         """Whether victims of the pod are still there."""

@@ -1,27 +1,13 @@
-"""What a pod spec must satisfy, and what an update may still change.
-
-Callers: ``admission`` for a spec it has not seen before, ``updates``, and :mod:`.kind_validation` for templates. The form
-of the data has been checked. Rules and texts: upstream ``pkg/apis/core/validation``.
-"""
+"""What an update of a pod may still change. Rules and texts: upstream ``pkg/apis/core/validation``. Caller: ``updates``."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from .checks import check_object
+from .kind_updates import without
 from .validation import Causes
-from .volumes import check_mounts
 
-__all__ = ["check_pod_spec", "check_pod_update"]
-
-
-def check_pod_spec(spec: dict[str, Any], causes: Causes) -> None:
-    """The spec of a pod, defaults filled in."""
-    check_object("PodSpec", spec, "spec", causes)
-    check_mounts(spec, "spec", causes)
-
-
-# -- updates -----------------------------------------------------------------------------------------------
+__all__ = ["check_pod_update"]
 
 _UPDATE_TEXT: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -38,16 +24,16 @@ def check_pod_update(old: dict[str, Any], new: dict[str, Any], causes: Causes, *
     left, right = dict(old), dict(new)
     if resize:
         for side in (left, right):
-            side["containers"] = [_without(item, "resources", "resizePolicy") for item in side.get("containers") or ()]
+            side["containers"] = [without(item, ("resources", "resizePolicy")) for item in side.get("containers") or ()]
             side["initContainers"] = [
-                _without(item, "resources", "resizePolicy") for item in side.get("initContainers") or ()
+                without(item, ("resources", "resizePolicy")) for item in side.get("initContainers") or ()
             ]
         if left != right:
             causes.forbidden("spec", "only cpu and memory resources are mutable")
         return
     for side in (left, right):
         for field in ("containers", "initContainers"):
-            side[field] = [_without(item, "image") for item in side.get(field) or ()]
+            side[field] = [without(item, ("image",)) for item in side.get(field) or ()]
     _check_deadline(left.pop("activeDeadlineSeconds", None), right.pop("activeDeadlineSeconds", None), causes)
     grace = left.pop("terminationGracePeriodSeconds", None)
     if right.pop("terminationGracePeriodSeconds", None) != grace and not (
@@ -55,8 +41,8 @@ def check_pod_update(old: dict[str, Any], new: dict[str, Any], causes: Causes, *
     ):
         causes.forbidden("spec", _UPDATE_TEXT)
         return
-    kept = [_without(item, "tolerationSeconds") for item in right.pop("tolerations", None) or []]
-    if any(_without(item, "tolerationSeconds") not in kept for item in left.pop("tolerations", None) or []):
+    kept = [without(item, ("tolerationSeconds",)) for item in right.pop("tolerations", None) or []]
+    if any(without(item, ("tolerationSeconds",)) not in kept for item in left.pop("tolerations", None) or []):
         causes.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
     gates = left.pop("schedulingGates", None) or []
     for gate in right.pop("schedulingGates", None) or []:
@@ -67,10 +53,6 @@ def check_pod_update(old: dict[str, Any], new: dict[str, Any], causes: Causes, *
         _check_gated(left, right, causes)
     if left != right:
         causes.forbidden("spec", _UPDATE_TEXT)
-
-
-def _without(item: dict[str, Any], *fields: str) -> dict[str, Any]:
-    return {key: value for key, value in item.items() if key not in fields}
 
 
 def _check_deadline(old: Any, new: Any, causes: Causes) -> None:
