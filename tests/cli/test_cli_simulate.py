@@ -283,7 +283,29 @@ BAD_OPTIONS: dict[str, tuple[dict[str, str], list[str], str]] = {
     "plugin that cannot be built": (
         {"a.yaml": _POD, "p.py": "class P:\n  name = 'P'\n  def filter(self, s, p, n): ...\n"},
         ["-f", "a.yaml", "--plugin-module", "p.py"],
-        'initializing plugin "P"',
+        'initializing plugin "P": TypeError: P() takes no arguments',
+    ),
+    "plugin whose constructor raises": (
+        {
+            "a.yaml": _POD,
+            "p.py": "class P:\n  name = 'P'\n  def __init__(self, args, handle):\n    args['x']\n"
+            "  def filter(self, s, p, n): ...\n",
+        },
+        ["-f", "a.yaml", "--plugin-module", "p.py"],
+        "initializing plugin \"P\": TypeError: 'NoneType' object is not subscriptable (at ",
+    ),
+    "plugin with a constructor of its own": (
+        {
+            "a.yaml": _POD,
+            "p.py": "class P:\n  name = 'P'\n  def __init__(self): ...\n  def filter(self, s, p, n): ...\n",
+        },
+        ["-f", "a.yaml", "--plugin-module", "p.py"],
+        "  it has    __init__(self)\n  expected  __init__(self, args: Any, handle: Handle) -> None",
+    ),
+    "plugin module that raises": (
+        {"a.yaml": _POD, "p.py": "import math\n\nmath.nothing\n"},
+        ["-f", "a.yaml", "--plugin-module", "p.py"],
+        "AttributeError: module 'math' has no attribute 'nothing' (line 3)",
     ),
     "node amount": (
         {"a.yaml": _POD},
@@ -463,7 +485,7 @@ def test_a_table_of_arrivals_is_simulated_and_results_are_saved(
         (("--trace", "pods.csv", "--until", "inf"), 2, "must be a duration that is not negative"),
         (("--trace", "pods.csv", "--save", "things=x.csv"), 2, "must be TABLE=FILE, where TABLE is one of pods"),
         (("--trace", "pods.csv", "--save", "pods=x.txt"), 1, "the name must end with .csv"),
-        (("--trace", "pods.csv", "--report", "none/x.html"), 1, "its directory is missing"),
+        (("--trace", "pods.csv", "--report", "none/x.html"), 1, "there is no directory none"),
         (("--trace", "bad.csv"), 1, "bad.csv:2: column arrival: 'x'"),
     ],
 )

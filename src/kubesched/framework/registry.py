@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -36,6 +37,19 @@ _ATTRIBUTES: Final = ("informs", "normalize", "reads", "signs_spec")
 
 class PluginError(Exception):
     """A plugin that cannot be registered or built. The message says which, why, and what would be right."""
+
+
+def _takes_two(plugin: type) -> bool:
+    """Whether a constructor of its own can be called with args and handle; True where that is not known."""
+    if plugin.__init__ is object.__init__:  # type: ignore[misc]
+        return True
+    try:
+        inspect.signature(plugin).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 def check_plugin(plugin: type) -> None:
@@ -77,6 +91,12 @@ def check_plugin(plugin: type) -> None:
                 f'plugin "{name}" ({where}): {method_name} is async, but the scheduling cycle does not wait; '
                 "only pre_bind and bind may be async"
             )
+    if not _takes_two(plugin):
+        raise PluginError(
+            f'plugin "{name}" ({where}) does not fit the interface:\n'
+            f"  it has    __init__{_signature(inspect.getattr_static(plugin, '__init__'))}\n"
+            f"  expected  __init__{_signature(Plugin.__init__)}"
+        )
     for columns, needed in (("filter_rows", "verdict_status"),):
         if hasattr(plugin, columns) and not hasattr(plugin, needed):
             raise PluginError(
@@ -209,6 +229,11 @@ def load_module(name: str) -> Any:
     except PluginError:
         raise
     except Exception as error:
-        raise PluginError(f"plugin module {name} cannot be imported: {type(error).__name__}: {error}") from error
+        text = f"plugin module {name} cannot be imported: {type(error).__name__}: {error}"
+        own = [
+            frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == Path(name).resolve()
+        ]
+        place = f" (line {own[-1].lineno})" if own else ""
+        raise PluginError(f"{text}{place}") from error
     else:
         return module

@@ -12,6 +12,7 @@ Source: spec "Scheduling framework" section 4 (upstream ``frameworkImpl``).
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -56,6 +57,16 @@ __all__ = ["Framework", "PostFilterAnswer", "PreFilterOutcome"]
 PostFilterAnswer = tuple[PostFilterResult | None, Status | None]
 
 _log = logging.getLogger("kubesched.framework")
+#: Exceptions of a constructor that are defects of its code rather than words about its arguments.
+_DEFECTS: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    SystemExit,
+    TypeError,
+)
 
 #: The points whose plugins are counted: keys and labels. (spec "Metrics, events and the API client" section 2.1)
 _EVALUATING: Final = (("preFilter", "PreFilter"), ("filter", "Filter"), ("preScore", "PreScore"), ("score", "Score"))
@@ -89,6 +100,14 @@ class PreFilterOutcome:
         self.status = Status.unresolvable(message)
 
 
+def _said(error: BaseException) -> str:
+    """The text of an error; with its type and place when it does not say what is wrong with the arguments."""
+    if not isinstance(error, _DEFECTS):
+        return str(error)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} (at {frame.filename}:{frame.lineno})"
+
+
 class Framework:
     """The plugins of one profile, built and put in order."""
 
@@ -117,7 +136,9 @@ class Framework:
             try:
                 self.plugins[name] = registry[name](args(name), handle)
             except (Exception, SystemExit) as error:  # whatever a factory raises is a configuration error to the user
-                raise ConfigError("framework", [f'initializing plugin "{name}": {error}']) from error
+                bare = getattr(registry[name], "__init__", None) is object.__init__
+                hint = "; derive the class from kubesched.framework.Plugin" if bare else ""
+                raise ConfigError("framework", [f'initializing plugin "{name}": {_said(error)}{hint}']) from error
         self._points: dict[str, tuple[Any, ...]] = {
             point.key: tuple(self.plugins[name] for name, _ in points.get(point.key, ())) for point in POINTS
         }

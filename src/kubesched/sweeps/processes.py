@@ -31,6 +31,9 @@ T = TypeVar("T")
 
 #: Seconds a process is given to end after SIGTERM.
 _GRACE: Final = 2.0
+#: Held where multiprocessing reads how a process ended. It does so for all processes when one is started, and the second
+#: of two threads that read of one process finds nothing, which counts as exit code 255.
+_ENDINGS: Final = threading.Lock()
 
 _Job = tuple[Future[Any], bytes]
 
@@ -107,7 +110,8 @@ class Processes(Executor):
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_work, args=(theirs,), daemon=True, name=f"kubesched-sweep-{number}")
         try:
-            process.start()
+            with _ENDINGS:
+                process.start()
         except (OSError, RuntimeError) as error:
             ours.close()
             theirs.close()
@@ -138,8 +142,9 @@ class Processes(Executor):
 
     def _how_it_ended(self, number: int) -> str:
         process = self._workers[number]
-        process.join(_GRACE)
-        code = process.exitcode
+        with _ENDINGS:
+            process.join(_GRACE)
+            code = process.exitcode
         if code is not None and code < 0:
             with suppress(ValueError):
                 name = signal.Signals(-code).name
@@ -154,11 +159,12 @@ class Processes(Executor):
             pipe.close()
         if process is not None:
             process.terminate()
-            process.join(_GRACE)
-            if process.exitcode is None:
-                process.kill()
-                process.join()
-            process.close()
+            with _ENDINGS:
+                process.join(_GRACE)
+                if process.exitcode is None:
+                    process.kill()
+                    process.join()
+                process.close()
 
 
 def _work(pipe: Connection) -> None:
