@@ -65,18 +65,10 @@ class Connection(InProcessClient):
         self.before_patch: Callable[[Kind, str], None] = lambda kind, name: None
         self.after_patch: Callable[[Kind, str], None] = lambda kind, name: None
 
-    async def _call(self, verb: Any, kind: Kind, name: str, call: Callable[[], Any]) -> Any:
-        self._check_alive()
-        return await super()._call(verb, kind, name, call)
-
-    async def _strike(self, when: Any, verb: Any, kind: Kind, name: str = "") -> None:
-        if when == "before":
-            self._check_alive()
-        await super()._strike(when, verb, kind, name)
-        if when == "before":
-            self._check_alive()
-
-    def _check_alive(self) -> None:
+    async def _before(self, verb: Any, kind: Kind, name: str = "") -> None:
+        if not self.alive:
+            raise ConnectionResetError("this process is gone")
+        await super()._before(verb, kind, name)
         if not self.alive:
             raise ConnectionResetError("this process is gone")
 

@@ -5,7 +5,7 @@ exactly as before. Pods that differ in nothing but their names form a **line**: 
 pods as there are. When a line is popped, the scheduler is asked per *group* of pods alike whether an attempt would fail as the
 last one did. Those pods are counted as tried, and nothing is run; the first pod for which that is not so leaves the line and
 is tried. What a pod of a line has missed (attempts, timestamps, repetitions of its event) is written down when it leaves, or
-when somebody looks.
+when its record is read.
 
 A line is what its pods would be one by one: neighbours in every sub-queue, with the same sort key and backoff. Anything
 unusual (an update of a pod, another event, a plugin that activates pods) dissolves the line where it stands.

@@ -15,7 +15,7 @@ from ...api.event_record import EventRecord
 from ...api.kinds import PODS, Kind
 from ...api.turns import in_turns
 from ...api.wire import DeleteOptions, Item, ListOptions, ListPage, PatchOptions, WatchEvent, WatchOptions
-from .faults import Faults, Verb, When
+from .faults import Faults, Verb
 from .store import Store
 from .table import Watch
 
@@ -41,30 +41,32 @@ class InProcessClient:
         """Whether faults may strike a call: it cannot be made at once then."""
         return self._faults is not None and self._faults.strikes_calls
 
-    async def _strike(self, when: When, verb: Verb, kind: Kind, name: str = "") -> None:
-        if self._faults is not None:
-            await self._faults.strike(when, verb, kind, name)
+    async def _before(self, verb: Verb, kind: Kind, name: str = "") -> None:
+        if self._faults is not None and self._faults.strikes_calls:
+            await self._faults.strike("before", verb, kind, name)
+
+    async def _after(self, verb: Verb, kind: Kind, name: str = "") -> None:
+        if self._faults is not None and self._faults.strikes_calls:
+            await self._faults.strike("after", verb, kind, name)
 
     async def _call(self, verb: Verb, kind: Kind, name: str, call: Callable[[], T]) -> T:
         """A call of the store, between the faults that strike before and after it."""
-        if not self._is_faulty:
-            return call()
-        await self._strike("before", verb, kind, name)
+        await self._before(verb, kind, name)
         result = call()
-        await self._strike("after", verb, kind, name)
+        await self._after(verb, kind, name)
         return result
 
     async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
-        await self._strike("before", "list", kind)
+        await self._before("list", kind)
         page = await in_turns(self.store.listing(kind, namespace, **options))
-        await self._strike("after", "list", kind)
+        await self._after("list", kind)
         return page
 
     async def watch(
         self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent]]:
         """A batch per wake-up."""
-        await self._strike("before", "watch", kind)
+        await self._before("watch", kind)
         watch = await in_turns(
             self.store.watching(
                 kind,
