@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypedDict, Unpack
 
+from kubesched.api.kinds import NODES
 from kubesched.api.times import parse_duration
 from kubesched.cluster.kubelets import Stage, load_stages
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, parse_feature_gates
@@ -119,7 +120,15 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
     objects = manifests_of(manifests, "manifests")
     nodes = given.get("nodes", 0)
     if not isinstance(nodes, int):
-        objects.extend(manifests_of(nodes, "nodes"))
+        if isinstance(nodes, str) and nodes.strip().isdecimal():
+            raise ValueError(f"nodes={nodes!r}: a number of nodes is written without quotes")
+        given_nodes = manifests_of(nodes, "nodes")
+        others = [item for item in given_nodes.objects if item.kind != NODES]
+        given_nodes.problems += [
+            f"{item.source}: is a {item.kind.kind}; nodes are Node objects, others belong into manifests"
+            for item in others
+        ]
+        objects.extend(given_nodes)
     plugins = given.get("plugins", ())
     if isinstance(plugins, str | os.PathLike | type) or not isinstance(plugins, Iterable):
         raise PluginError(f"plugins={plugins!r}: give a list of plugin classes, module names or paths")
@@ -129,6 +138,12 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
     classes: list[str] = [one.name for one in plugins if isinstance(one, type)]  # type: ignore[attr-defined]
     config, remarks = load_configuration(given.get("config"), registry, own, enable=classes, gates=gates)
     zones, stages, until = given.get("zones", 0), given.get("stages", ()), given.get("until")
+    if not isinstance(stages, str | os.PathLike | Iterable):
+        raise ValueError(f"stages={stages!r}: expected a path, or stages as load_stages has them")
+    if not isinstance(given.get("extenders", ()), Iterable):
+        raise ValueError(f"extenders={given['extenders']!r}: expected a list of objects such as InProcessExtender")
+    if not callable(given.get("on_progress") or print):
+        raise ValueError(f"on_progress={given['on_progress']!r}: expected a function of two numbers")
     wrong = [one for one in (() if isinstance(stages, str | os.PathLike) else stages) if not isinstance(one, Stage)]
     if wrong:
         raise ValueError(f"stages: expected a path, or stages as load_stages has them, found {wrong[0]!r}")
@@ -139,12 +154,15 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
         raise ValueError(f"zones={zones!r}: must be a number of zones, or a list of names")
     if isinstance(zones, int):
         zones = [f"zone-{number}" for number in range(1, _whole("zones", zones) + 1)]
+    zones = list(zones) if isinstance(zones, Iterable) else [zones]
+    if not all(isinstance(zone, str) for zone in zones):
+        raise ValueError(f"zones={zones!r}: must be a number of zones, or a list of names")
     return {
         "manifests": objects,
         "registry": registry,
         "nodes": _whole("nodes", nodes, most=MOST_NODES) if isinstance(nodes, int) else 0,
         "node_template": node_template_of(given.get("node_template"), given.get("node_resources")),
-        "zones": list(zones),
+        "zones": zones,
         "config": config,
         "gates": gates,
         "seed": _whole("seed", given.get("seed", 0), least=None),

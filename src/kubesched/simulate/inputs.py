@@ -110,7 +110,7 @@ def cluster_of(path: str) -> Manifests:
 def _several(given: Any) -> list[Any] | None:
     """The items of a collection; None for anything that is one object or one path."""
     if (
-        isinstance(given, (str, os.PathLike, Mapping, Manifest))
+        isinstance(given, (str, bytes, bytearray, os.PathLike, Mapping, Manifest))
         or hasattr(given, "to_dict")
         or not isinstance(given, Iterable)
     ):
