@@ -229,7 +229,7 @@ def test_memory_changes_nothing(seed: int) -> None:
     compare(seed)
 
 
-@pytest.mark.parametrize("seed", (1, 6, 7))
+@pytest.mark.parametrize("seed", [1, 6, 7])
 def test_nor_does_it_while_users_delete_and_relabel_waiting_pods(seed: int) -> None:
     assert compare(seed, users=True).together > 0
 
