@@ -156,15 +156,31 @@ def without_versions(data: JSON) -> JSON:
     return data
 
 
-def look(embedded: Embedded, trace: Trace, now: float) -> None:
-    """Note down every queued pod."""
+def look(embedded: Embedded, trace: Trace, now: float, *, users: bool) -> None:
+    """Note down every queued pod; then ``users`` may change some."""
+    assert embedded.scheduler.queue.views.check() == []
     views = embedded.scheduler.queue.views
     queued, summary = views.pending_pods()
     records = [views.get_pod(pod.name, pod.namespace) for pod in queued]
     trace.states.append((now, summary, [state(embedded, record) for record in records if record is not None]))
+    if users:
+        interfere(embedded, now)
 
 
-async def play(seed: int, trace: Trace) -> None:
+def interfere(embedded: Embedded, now: float) -> None:
+    """Now and then delete or relabel a waiting pod."""
+    rng = random.Random(round(now * 1000))
+    pods = sorted(embedded.scheduler.queue.views.unschedulable_pods(), key=lambda pod: pod.key)
+    if pods and rng.random() < 0.15:
+        pod = rng.choice(pods)
+        if rng.random() < 0.5:
+            embedded.store.delete(PODS, pod.namespace, pod.name)
+        else:
+            patch = {"metadata": {"labels": {"team": rng.choice("abc")}}}
+            embedded.store.patch(PODS, pod.namespace, pod.name, patch)
+
+
+async def play(seed: int, trace: Trace, *, users: bool) -> None:
     loop = asyncio.get_running_loop()
     embedded = Embedded(
         default_config(),
@@ -178,11 +194,11 @@ async def play(seed: int, trace: Trace) -> None:
         for at, namespace, kind, data in plan(seed):
             while loop.time() < at:
                 await asyncio.sleep(min(at - loop.time(), 7.3))
-                look(embedded, trace, loop.time())
+                look(embedded, trace, loop.time(), users=users)
             embedded.store.create(kind, namespace, data, restore=kind == NODES)
         while loop.time() < END:
             await asyncio.sleep(7.3)
-            look(embedded, trace, loop.time())
+            look(embedded, trace, loop.time(), users=users)
         assert embedded.check() == []
         trace.together = scheduler.queue.lines.counted
     for kind in (PODS, EVENTS):
@@ -193,15 +209,15 @@ async def play(seed: int, trace: Trace) -> None:
         trace.metrics.append((family.name, sorted((labels, repr(value)) for labels, value in family.samples)))
 
 
-def run(seed: int, *, remember: bool) -> Trace:
+def run(seed: int, *, remember: bool, users: bool = False) -> Trace:
     trace = Trace()
     with memory(remember, trace):
-        run_virtual(play(seed, trace))
+        run_virtual(play(seed, trace, users=users))
     return trace
 
 
-def compare(seed: int) -> Trace:
-    kept, plain = run(seed, remember=True), run(seed, remember=False)
+def compare(seed: int, *, users: bool = False) -> Trace:
+    kept, plain = run(seed, remember=True, users=users), run(seed, remember=False, users=users)
     assert plain.vain == 0
     for part in ("states", "preemptions", "objects", "metrics"):
         assert getattr(kept, part) == getattr(plain, part), part
@@ -211,6 +227,11 @@ def compare(seed: int) -> Trace:
 @pytest.mark.parametrize("seed", range(8))
 def test_memory_changes_nothing(seed: int) -> None:
     compare(seed)
+
+
+@pytest.mark.parametrize("seed", [1, 6, 7])
+def test_nor_does_it_while_users_delete_and_relabel_waiting_pods(seed: int) -> None:
+    assert compare(seed, users=True).together > 0
 
 
 def test_the_comparison_covers_what_is_remembered() -> None:
