@@ -95,7 +95,8 @@ class ApiPort:
     ) -> Informer:
         """A new informer; the caller adds handlers and runs it.
 
-        Of what comes together with an object's deletion handlers receive the deletion only: no decision is made between.
+        Of what comes together with a pod's deletion handlers receive the deletion only: who waits for a change of a pod waits
+        for its deletion, too. That is not so for other kinds: a claim's deletion frees nothing, its deallocation did.
         """
         return Informer(
             self.transport,
@@ -107,7 +108,7 @@ class ApiPort:
             page_size=page_size,
             watch_timeout=watch_timeout,
             watch_list=self._watch_list,
-            skip_ended=True,
+            skip_ended=kind is PODS,
             on_error=on_error,
         )
 

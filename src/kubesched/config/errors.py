@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal
 
-__all__ = ["MAX_DETAILS", "ConfigError", "Stage", "join_errors"]
+__all__ = ["MAX_DETAILS", "ArgsTypeError", "ConfigError", "Stage", "join_errors"]
 
 #: The most explanations shown with an error.
 MAX_DETAILS: Final = 20
@@ -21,6 +21,13 @@ def join_errors(errors: Iterable[str]) -> str:
     """Several error texts as upstream prints them: one bare, several as ``[e1, e2]``, equal ones once."""
     distinct = list(dict.fromkeys(errors))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
+
+
+class ArgsTypeError(TypeError):
+    """A plugin's arguments are those of another plugin."""
+
+    def __init__(self, wanted: type, args: object) -> None:
+        super().__init__(f"want args to be of type {wanted.__name__}, got {type(args).__name__}")
 
 
 class ConfigError(ValueError):

@@ -13,6 +13,7 @@ import msgspec
 
 from .args import Go, Int32, Int64, Part
 from .durations import Duration
+from .errors import ArgsTypeError
 
 __all__ = [
     "API_VERSION",
@@ -159,11 +160,11 @@ class Profile(Part, frozen=True):
         """The arguments of a plugin, checked to be of its type.
 
         Raises:
-            TypeError: ``want args to be of type XArgs, got …``.
+            ArgsTypeError: ``want args to be of type XArgs, got …``.
         """
         args = self.args_for(name)
         if not isinstance(args, type_):
-            raise TypeError(f"want args to be of type {type_.__name__}, got {type(args).__name__}")
+            raise ArgsTypeError(type_, args)
         return args
 
 

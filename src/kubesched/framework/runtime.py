@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kubesched.config.errors import ConfigError
+from kubesched.config.errors import ArgsTypeError, ConfigError
 
 from .binding_points import BindingPoints
 from .concerned import Concerned, Concerns, PreEnqueueMethod
@@ -102,7 +102,7 @@ class PreFilterOutcome:
 
 def _said(error: BaseException) -> str:
     """The text of an error; with its type and place when it does not say what is wrong with the arguments."""
-    if not isinstance(error, _DEFECTS):
+    if not isinstance(error, _DEFECTS) or isinstance(error, ArgsTypeError):
         return str(error)
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} (at {frame.filename}:{frame.lineno})"

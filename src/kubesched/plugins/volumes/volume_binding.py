@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from kubesched.config.args import VolumeBindingArgs
+from kubesched.config.errors import ArgsTypeError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
 from kubesched.framework.interface import (
@@ -61,12 +62,12 @@ class VolumeBinding(Plugin):
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
         """Raises:
 
-        TypeError: when the arguments are those of another plugin.
+        ArgsTypeError: when the arguments are those of another plugin.
         """
         super().__init__(args, handle)
         args = args if args is not None else VolumeBindingArgs()
         if not isinstance(args, VolumeBindingArgs):
-            raise TypeError(f"want args to be of type VolumeBindingArgs, got {type(args).__name__}")
+            raise ArgsTypeError(VolumeBindingArgs, args)
         self._storage = Storage(handle)
         self._state: VolumeState = VolumeState.of(handle)
         self._binder = VolumeBinder(self._state.cache, handle, float(args.bind_timeout_seconds))
