@@ -92,6 +92,10 @@ class GroupedRanking:
                 self._sizes.append(0)
                 self._best.append(BestRows())
             self._sizes[group] += 1
+            if self._sizes[group] == 1:
+                best = self._best[group]
+                best.rows, best.total = [row], self._base.total.item(row)
+                return
         if group != _NO_GROUP:
             self._best[group].put(row, self._base.total.item(row))
 
