@@ -2,7 +2,7 @@
 
 Rules between pods often score by zone: a pod more in a zone changes the score of each of its nodes. The total of a row is
 then that of the base layer and the score of its group. So each group keeps its rows with the greatest base total, and
-the best row is found by comparing the groups.
+the best row is found by comparing the groups. A group may be a zone, or a raw score that many nodes have.
 
 Used by :mod:`.layers`.
 """
