@@ -28,9 +28,10 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.plugins import in_tree_registry
 from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.full_scan import Rotation
+from kubesched.scheduler.grouped_ranking import GroupedRanking
 from kubesched.scheduler.layers import PASSES, Layer
 from kubesched.scheduler.profiles import build_frameworks
-from kubesched.scheduler.ranking import INFEASIBLE
+from kubesched.scheduler.ranking import INFEASIBLE, Ranking
 from kubesched.scheduler.search import Decision, Search
 from kubesched.simulate.conformance.world import World
 
@@ -102,6 +103,8 @@ KINDS: Mapping[str, tuple[str, JSON]] = {
             }
         },
     ),
+    "likes-host": ("pack", {"affinity": {"podAffinity": preferred((3, near(HOST, "pack")))}}),
+    "avoids-rack": ("scatter", {"affinity": {"podAntiAffinity": preferred((1, near("rack", "scatter")))}}),
     "likes-ssd": (
         "db",
         {"affinity": {"nodeAffinity": _likes_ssd, "podAntiAffinity": required(near("rack", "job"))}},
@@ -318,6 +321,12 @@ class ForgetfulMachine(LayerMachine):
     """The same with logs that keep next to nothing, so that layers fall behind them."""
 
     keep = 6
+    #: Also for few nodes, and numbers of groups that are used again at once.
+    limits: ClassVar[Mapping[str, int]] = {
+        "plugins.inter_pod_affinity._MANY_DOMAINS": 0,
+        "plugins.inter_pod_affinity._SMALL_DOMAIN": 24,
+        "plugins.inter_pod_affinity._SPARE_GROUPS": 0,
+    }
 
 
 class CrampedMachine(LayerMachine):
@@ -332,6 +341,8 @@ class CrampedMachine(LayerMachine):
         "plugins.compiled_constraints._BUDGET": 1,
         "scheduler.layer_cache._BUDGET": 1,
         "scheduler.layers.MOST_GROUPS": 3,
+        "plugins.inter_pod_affinity._MANY_DOMAINS": 0,
+        "plugins.inter_pod_affinity._SMALL_DOMAIN": 24,
     }
 
 
@@ -415,6 +426,62 @@ def test_for_a_topology_of_a_few_zones_no_row_is_scored_but_the_zones() -> None:
     with evaluated_rows(world) as rows:
         place(world, "soft-both", 1, start=6)
     assert set(rows) <= {world.cache.table.row_of(last)}
+
+
+@pytest.mark.parametrize("kind", ["likes-host", "avoids-rack"])
+def test_preferences_about_single_nodes_group_them_by_raw_score(kind: str) -> None:
+    world = world_of_zones(3, 40)
+    *_, last = place(world, kind, 3)
+    with evaluated_rows(world) as rows:
+        for number in range(3, 33):  # a node takes 20; with each pod another raw score
+            pod = a_pod(kind, f"{kind}-{number}")
+            rows.clear()
+            decision = look(world, pod)
+            assert set(rows) <= {world.cache.table.row_of(last)}
+            assert decision is not None
+            last = decision.node.name
+            world.cache.assume_pod(pod.with_pod(pod.pod.on_node(last)))
+    layer = layer_of(world, a_pod(kind, "looker"))
+    assert layer is not None
+    assert isinstance(layer.ranking, GroupedRanking)
+    assert len(layer.ranking._best) < 16  # numbers of groups are used again
+
+
+@pytest.mark.parametrize("kind", ["likes-host", "avoids-rack"])
+def test_nodes_of_one_domain_change_their_group_together(kind: str) -> None:
+    world = new_world()
+    for number in range(12):
+        rack = f"r{number % 4}"
+        world.cache.set_node(a_node(f"n{number}", {"rack": rack, HOST: rack}, "64"))
+    there: list[PodInfo] = []
+    limits: dict[str, Any] = {"_MANY_DOMAINS": 0, "_SPARE_GROUPS": 0}
+    with patch.multiple("kubesched.plugins.inter_pod_affinity", **limits):
+        for number in range(24):
+            pod = a_pod(kind, f"{kind}-{number}")
+            decision = look(world, pod)
+            assert decision is not None
+            there.append(pod.with_pod(pod.pod.on_node(decision.node.name)))
+            world.cache.assume_pod(there[-1])
+            if number % 5 == 4:
+                world.cache.forget_pod(there.pop(number // 2).pod)
+                assert look(world, a_pod(kind, "looker")) is not None
+    layer = layer_of(world, a_pod(kind, "looker"))
+    assert layer is not None
+    assert isinstance(layer.ranking, GroupedRanking)
+
+
+def test_many_different_raw_scores_have_no_groups() -> None:
+    world = world_of_zones(3, 40)
+    with patch("kubesched.plugins.inter_pod_affinity._MANY_SCORES", 2):
+        for number in range(12):
+            for count in range(number % 4):
+                name = f"there-{number}-{count}"
+                world.cache.add_pod(a_pod("avoids-rack", name, f"n{number}"))
+        for number in range(3):
+            assert look(world, a_pod("avoids-rack", f"looker-{number}")) is not None
+    layer = layer_of(world, a_pod("avoids-rack", "looker"))
+    assert layer is not None
+    assert isinstance(layer.ranking, Ranking)
 
 
 def test_for_a_topology_of_many_zones_only_the_zone_that_took_a_pod_is_evaluated() -> None:

@@ -207,7 +207,7 @@ class DomainCounts:
         self.key = key
         self.column: LabelColumn = nodes.labels.column(key)
         self._counts: IntArray = np.zeros(1, np.int64)
-        #: Somebody may hold on to the array.
+        #: The array was read as a whole, and may be held.
         self._is_held = False
         self.present: BoolArray = np.zeros(0, np.bool_)
         self.places = 0
@@ -265,7 +265,7 @@ class DomainCounts:
                 self._log.append(code)
 
     def _own(self) -> IntArray:
-        """The counts, to be changed: another array if somebody may hold on to the last one."""
+        """The counts, to be changed: another array if the last one may be held."""
         if self._is_held:
             self._counts, self._is_held = self._counts.copy(), False
         return self._counts

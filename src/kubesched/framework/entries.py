@@ -324,14 +324,6 @@ class ScoreEntry(_Entry):
                 return None
         return found
 
-    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> bool:
-        """Bring what PreScore kept up to date; False when it has to be called again.
-
-        Raises:
-            PluginFailedError: when the plugin fails.
-        """
-        return bool(called(_PRE_SCORE, self.name, self.plugin.refresh_groups, state, pod, nodes, same))
-
     def group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         """The group of one node.
 

@@ -420,12 +420,13 @@ class Contract:
         """Optional in addition to ``refresh_scores`` and ``normalize_within``: the group of each row, from 0.
 
         Rows of one group have the same raw score, and a row comes to another group only when its own node or pods
-        change. Scores that change elsewhere then cost a group and not its rows. None when rows have no groups.
+        change, or when ``refresh_groups`` names it. Scores that change elsewhere then cost a group and not its rows.
+        None when rows have no groups.
         """
         raise AssertionError("documentation only")
 
-    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> bool:
-        """To be defined together with ``score_groups``: ``refresh_scores`` without naming rows; False in place of None."""
+    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
+        """To be defined together with ``score_groups``, in place of ``refresh_scores``: names rows whose group may be another."""
         raise AssertionError("documentation only")
 
     def score_group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:

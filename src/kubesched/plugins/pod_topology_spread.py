@@ -416,8 +416,8 @@ class PodTopologySpread(Plugin):
         kept: _ScoreState = state.read(_SCORE_KEY)
         return kept.groups(rows)
 
-    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> bool:
-        return same and state.read(_SCORE_KEY).catch_up() is not None
+    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
+        return NO_ROWS if same and state.read(_SCORE_KEY).catch_up() is not None else None
 
     def score_group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         kept: _ScoreState = state.read(_SCORE_KEY)

@@ -2,7 +2,7 @@
 
 Rules between pods often score by zone: a pod more in a zone changes the score of each of its nodes. The total of a row is
 then that of the base layer and the score of its group. So each group keeps its rows with the greatest base total, and
-the best row is found by comparing the groups.
+the best row is found by comparing the groups. A group may be a zone, or a raw score that many nodes have.
 
 Used by :mod:`.layers`.
 """
@@ -94,6 +94,10 @@ class GroupedRanking:
                 self._sizes.append(0)
                 self._best.append(BestRows())
             self._sizes[group] += 1
+            if self._sizes[group] == 1:
+                best = self._best[group]
+                best.rows, best.total = [row], self._base.total.item(row)
+                return
         if group != _NO_GROUP:
             self._best[group].put(row, self._base.total.item(row))
 

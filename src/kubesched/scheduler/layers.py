@@ -82,6 +82,8 @@ class Layer:
         #: Those whose raw scores change with a node's pods; those that are normalised.
         self._pod_columns: list[ScoreColumn] = []
         self._bounded: list[ScoreColumn] = []
+        #: How plugins name the rows whose score, or group, may be another.
+        self._score_readers: Sequence[ChangedRows] = ()
         self.is_scored = False
         #: When the layer was last used, for the cache.
         self.used = 0
@@ -379,7 +381,12 @@ class Layer:
         entries = [entry for entry in self.share.scores if entry.name not in state.skip_score]
         self.columns = []
         grouped = self._grouped(entries)
-        if grouped is None:
+        self._score_readers = self.share.refresh_scores
+        if grouped is not None:
+            name = grouped.entry.name
+            self._score_readers = [plugin for plugin in self.share.refresh_scores if plugin.name != name]
+            self._score_readers += [plugin for plugin in self.share.refresh_groups if plugin.name == name]
+        else:
             self.columns = [ScoreColumn(entry, len(self.owner)) for entry in entries]
             self._pod_columns = [column for column in self.columns if column.entry.reads_pods]
             self._bounded = [column for column in self.columns if not column.entry.is_raw]
@@ -400,19 +407,19 @@ class Layer:
         base = self.base
         if base is not None:
             base.score()
-            ranking = self.ranking
-            if isinstance(ranking, GroupedRanking):
-                if not self._refresh_groups(ranking, same) or not self._regroup(ranking, rows):
-                    self.is_scored = False
-                    self.score()
-                return
-            named = self._named(self.share.refresh_scores, same)
+            named = self._named(self._score_readers, same)
             if named is None:
                 self.is_scored = False
                 self.score()
                 return
             if named:
                 rows = merged(rows, named, len(self.owner))
+            ranking = self.ranking
+            if isinstance(ranking, GroupedRanking):
+                if not self._regroup(ranking, rows):
+                    self.is_scored = False
+                    self.score()
+                return
         images = self._images_version != self._table.images.version
         if images:
             self._images_version = self._table.images.version
@@ -438,17 +445,6 @@ class Layer:
             return None
         ranking = GroupedRanking(self.base._totals, entries[0])
         return ranking if self._regroup(ranking, None) else None
-
-    def _refresh_groups(self, ranking: GroupedRanking, same: bool) -> bool:
-        """Bring what PreScore kept up to date; False when it has to be called again."""
-        entry, state, pod, table = ranking.entry, self.state, self._pod, self._table
-        for plugin in self.share.refresh_scores:
-            if plugin.name == entry.name:
-                if not entry.refresh_groups(state, pod, table, same):
-                    return False
-            elif plugin.named(len(self.owner), state, pod, table, same) is None:
-                return False
-        return True
 
     def _regroup(self, ranking: GroupedRanking, rows: Rows) -> bool:
         """Catch up with the groups of these rows, and the scores of all groups; False when rows have no groups now."""
