@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.api.decode import from_builtins, to_builtins
-from kubesched.api.types import PodCondition, PodStatus
-from kubesched.client.patches import pod_status_patch, update_pod_condition
+from kubesched.api.types import ObjectMeta, Pod, PodCondition, PodStatus
+from kubesched.client.patches import StatusPatches, pod_status_patch, update_pod_condition
 
 NOW = 1_700_000_000.0
 NOW_TEXT = "2023-11-14T22:13:20Z"
@@ -206,3 +206,35 @@ def test_a_patch_applied_to_the_old_status_gives_the_new(old: PodStatus, new: Po
         assert old == new
     else:
         assert from_builtins(apply(to_builtins(old), patch["status"]), PodStatus) == new
+
+
+WRITES = st.tuples(
+    st.sampled_from([PodStatus(), PodStatus(conditions=(PodCondition(type="PodScheduled", status="False"),))])
+    | STATUSES,
+    st.none() | st.builds(PodCondition, type=st.just("PodScheduled"), message=st.sampled_from(["", "a"])),
+    st.none() | st.sampled_from(["", "n1"]),
+    st.integers(0, 1),
+    st.floats(0, 2),
+)
+
+
+@given(st.lists(WRITES, max_size=8))
+def test_a_remembered_patch_is_the_one_that_is_computed(
+    writes: list[tuple[PodStatus, PodCondition | None, str | None, int, float]],
+) -> None:
+    patches = StatusPatches()
+    for status, condition, node, generation, now in writes:
+        pod = Pod(metadata=ObjectMeta(name="p", uid="u", generation=generation), status=status)
+        after = status
+        if condition is not None:
+            observed = msgspec.structs.replace(condition, observed_generation=generation)
+            after, _ = update_pod_condition(after, observed, now)
+        if node is not None:
+            after = msgspec.structs.replace(after, nominated_node_name=node)
+        expected = pod_status_patch(status, after)
+        patch = patches.patch(pod, condition, node, now)
+        assert patch == (None if expected is None else {"metadata": {"uid": "u"}, **expected})
+        if patch is not None:  # a caller's changes are not remembered
+            for change in patch["status"].get("conditions") or ():
+                change.clear()
+            patch["status"].clear()

@@ -50,6 +50,29 @@ def test_pods_on_nodes_share_the_text_of_their_spec() -> None:
     assert [item.typed.spec.node_name for item in bound] == ["node-a", "node-b", "node-c"]
 
 
+@pytest.mark.parametrize("is_read", [True, False])
+def test_every_version_is_read_as_what_it_is(is_read: bool) -> None:
+    """The view of a version may be made from the one before, if that was read."""
+    store = Store(StillClock(), random=Random(1))
+    item = store.create(PODS, "default", {"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": SPEC})
+    versions = [item, store.bind("default", "p", item.uid, "node-1")]
+    scheduled = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+    for status in (
+        {"conditions": [scheduled]},
+        {"conditions": [{**scheduled, "status": "False"}]},
+        {"nominatedNodeName": "n"},
+        {"conditions": [{**scheduled, "status": "True"}]},
+    ):
+        if is_read:
+            assert versions[-1].typed.metadata.resource_version == str(versions[-1].resource_version)
+        versions.append(store.patch(PODS, "default", "p", {"status": status}, subresource="status"))
+    versions.append(store.delete(PODS, "default", "p", grace_period_seconds=0))
+    assert len({item.resource_version for item in versions}) == 7
+    for item in versions:
+        assert isinstance(item, StoredPod)
+        assert item.typed == msgspec.json.decode(item.raw, type=Pod)
+
+
 def running(name: str, ip: str, node: str = "10.1.0.1", **more: Any) -> dict[str, Any]:
     """The document of a pod as a kubelet and a controller leave it."""
     status = {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "qosClass": "Burstable"}

@@ -20,7 +20,7 @@ from msgspec.structs import force_setattr, replace
 from .decode import decode_object
 from .types import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 
-__all__ = ["decode_parts", "decode_pod", "share_parts", "shared_labels", "split_spec"]
+__all__ = ["decode_parts", "decode_pod", "next_version", "share_parts", "shared_labels", "split_spec"]
 
 _MOST: Final = 1 << 12
 _MOST_SPECS: Final = 1 << 10
@@ -136,6 +136,19 @@ def decode_parts(
         name, uid, version = own
         shared_metadata = replace(shared_metadata, name=name, uid=uid, resource_version=str(version))
     return Pod(shared_metadata, pods_spec, shared_status)
+
+
+def next_version(before: Pod, resource_version: int, status: bytes | None) -> Pod | None:
+    """A pod with another version, and with the status of a text that was decoded before; without one with the same status.
+
+    None where :func:`decode_parts` has to decode the status.
+    """
+    after = before.status if status is None else _statuses.get(status)
+    return (
+        None
+        if after is None
+        else Pod(replace(before.metadata, resource_version=str(resource_version)), before.spec, after)
+    )
 
 
 def split_spec(raw: bytes) -> tuple[str, bytes]:

@@ -125,7 +125,7 @@ def requested_by(pods: Iterable[PodInfo], table: NodeTable) -> list[int]:
             index = table.column(name)
             if index is not None:
                 found[index] += amount
-    return [min(amount, INT64_MAX) for amount in found]
+    return found if max(found) <= INT64_MAX else [min(amount, INT64_MAX) for amount in found]
 
 
 class NominatedRows:

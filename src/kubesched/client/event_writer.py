@@ -70,10 +70,12 @@ class Reference(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def to(cls, obj: Referable) -> Reference:
-        if isinstance(obj, Pod | Node):
+        if isinstance(obj, Pod):  # first, and alone: a check against a union of types makes the union each time
             meta = obj.metadata
-            word = "Pod" if isinstance(obj, Pod) else "Node"
-            return cls("v1", word, meta.namespace, meta.name, meta.uid, meta.resource_version)
+            return cls("v1", "Pod", meta.namespace, meta.name, meta.uid, meta.resource_version)
+        if isinstance(obj, Node):
+            meta = obj.metadata
+            return cls("v1", "Node", meta.namespace, meta.name, meta.uid, meta.resource_version)
         of = obj.kind if isinstance(obj, Item) else obj
         return cls(of.api_version, of.kind, obj.namespace, obj.name, obj.uid, str(obj.resource_version))
 

@@ -6,17 +6,20 @@ Pure functions over immutable objects.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from kubesched.api.decode import to_builtins
 from kubesched.api.storage import BOUND_BY_CONTROLLER, SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
-from kubesched.api.types import Labels, ObjectMeta, PodCondition, PodStatus
+from kubesched.api.types import Labels, ObjectMeta, Pod, PodCondition, PodStatus
 
 from ..api.times import timestamp
 
-__all__ = ["claim_patch", "has_condition", "pod_status_patch", "update_pod_condition", "volume_patch"]
+__all__ = ["StatusPatches", "claim_patch", "has_condition", "pod_status_patch", "update_pod_condition", "volume_patch"]
+
+#: So many patches are remembered.
+_MOST: Final = 256
 
 
 def update_pod_condition(status: PodStatus, condition: PodCondition, now: float) -> tuple[PodStatus, bool]:
@@ -56,19 +59,56 @@ def _is_same(old: PodCondition, new: PodCondition) -> bool:
     )
 
 
-def pod_status_patch(old: PodStatus, new: PodStatus, uid: str = "") -> dict[str, Any] | None:
+def pod_status_patch(old: PodStatus, new: PodStatus) -> dict[str, Any] | None:
     """The strategic merge patch from ``old`` to ``new``, or None when they agree.
 
     Covers what a scheduler writes: conditions, merged by type, and ``nominatedNodeName``, null when cleared.
-    Differences elsewhere in the status are ignored. ``uid`` is a precondition: the server answers 409 when the
-    pod of that name is another one.
+    Differences elsewhere in the status are ignored.
     """
     status = _conditions_patch(old.conditions, new.conditions)
     if old.nominated_node_name != new.nominated_node_name:
         status["nominatedNodeName"] = new.nominated_node_name or None
-    if not status:
-        return None
-    return {"metadata": {"uid": uid}, "status": status} if uid else {"status": status}
+    return {"status": status} if status else None
+
+
+class StatusPatches:
+    """The same patches for a condition and a nomination, remembered: victims and rejected pods are many, and mostly alike."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        #: Conditions, the one to set, and the generation it was observed at, to what is patched, as JSON; of one second.
+        self._known: dict[tuple[tuple[PodCondition, ...], PodCondition, int], bytes] = {}
+
+    def patch(
+        self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None, now: float
+    ) -> dict[str, Any] | None:
+        """What :func:`pod_status_patch` gives after :func:`update_pod_condition`; the caller may change it.
+
+        A field that is None is left as it is. The UID is a precondition: the server answers 409 when the pod of that
+        name is another one.
+        """
+        meta, status = pod.metadata, pod.status
+        changes = self._conditions(status, condition, meta.generation, now) if condition is not None else {}
+        if nominated_node_name is not None and nominated_node_name != status.nominated_node_name:
+            changes["nominatedNodeName"] = nominated_node_name or None
+        if not changes:
+            return None
+        return {"metadata": {"uid": meta.uid}, "status": changes} if meta.uid else {"status": changes}
+
+    def _conditions(self, status: PodStatus, condition: PodCondition, generation: int, now: float) -> dict[str, Any]:
+        second = int(now)
+        if second != self._second or len(self._known) >= _MOST:
+            self._second = second
+            self._known.clear()
+        key = status.conditions, condition, generation
+        text = self._known.get(key)
+        if text is None:
+            observed = msgspec.structs.replace(condition, observed_generation=generation)
+            after, _ = update_pod_condition(status, observed, now)
+            patch = pod_status_patch(status, after)
+            text = self._known[key] = msgspec.json.encode(patch["status"] if patch is not None else {})
+        changes: dict[str, Any] = msgspec.json.decode(text)
+        return changes
 
 
 def _conditions_patch(old: tuple[PodCondition, ...], new: tuple[PodCondition, ...]) -> dict[str, Any]:

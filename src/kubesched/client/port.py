@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
 
-import msgspec
-
 from kubesched.api.kinds import CLAIMS, PODS, VOLUMES, Kind
 from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Pod, PodCondition
@@ -23,7 +21,7 @@ from .event_writer import CACHE_SIZE
 from .events import QUEUE_SIZE, REFRESH_SECONDS, EventBroadcaster, EventRecorder
 from .informer import Informer
 from .metered import MeteredTransport
-from .patches import claim_patch, has_condition, pod_status_patch, update_pod_condition, volume_patch
+from .patches import StatusPatches, claim_patch, has_condition, volume_patch
 from .reflector import PAGE_SIZE, WATCH_TIMEOUT
 
 __all__ = ["ApiPort"]
@@ -81,6 +79,7 @@ class ApiPort:
             refresh_seconds=event_refresh_seconds,
         )
         self._recorders: dict[str, EventRecorder] = {}
+        self._patches = StatusPatches()
 
     def informer(
         self,
@@ -197,13 +196,7 @@ class ApiPort:
     def _status_patch(
         self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None
     ) -> dict[str, Any] | None:
-        meta, status = pod.metadata, pod.status
-        if condition is not None:
-            condition = msgspec.structs.replace(condition, observed_generation=meta.generation)
-            status, _ = update_pod_condition(status, condition, self._clock.now())
-        if nominated_node_name is not None and nominated_node_name != status.nominated_node_name:
-            status = msgspec.structs.replace(status, nominated_node_name=nominated_node_name)
-        return pod_status_patch(pod.status, status, meta.uid)
+        return self._patches.patch(pod, condition, nominated_node_name, self._clock.now())
 
     async def bind_volume(self, volume: PersistentVolume) -> PersistentVolume:
         """Write a volume's claimRef, and the mark of an automatic binding; the volume as written. Not retried.

@@ -20,7 +20,7 @@ The queue is composed of parts with one idea each: where pods wait (:mod:`.sub_q
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from kubesched.api.times import Clock
@@ -48,6 +48,7 @@ from .pre_enqueue import PreEnqueue, PreEnqueuePlugins
 from .records import Records, Signers
 from .split_heap import IsApart
 from .sub_queues import SubQueues
+from .unschedulable import RejectorKey
 from .views import QueueViews
 from .waiters import Waiters
 
@@ -217,14 +218,18 @@ class SchedulingQueue:
             self.lines.close()
         waiting = self._queues.unschedulable
         if len(waiting):
+
+            def keys() -> Mapping[RejectorKey, Collection[str]]:
+                return plan.keys(old, new)
+
             if plan.wildcard:
                 pairs = waiting.pairs()
             elif event == ASSIGNED_POD_DELETE and isinstance(old, Pod) and old.spec.node_name:
                 node = old.spec.node_name
                 nominated = self.nominator.nominated_keys(node)
-                pairs = waiting.candidates_after_deletion(plan.rejectors, node, nominated, plan.keys(old, new))
+                pairs = waiting.candidates_after_deletion(plan.rejectors, node, nominated, keys)
             else:
-                pairs = waiting.candidates(plan.rejectors, plan.keys(old, new))
+                pairs = waiting.candidates(plan.rejectors, keys)
             if event != ASSIGNED_POD_DELETE:
                 pairs = self._one_by_one(pairs)
             if pairs:

@@ -56,7 +56,8 @@ class SubQueues:
         )
 
     def get(self, key: str) -> QueuedPodInfo | None:
-        return self.active.get(key) or self.backoff.get(key) or self.unschedulable.get(key)
+        # Nearly all that is looked up waits: pods that are nominated.
+        return self.unschedulable.get(key) or self.active.get(key) or self.backoff.get(key)
 
     def remove(self, key: str) -> QueuedPodInfo | None:
         """Take a pod out of the sub-queue it is in; None when it is in none."""

@@ -28,6 +28,10 @@ _Keys = Mapping[RejectorKey, Collection[str]]
 _NO_KEYS: Final[_Keys] = {}
 
 
+def _no_keys() -> _Keys:
+    return _NO_KEYS
+
+
 class _Parked:
     """One waiting pod, and how it is filed at the moment."""
 
@@ -170,10 +174,12 @@ class UnschedulablePods:
         parked = self._entries.get(key)
         return None if parked is None else parked.record
 
-    def candidates(self, rejectors: Iterable[RejectorKey], keys: _Keys = _NO_KEYS) -> list[tuple[str, QueuedPodInfo]]:
+    def candidates(
+        self, rejectors: Iterable[RejectorKey], keys: Callable[[], _Keys] = _no_keys
+    ) -> list[tuple[str, QueuedPodInfo]]:
         """The pods that one of the plugins rejected, and those any event helps, in the order they came.
 
-        Of a rejector in ``keys`` only the pods with one of its keys.
+        Of a rejector in ``keys`` only the pods with one of its keys; called only when it matters.
         """
         wanted = set(rejectors)
         found = self._candidates(wanted, keys)
@@ -184,7 +190,11 @@ class UnschedulablePods:
         return _in_order(found)
 
     def candidates_after_deletion(
-        self, rejectors: Iterable[RejectorKey], node_name: str, nominated: Iterable[str], keys: _Keys = _NO_KEYS
+        self,
+        rejectors: Iterable[RejectorKey],
+        node_name: str,
+        nominated: Iterable[str],
+        keys: Callable[[], _Keys] = _no_keys,
     ) -> list[tuple[str, QueuedPodInfo]]:
         """The same for the deletion of a pod on a node, without held pods that it cannot help.
 
@@ -206,10 +216,13 @@ class UnschedulablePods:
                 found.update(held)
         return _in_order(found)
 
-    def _candidates(self, rejectors: Iterable[RejectorKey], keys: _Keys = _NO_KEYS) -> dict[str, _Parked]:
+    def _candidates(self, rejectors: Iterable[RejectorKey], keys: Callable[[], _Keys]) -> dict[str, _Parked]:
         found: dict[str, _Parked] = dict(self._always)
+        if not self._by_rejector:
+            return found
+        named_keys = keys()
         for rejector in rejectors:
-            named = keys.get(rejector)
+            named = named_keys.get(rejector)
             if named is None:
                 found.update(self._by_rejector.get(rejector, ()))
                 continue

@@ -84,13 +84,17 @@ class QueueViews:
 
         An entry of the same name but another UID is not this pod.
         """
-        key = self._lines.line_of(pod.key)
-        for place, entry in (
-            ("Active", self._queues.active.get(key)),
-            ("Backoff", self._queues.backoff.get(key)),
-            ("Unschedulable", self._queues.unschedulable.get(key)),
+        own, queues = pod.key, self._queues
+        key = self._lines.line_of(own)
+        for place, queue in (
+            ("Active", queues.active),
+            ("Backoff", queues.backoff),
+            ("Unschedulable", queues.unschedulable),
         ):
-            record = self._lines.get(pod.key) if isinstance(entry, Line) else entry
+            entry = queue.get(key)
+            if entry is None:
+                continue
+            record = self._lines.get(own) if isinstance(entry, Line) else entry
             if record is not None and record.uid == pod.uid:
                 return "Gated" if record.gated else place
         return "InFlight" if pod.uid in self._in_flight else ""

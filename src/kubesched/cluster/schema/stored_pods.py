@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from ...api.kinds import PODS, Kind
-from ...api.shared_parts import decode_parts, split_spec
+from ...api.shared_parts import decode_parts, next_version, split_spec
 from .objects import Document, Stored, encode, encode_clean
 
 __all__ = ["StoredPod", "stored"]
@@ -111,6 +111,10 @@ class StoredPod(Stored):
         item._metadata, item._spec, item._node = self._metadata, self._spec, self._node
         item._ip, item._host, text = _without_addresses(status)
         item._status = _once(text)
+        if self._typed is not None:
+            # Informers read every version. Most of it is in the view of this one.
+            other = None if item._status is self._status else item._status
+            item._typed = next_version(self._typed, resource_version, other)
         return item
 
     def _identity(self) -> tuple[bytes, bytes]:

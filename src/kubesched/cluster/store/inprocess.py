@@ -143,19 +143,22 @@ class InProcessClient:
         )
 
     def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> bool:
-        if not self._is_faulty:
-            self.store.patch(kind, namespace, name, patch, **options)
-        return not self._is_faulty
+        if self._is_faulty:
+            return False
+        self.store.patch(kind, namespace, name, patch, **options)
+        return True
 
     def delete_now(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> bool:
-        if not self._is_faulty:
-            self.store.delete(kind, namespace, name, **options)
-        return not self._is_faulty
+        if self._is_faulty:
+            return False
+        self.store.delete(kind, namespace, name, **options)
+        return True
 
     def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
-        if not self._is_faulty:
-            self.store.bind(namespace, name, uid, node_name)
-        return not self._is_faulty
+        if self._is_faulty:
+            return False
+        self.store.bind(namespace, name, uid, node_name)
+        return True
 
     def record_now(self, event: EventRecord) -> bool:
         return not self._is_faulty and self.store.record(event)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import lru_cache
 
 from kubesched.api.tasks import child
 from kubesched.api.types import PodCondition
@@ -167,7 +168,7 @@ class Evictions:
         """Mark and delete a pod; False when it is gone already."""
         client = self._handle.client
         try:
-            await client.patch_pod_status(victim.pod, condition=_condition(preemptor))
+            await client.patch_pod_status(victim.pod, condition=_condition(preemptor.spec.scheduler_name))
         except ApiError as error:
             if error.code == 404:
                 return False
@@ -179,7 +180,7 @@ class Evictions:
         """The same where nothing has to be waited for; None where it has, whether the pod is marked or not."""
         client = self._handle.client
         try:
-            if not client.patch_pod_status_now(victim.pod, condition=_condition(preemptor)):
+            if not client.patch_pod_status_now(victim.pod, condition=_condition(preemptor.spec.scheduler_name)):
                 return None
         except ApiError as error:
             if error.code == 404:
@@ -195,7 +196,8 @@ class Evictions:
                 self._handle.clear_nomination(other.pod, node_name)
 
 
-def _condition(preemptor: PodInfo) -> PodCondition:
-    """What a victim is marked with."""
-    message = f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher priority pod"
+@lru_cache(maxsize=64)
+def _condition(scheduler: str) -> PodCondition:
+    """What a victim is marked with; the same object each time, which its patch is remembered by."""
+    message = f"{scheduler}: preempting to accommodate a higher priority pod"
     return PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=message)

@@ -107,12 +107,13 @@ class VictimsAwaited:
         row = table.row_of(node_name)
         if row is None:
             return False
-        free = [
-            int(table.allocatable[index, row]) - int(table.requested[index, row]) - amount
-            for index, amount in key.amounts
-        ]
-        if min(free) < 0:
-            return False  # so it is until the last victim is gone
+        capacity, used = table.allocatable.item, table.requested.item
+        free = []
+        for index, amount in key.amounts:
+            left = capacity(index, row) - used(index, row) - amount
+            if left < 0:
+                return False  # so it is until the last victim is gone
+            free.append(left)
         nominated = self._handle.nominations.nominated_pods_for_node(node_name)
         coming = requested_by([each for each in nominated if each.priority >= key.priority and each.uid != uid], table)
         return all(coming[index] <= left for (index, _), left in zip(key.amounts, free, strict=True))

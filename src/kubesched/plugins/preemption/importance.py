@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kubesched.api.times import cached_time
 from kubesched.framework.podinfo import PodInfo
 
-__all__ = ["earliest_start", "importance", "is_terminating_by_preemption", "latest_start", "start_of"]
+__all__ = ["earliest_start", "importance", "is_terminating_by_preemption", "start_of"]
 
 
 def start_of(pod: PodInfo, now: float) -> float:
@@ -26,11 +26,6 @@ def earliest_start(pods: Sequence[PodInfo], now: float) -> float:
     """The earliest start among those of the highest priority (there must be some)."""
     highest = max(pod.priority for pod in pods)
     return min(start_of(pod, now) for pod in pods if pod.priority == highest)
-
-
-def latest_start(pods: Sequence[PodInfo]) -> float:
-    """The latest start of those that have started, minus infinity if none has."""
-    return max((start_of(pod, float("-inf")) for pod in pods), default=float("-inf"))
 
 
 def is_terminating_by_preemption(pod: PodInfo) -> bool:

@@ -38,6 +38,8 @@ __all__ = ["FastDryRuns", "FastFound", "Question", "TrialOrder"]
 
 #: So many kinds of preemptors are remembered.
 _MOST: Final = 16
+_least: Final = np.minimum.reduce
+_greatest: Final = np.maximum.reduce
 
 
 class Question:
@@ -310,14 +312,15 @@ class FastFound:
     def best(self, now: float) -> Candidate:
         """The one that :func:`.choose.choose` would take."""
         alike, rows = self._alike, self.rows
-        for column in alike.criteria:  # one at a time: indexing two axes at once takes ten times as long
-            values = column[rows]
-            best = values == values.min()
-            if not best.all():
-                rows = rows[best]
+        # Most candidates of a pass are alike, which one pass over all criteria finds out. Methods of arrays are slower than ufuncs.
+        values = alike.criteria.take(rows, axis=1)
+        if (_least(values, axis=1) != _greatest(values, axis=1)).any():
+            for column in alike.criteria:
+                wanted = column.take(rows)
+                rows = rows[wanted == _least(wanted)]
         if len(rows) > 1:
-            starts, unstarted = alike.earliest[rows], alike.unstarted[rows]
+            starts, unstarted = alike.earliest.take(rows), alike.unstarted.take(rows)
             if unstarted.any():
                 starts = np.where(unstarted, np.minimum(starts, now), starts)
-            rows = rows[starts == starts.max()]
-        return self._candidate(int(rows[0]))
+            return self._candidate(rows.item(starts.argmax()))  # the first of those that are equal
+        return self._candidate(rows.item(0))

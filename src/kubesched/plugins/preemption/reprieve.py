@@ -31,7 +31,7 @@ from kubesched.framework.preemption import Victims
 
 from .budgets import Budgets
 from .choose import PER_VICTIM
-from .importance import importance, latest_start, start_of
+from .importance import importance, start_of
 
 __all__ = ["CRITERIA", "Measures", "Needs", "by_importance", "measures_of", "needs_of", "reprieve_row", "reprieve_rows"]
 
@@ -71,8 +71,11 @@ def by_importance(pods: list[PodInfo]) -> tuple[list[PodInfo], float]:
     infinity when all have started.
     """
     infinity = math.inf
-    ranked = sorted([(-(pod.pod.spec.priority or 0), start_of(pod, infinity), place) for place, pod in enumerate(pods)])
-    latest = latest_start(pods) if any(rank[1] == math.inf for rank in ranked) else -math.inf
+    starts = [start_of(pod, infinity) for pod in pods]
+    ranked = sorted([(-(pod.pod.spec.priority or 0), starts[place], place) for place, pod in enumerate(pods)])
+    latest = -infinity
+    if infinity in starts:
+        latest = max([start for start in starts if start != infinity], default=latest)
     return [pods[place] for _, _, place in ranked], latest
 
 
