@@ -18,6 +18,7 @@ CLAIMS, VOLUMES = kind("persistentvolumeclaims"), kind("persistentvolumes")
 DEPLOYMENTS, STATEFUL_SETS = kind("deployments", "apps"), kind("statefulsets", "apps")
 DAEMON_SETS, JOBS, CRON_JOBS = kind("daemonsets", "apps"), kind("jobs", "batch"), kind("cronjobs", "batch")
 SERVICES, SECRETS, CONFIG_MAPS = kind("services"), kind("secrets"), kind("configmaps")
+ENDPOINT_SLICES = kind("endpointslices", "discovery.k8s.io")
 BUDGETS = kind("poddisruptionbudgets", "policy")
 CAPACITIES = kind("csistoragecapacities", "storage.k8s.io")
 RESOURCE_CLAIMS = kind("resourceclaims", "resource.k8s.io")
@@ -172,6 +173,17 @@ REFUSED: list[tuple[str, Kind, Data, str]] = [
     ("many indexes with limits", JOBS, indexed(completions=200_000, parallelism=10_001, backoffLimitPerIndex=1), "spec.parallelism: Invalid value: 10001: must be less than or equal to 10000 when completions are above 100000"),
     ("many indexes", JOBS, indexed(completions=100_001, backoffLimitPerIndex=1), "spec.maxFailedIndexes: Required value: must be specified when completions is above 100000"),
     ("more failures than indexes", JOBS, indexed(completions=2, backoffLimitPerIndex=1, maxFailedIndexes=3), "spec.maxFailedIndexes: Invalid value: 3: must be less than or equal to completions"),
+    ("selector of its own", JOBS, {"spec": {"selector": SELECTOR, "template": template(restartPolicy="Never")}}, 'spec.selector: Invalid value: {"matchLabels":{"app":"a"}}: `selector` not auto-generated'),
+    ("selector of a later Job", CRON_JOBS, cron_job(jobTemplate={"spec": {"selector": SELECTOR, "template": template(restartPolicy="Never")}}), 'spec.jobTemplate.spec.selector: Invalid value: {"matchLabels":{"app":"a"}}: `selector` will be auto-generated'),
+    ("manual selector of a later Job", CRON_JOBS, cron_job(jobTemplate={"spec": {"manualSelector": True, "template": template(restartPolicy="Never")}}), 'spec.jobTemplate.spec.manualSelector: Unsupported value: true: supported values: "nil", "false"'),
+    ("address", ENDPOINT_SLICES, {"addressType": "IPv4", "endpoints": [{"addresses": ["x"]}]}, 'endpoints[0].addresses[0]: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'),
+    ("address of the other family", ENDPOINT_SLICES, {"addressType": "IPv6", "endpoints": [{"addresses": ["::1", "10.0.0.1"]}]}, 'endpoints[0].addresses[1]: Invalid value: "10.0.0.1": must be an IPv6 address'),
+    ("value from two places", PODS, pod(env=[{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]), 'spec.containers[0].env[0].valueFrom: Invalid value: "": may not be specified when `value` is not empty'),
+    ("two ports of a name", PODS, pod(ports=[{"name": "a", "containerPort": 1}, {"name": "a", "containerPort": 2}, {"containerPort": 3}, {"containerPort": 4}]), 'spec.containers[0].ports[1].name: Duplicate value: "a"'),
+    ("no DNS", PODS, {"spec": template(dnsPolicy="None")["spec"]}, "spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"),
+    ("no DNS server", PODS, {"spec": template(dnsPolicy="None", dnsConfig={})["spec"]}, "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None"),
+    ("debug container", PODS, {"spec": template(ephemeralContainers=[{"name": "d", "image": "i"}])["spec"]}, "spec.ephemeralContainers: Forbidden: cannot be set on create"),
+    ("debug container in a template", DEPLOYMENTS, workload(template=template(ephemeralContainers=[{"name": "d", "image": "i"}])), "spec.template.spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template"),
     ("limit of an index", JOBS, indexed(completionMode="NonIndexed", backoffLimitPerIndex=1), "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode"),
     ("reference", RESOURCE_CLAIMS, {"spec": {"devices": {**devices()["devices"], "constraints": [{"requests": ["x"], "matchAttribute": "a/b"}]}}}, 'spec.devices.constraints[0].requests[0]: Invalid value: "x": must be the name of a request in the claim'),
     ("domain", RESOURCE_CLAIMS, {"spec": {"devices": {**devices()["devices"], "constraints": [{"matchAttribute": "b"}]}}}, 'spec.devices.constraints[0].matchAttribute: Invalid value: "b": must include a domain'),
