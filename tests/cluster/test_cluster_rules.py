@@ -18,6 +18,7 @@ CLAIMS, VOLUMES = kind("persistentvolumeclaims"), kind("persistentvolumes")
 DEPLOYMENTS, STATEFUL_SETS = kind("deployments", "apps"), kind("statefulsets", "apps")
 DAEMON_SETS, JOBS, CRON_JOBS = kind("daemonsets", "apps"), kind("jobs", "batch"), kind("cronjobs", "batch")
 SERVICES, SECRETS, CONFIG_MAPS = kind("services"), kind("secrets"), kind("configmaps")
+CSI_NODES = kind("csinodes", "storage.k8s.io")
 ENDPOINT_SLICES = kind("endpointslices", "discovery.k8s.io")
 BUDGETS = kind("poddisruptionbudgets", "policy")
 CAPACITIES = kind("csistoragecapacities", "storage.k8s.io")
@@ -176,6 +177,8 @@ REFUSED: list[tuple[str, Kind, Data, str]] = [
     ("selector of its own", JOBS, {"spec": {"selector": SELECTOR, "template": template(restartPolicy="Never")}}, 'spec.selector: Invalid value: {"matchLabels":{"app":"a"}}: `selector` not auto-generated'),
     ("selector of a later Job", CRON_JOBS, cron_job(jobTemplate={"spec": {"selector": SELECTOR, "template": template(restartPolicy="Never")}}), 'spec.jobTemplate.spec.selector: Invalid value: {"matchLabels":{"app":"a"}}: `selector` will be auto-generated'),
     ("manual selector of a later Job", CRON_JOBS, cron_job(jobTemplate={"spec": {"manualSelector": True, "template": template(restartPolicy="Never")}}), 'spec.jobTemplate.spec.manualSelector: Unsupported value: true: supported values: "nil", "false"'),
+    ("no address", ENDPOINT_SLICES, {"addressType": "IPv4", "endpoints": [{}]}, "endpoints[0].addresses: Required value: must contain at least 1 address"),
+    ("driver twice", CSI_NODES, {"spec": {"drivers": [{"name": "d", "nodeID": "n"}] * 2}}, 'spec.drivers[1].name: Duplicate value: "d"'),
     ("address", ENDPOINT_SLICES, {"addressType": "IPv4", "endpoints": [{"addresses": ["x"]}]}, 'endpoints[0].addresses[0]: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'),
     ("address of the other family", ENDPOINT_SLICES, {"addressType": "IPv6", "endpoints": [{"addresses": ["::1", "10.0.0.1"]}]}, 'endpoints[0].addresses[1]: Invalid value: "10.0.0.1": must be an IPv6 address'),
     ("value from two places", PODS, pod(env=[{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]), 'spec.containers[0].env[0].valueFrom: Invalid value: "": may not be specified when `value` is not empty'),
@@ -369,6 +372,7 @@ UPDATES: list[tuple[str, Kind, Data, Data, str]] = [
     ("pool", SLICES, a_slice(), {"spec": {"pool": {"name": "q"}}}, 'spec.pool.name: Invalid value: "q": field is immutable'),
     ("parameters", kind("storageclasses", "storage.k8s.io"), {"provisioner": "p"}, {"parameters": {"a": "b"}}, "parameters: Invalid value: {\"a\":\"b\"}: updates to parameters are forbidden."),
     ("service", STATEFUL_SETS, workload(serviceName="a"), {"spec": {"serviceName": "b"}}, "spec: Forbidden: updates to statefulset spec for fields other than 'replicas'"),
+    ("source", VOLUMES, volume(), {"spec": {"hostPath": {"path": "/e"}}}, "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation"),
     ("mode", CLAIMS, claim(), {"spec": {"accessModes": ["ReadWriteMany"]}}, "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"),
     ("size unbound", CLAIMS, claim(), {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}, "spec: Forbidden: spec is immutable after creation"),
     ("class", CAPACITIES, {"storageClassName": "a"}, {"storageClassName": "b"}, 'storageClassName: Invalid value: "b": field is immutable'),

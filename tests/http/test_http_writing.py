@@ -536,7 +536,9 @@ def test_workloads_get_the_strategies_and_selectors_that_kubectl_asks_for() -> N
             )
             assert (controller["replicas"], controller["selector"]) == (1, {"app": "web"})
             pod = {"spec": {**template["spec"], "restartPolicy": "Never"}}
-            job = await spec("jobs", "Job", {"metadata": {"name": "j"}, "spec": {"template": pod}}, "batch")
+            job = await spec(
+                "jobs", "Job", {"metadata": {"name": "j"}, "spec": {"template": pod, "selector": {}}}, "batch"
+            )
             uid = job["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"]
             assert job["template"]["metadata"]["labels"] == {
                 "controller-uid": uid,
