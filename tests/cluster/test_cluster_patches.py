@@ -194,6 +194,8 @@ BAD_JSON: list[tuple[Any, int, str]] = [
     ([{"op": "replace", "path": "/list/7", "value": 1}], 422, "operation 0 (replace /list/7): "),
     ([{"op": "add", "path": "/list/01", "value": 1}], 422, r"'01' is not a"),
     ([{"op": "move", "from": "/list", "path": "/list/0"}], 422, "operation 0 (move /list/0): "),
+    ([{"op": "replace", "path": "", "value": 5}], 422, "the patch leaves no object"),
+    ([{"op": "replace", "path": "", "value": [{}]}], 422, "the patch leaves no object"),
 ]
 
 

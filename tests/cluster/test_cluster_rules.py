@@ -18,6 +18,8 @@ CLAIMS, VOLUMES = kind("persistentvolumeclaims"), kind("persistentvolumes")
 DEPLOYMENTS, STATEFUL_SETS = kind("deployments", "apps"), kind("statefulsets", "apps")
 DAEMON_SETS, JOBS, CRON_JOBS = kind("daemonsets", "apps"), kind("jobs", "batch"), kind("cronjobs", "batch")
 SERVICES, SECRETS, CONFIG_MAPS = kind("services"), kind("secrets"), kind("configmaps")
+CSI_NODES = kind("csinodes", "storage.k8s.io")
+ENDPOINT_SLICES = kind("endpointslices", "discovery.k8s.io")
 BUDGETS = kind("poddisruptionbudgets", "policy")
 CAPACITIES = kind("csistoragecapacities", "storage.k8s.io")
 RESOURCE_CLAIMS = kind("resourceclaims", "resource.k8s.io")
@@ -172,6 +174,19 @@ REFUSED: list[tuple[str, Kind, Data, str]] = [
     ("many indexes with limits", JOBS, indexed(completions=200_000, parallelism=10_001, backoffLimitPerIndex=1), "spec.parallelism: Invalid value: 10001: must be less than or equal to 10000 when completions are above 100000"),
     ("many indexes", JOBS, indexed(completions=100_001, backoffLimitPerIndex=1), "spec.maxFailedIndexes: Required value: must be specified when completions is above 100000"),
     ("more failures than indexes", JOBS, indexed(completions=2, backoffLimitPerIndex=1, maxFailedIndexes=3), "spec.maxFailedIndexes: Invalid value: 3: must be less than or equal to completions"),
+    ("selector of its own", JOBS, {"spec": {"selector": SELECTOR, "template": template(restartPolicy="Never")}}, 'spec.selector: Invalid value: {"matchLabels":{"app":"a"}}: `selector` not auto-generated'),
+    ("selector of a later Job", CRON_JOBS, cron_job(jobTemplate={"spec": {"selector": SELECTOR, "template": template(restartPolicy="Never")}}), 'spec.jobTemplate.spec.selector: Invalid value: {"matchLabels":{"app":"a"}}: `selector` will be auto-generated'),
+    ("manual selector of a later Job", CRON_JOBS, cron_job(jobTemplate={"spec": {"manualSelector": True, "template": template(restartPolicy="Never")}}), 'spec.jobTemplate.spec.manualSelector: Unsupported value: true: supported values: "nil", "false"'),
+    ("no address", ENDPOINT_SLICES, {"addressType": "IPv4", "endpoints": [{}]}, "endpoints[0].addresses: Required value: must contain at least 1 address"),
+    ("driver twice", CSI_NODES, {"spec": {"drivers": [{"name": "d", "nodeID": "n"}] * 2}}, 'spec.drivers[1].name: Duplicate value: "d"'),
+    ("address", ENDPOINT_SLICES, {"addressType": "IPv4", "endpoints": [{"addresses": ["x"]}]}, 'endpoints[0].addresses[0]: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'),
+    ("address of the other family", ENDPOINT_SLICES, {"addressType": "IPv6", "endpoints": [{"addresses": ["::1", "10.0.0.1"]}]}, 'endpoints[0].addresses[1]: Invalid value: "10.0.0.1": must be an IPv6 address'),
+    ("value from two places", PODS, pod(env=[{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]), 'spec.containers[0].env[0].valueFrom: Invalid value: "": may not be specified when `value` is not empty'),
+    ("two ports of a name", PODS, pod(ports=[{"name": "a", "containerPort": 1}, {"name": "a", "containerPort": 2}, {"containerPort": 3}, {"containerPort": 4}]), 'spec.containers[0].ports[1].name: Duplicate value: "a"'),
+    ("no DNS", PODS, {"spec": template(dnsPolicy="None")["spec"]}, "spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"),
+    ("no DNS server", PODS, {"spec": template(dnsPolicy="None", dnsConfig={})["spec"]}, "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None"),
+    ("debug container", PODS, {"spec": template(ephemeralContainers=[{"name": "d", "image": "i"}])["spec"]}, "spec.ephemeralContainers: Forbidden: cannot be set on create"),
+    ("debug container in a template", DEPLOYMENTS, workload(template=template(ephemeralContainers=[{"name": "d", "image": "i"}])), "spec.template.spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template"),
     ("limit of an index", JOBS, indexed(completionMode="NonIndexed", backoffLimitPerIndex=1), "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode"),
     ("reference", RESOURCE_CLAIMS, {"spec": {"devices": {**devices()["devices"], "constraints": [{"requests": ["x"], "matchAttribute": "a/b"}]}}}, 'spec.devices.constraints[0].requests[0]: Invalid value: "x": must be the name of a request in the claim'),
     ("domain", RESOURCE_CLAIMS, {"spec": {"devices": {**devices()["devices"], "constraints": [{"matchAttribute": "b"}]}}}, 'spec.devices.constraints[0].matchAttribute: Invalid value: "b": must include a domain'),
@@ -357,6 +372,7 @@ UPDATES: list[tuple[str, Kind, Data, Data, str]] = [
     ("pool", SLICES, a_slice(), {"spec": {"pool": {"name": "q"}}}, 'spec.pool.name: Invalid value: "q": field is immutable'),
     ("parameters", kind("storageclasses", "storage.k8s.io"), {"provisioner": "p"}, {"parameters": {"a": "b"}}, "parameters: Invalid value: {\"a\":\"b\"}: updates to parameters are forbidden."),
     ("service", STATEFUL_SETS, workload(serviceName="a"), {"spec": {"serviceName": "b"}}, "spec: Forbidden: updates to statefulset spec for fields other than 'replicas'"),
+    ("source", VOLUMES, volume(), {"spec": {"hostPath": {"path": "/e"}}}, "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation"),
     ("mode", CLAIMS, claim(), {"spec": {"accessModes": ["ReadWriteMany"]}}, "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"),
     ("size unbound", CLAIMS, claim(), {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}, "spec: Forbidden: spec is immutable after creation"),
     ("class", CAPACITIES, {"storageClassName": "a"}, {"storageClassName": "b"}, 'storageClassName: Invalid value: "b": field is immutable'),

@@ -322,7 +322,10 @@ def test_tokens_of_service_accounts_are_those_of_the_one_user(token: str | None)
             short = await ask("robot", expirationSeconds=10)
             assert (short.status, "must be between 600" in short.message) == (422, True)
             assert (await ask("robot", expirationSeconds="x")).status == 400
-            assert (await api.post(f"{path}/robot/token", [], headers=headers)).status == 400
+            assert (await ask("robot", audiences="x")).message.startswith("spec.audiences: must be a list of strings")
+            bodies: list[Any] = [[], {"spec": [1]}, {"metadata": 5}]
+            for body in bodies:
+                assert (await api.post(f"{path}/robot/token", body, headers=headers)).status == 400
             assert (await api.get(f"{path}/robot/token", headers=headers)).status == 405
 
     run(main())

@@ -50,6 +50,7 @@ def test_unknown_fields(query: dict[str, Any], status: int, warnings: int) -> No
 
 
 BODIES: list[tuple[str, bytes, str, int, str]] = [
+    ("a text that is not UTF-8", b'{"kind": "\xff"}', "application/json", 400, "json parse error: the text is not UTF-8"),
     ("JSON cut short", b'{"kind": "Pod",\n "metadata": ', "application/json", 400, "json parse error"),
     ("JSON with an error on line 2", b'{"kind": "Pod",\n  frog}', "application/json", 400, "line 2, column"),
     ("nothing", b"", "application/json", 400, "empty"),
@@ -225,6 +226,9 @@ def test_eviction_asks_the_budget() -> None:
             for metadata in ({"name": "q"}, {"name": "p", "namespace": "other"}):
                 assert (await api.post(f"{PODS}/p/eviction", {**body, "metadata": metadata})).status == 400
             await api.delete(f"{budgets}/b")
+            for preconditions in ({"uid": "x"}, {"resourceVersion": "1"}):
+                options = {"deleteOptions": {"preconditions": preconditions}}
+                assert (await api.post(f"{PODS}/p/eviction", {**body, **options})).status == 409
             assert (await api.post(f"{PODS}/p/eviction", body)).status == 201
             assert "deletionTimestamp" in (await api.get(f"{PODS}/p")).data["metadata"]
 
@@ -532,7 +536,9 @@ def test_workloads_get_the_strategies_and_selectors_that_kubectl_asks_for() -> N
             )
             assert (controller["replicas"], controller["selector"]) == (1, {"app": "web"})
             pod = {"spec": {**template["spec"], "restartPolicy": "Never"}}
-            job = await spec("jobs", "Job", {"metadata": {"name": "j"}, "spec": {"template": pod}}, "batch")
+            job = await spec(
+                "jobs", "Job", {"metadata": {"name": "j"}, "spec": {"template": pod, "selector": {}}}, "batch"
+            )
             uid = job["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"]
             assert job["template"]["metadata"]["labels"] == {
                 "controller-uid": uid,

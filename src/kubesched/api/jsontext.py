@@ -28,6 +28,8 @@ def parse_json(raw: bytes) -> Document:
         data = msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
         raise _not_json(raw, error) from None
+    except UnicodeDecodeError:
+        raise TextError("the text is not UTF-8", document=0, format="JSON") from None
     except RecursionError:
         raise TextError(TOO_DEEP, document=0) from None
     members = _count_members(data)

@@ -122,6 +122,8 @@ class Admission:
         self.default_tolerations(spec)
         causes = Causes()
         check_pod_spec(spec, causes)
+        if spec.get("ephemeralContainers") and not restored:
+            causes.forbidden("spec.ephemeralContainers", "cannot be set on create")
         causes.raise_if_any(PODS, name)
         prepared = PreparedSpec(
             msgspec.Raw(encode(spec)), msgspec.Raw(encode(_first_status(spec))), spec["terminationGracePeriodSeconds"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from itertools import combinations
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ Data = dict[str, Any]
 SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _HIGHEST_USER_PRIORITY: Final = 1_000_000_000
 _LONGEST_CRON_JOB: Final = 52
+#: Labels that a generated selector of a Job has one of.
+_OWN_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
 #: Bounds of indexed Jobs: of what runs at once and may fail, and lower ones for very many indexes with limits of their own.
 _MOST_INDEXED: Final = 100_000
 _MANY_COMPLETIONS: Final = 100_000
@@ -130,8 +133,12 @@ def _stateful_update(strategy: Data, path: str, causes: Causes) -> None:
 
 
 def _job(data: Data, path: str, causes: Causes) -> None:
-    if data["spec"].get("selector") is None:
+    spec = data["spec"]
+    selector = spec.get("selector")
+    if selector is None:
         causes.required("spec.selector")
+    elif not spec.get("manualSelector") and not any(key in (selector.get("matchLabels") or ()) for key in _OWN_LABELS):
+        causes.invalid("spec.selector", selector, "`selector` not auto-generated")
 
 
 def _job_spec(spec: Data, path: str, causes: Causes) -> None:
@@ -169,9 +176,14 @@ def _job_spec(spec: Data, path: str, causes: Causes) -> None:
 
 
 def _cron_job(data: Data, path: str, causes: Causes) -> None:
-    name = data["metadata"]["name"]
+    name, job = data["metadata"]["name"], (data["spec"].get("jobTemplate") or {}).get("spec") or {}
     if len(name) > _LONGEST_CRON_JOB:
         causes.invalid("metadata.name", name, f"must be no more than {_LONGEST_CRON_JOB} characters")
+    where = "spec.jobTemplate.spec"
+    if job.get("selector") is not None:
+        causes.invalid(f"{where}.selector", job["selector"], "`selector` will be auto-generated")
+    if job.get("manualSelector"):
+        causes.unsupported(f"{where}.manualSelector", True, ("nil", "false"))
 
 
 def _autoscaler(spec: Data, path: str, causes: Causes) -> None:
@@ -253,6 +265,20 @@ def _attachment_source(source: Data, path: str, causes: Causes) -> None:
         causes.forbidden(path, "must specify exactly one of inlineVolumeSpec and persistentVolumeName")
 
 
+def _endpoint_slice(data: Data, path: str, causes: Causes) -> None:
+    family = data.get("addressType")
+    for index, endpoint in enumerate(data.get("endpoints") or ()):
+        for number, text in enumerate(endpoint.get("addresses") or ()):
+            where = f"endpoints[{index}].addresses[{number}]"
+            try:
+                version = ip_address(text).version if family in ("IPv4", "IPv6") else 0
+            except ValueError:
+                causes.invalid(where, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
+                continue
+            if version and family != f"IPv{version}":
+                causes.invalid(where, text, f"must be an {family} address")
+
+
 def _ingress(spec: Data, path: str, causes: Causes) -> None:
     if not spec.get("rules") and spec.get("defaultBackend") is None:
         causes.invalid(path, spec, "either `defaultBackend` or `rules` must be specified")
@@ -280,6 +306,7 @@ KIND_CHECKS: Final[Mapping[str, Callable[[Data, str, Causes], None]]] = {
     "ResourceQuotaSpec": _quota,
     "LimitRangeItem": _limit_range,
     "VolumeAttachmentSource": _attachment_source,
+    "EndpointSlice": _endpoint_slice,
     "IngressSpec": _ingress,
     "CustomResourceDefinition": check_definition,
 }

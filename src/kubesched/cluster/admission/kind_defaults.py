@@ -81,7 +81,7 @@ def _replication_controller(data: Data, admission: Admission) -> None:
 def _job(data: Data, admission: Admission) -> None:
     """A Job gets the labels and the selector by which its pods, and only its pods, are found."""
     spec = data["spec"]
-    if spec.get("manualSelector") or spec.get("selector") is not None:
+    if spec.get("manualSelector") or any((spec.get("selector") or {}).values()):
         return
     metadata = spec["template"].setdefault("metadata", {})
     labels = metadata["labels"] = dict(metadata.get("labels") or {})

@@ -11,6 +11,7 @@ from typing import Any, Final
 from ...api.equality import same_json
 from ...api.quantity import parse_quantity
 from .validation import Causes
+from .volumes import volume_sources
 
 __all__ = ["KIND_UPDATES", "without"]
 
@@ -31,6 +32,13 @@ _SET_TEXT: Final = (
 )
 _CLAIM_TEXT: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+)
+_CSI_SECRETS: Final = (
+    "controllerPublishSecretRef",
+    "controllerExpandSecretRef",
+    "nodeStageSecretRef",
+    "nodePublishSecretRef",
+    "nodeExpandSecretRef",
 )
 _FROZEN_TEXT: Final = "field is immutable when `immutable` is set"
 _MOST_CONSUMERS: Final = 256
@@ -83,6 +91,18 @@ def _claim(old: Data, new: Data, causes: Causes) -> None:
             causes.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
     if not same_json(without(before, free), without(after, free)):
         causes.forbidden("spec", _CLAIM_TEXT)
+
+
+def _volume(old: Data, new: Data, causes: Causes) -> None:
+    """What a volume is made of does not change; secrets of a CSI driver may."""
+    for name in volume_sources("PersistentVolumeSpec"):
+        before, after = (data["spec"].get(name) for data in (old, new))
+        if name == "csi" and before and after:
+            before, after = (without(source, _CSI_SECRETS) for source in (before, after))
+        if not same_json(before, after):
+            what = "spec.persistentvolumesource"
+            causes.forbidden(what, f"{what} is immutable after creation")
+            return
 
 
 def _storage(amounts: Data | None) -> int | None:
@@ -147,6 +167,7 @@ KIND_UPDATES: Final[Mapping[str, Callable[[Data, Data, Causes], None]]] = {
     "statefulsets.apps": _stateful_set,
     "jobs.batch": _job,
     "persistentvolumeclaims": _claim,
+    "persistentvolumes": _volume,
     "nodes": _node,
     "resourceclaims.resource.k8s.io": _resource_claim,
 }

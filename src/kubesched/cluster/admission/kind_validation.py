@@ -59,6 +59,8 @@ def _check_template(kind: Kind, data: Data, causes: Causes) -> None:
     if is_read and not compile_label_selector(selector).matches(labels):
         causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
     pod_spec = template.get("spec") or {}
+    if pod_spec.get("ephemeralContainers"):
+        causes.forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
     policy = pod_spec.get("restartPolicy", "Always")
     if kind.group == "batch":
         if policy == "Always":

@@ -44,6 +44,12 @@ _SELECTION: Final = ("resourceClaimName", "resourceClaimTemplateName")
 
 def _pod_spec(spec: Data, path: str, causes: Causes) -> None:
     names: set[str] = set()
+    if spec.get("dnsPolicy") == "None":
+        if spec.get("dnsConfig") is None:
+            causes.required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
+        elif not spec["dnsConfig"].get("nameservers"):
+            text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+            causes.required(f"{path}.dnsConfig.nameservers", text)
     host_ports: set[tuple[str, str, int]] = set()
     claims = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
     for where, container in containers_of(spec, path):
@@ -107,6 +113,11 @@ def _container(container: Data, path: str, causes: Causes) -> None:
                 causes.invalid(f"{path}.{name}.terminationGracePeriodSeconds", grace, text)
         elif threshold != 1:
             causes.invalid(f"{path}.{name}.successThreshold", threshold, "must be 1")
+
+
+def _env(variable: Data, path: str, causes: Causes) -> None:
+    if variable.get("value") and variable.get("valueFrom") is not None:
+        causes.invalid(f"{path}.valueFrom", "", "may not be specified when `value` is not empty")
 
 
 def _handler(handler: Data, path: str, causes: Causes) -> None:
@@ -247,6 +258,7 @@ def _spreading(constraint: Data, path: str, causes: Causes) -> None:
 POD_CHECKS: Final[Mapping[str, Callable[[Data, str, Causes], None]]] = {
     "PodSpec": _pod_spec,
     "Container": _container,
+    "EnvVar": _env,
     "Probe": _probe,
     "LifecycleHandler": _handler,
     "ResourceRequirements": _resources,

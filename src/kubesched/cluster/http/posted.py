@@ -138,9 +138,15 @@ def evict(store: Store, call: Call, raw: bytes) -> web.Response:
     target = call.target
     _metadata(call, body.metadata, "Eviction", target.name, ("", target.name))
     options = body.delete_options or DeleteOptions()
-    uid = options.preconditions.uid if options.preconditions else None
-    if uid and store.get(call.resource.kind, target.namespace, target.name).uid != uid:
-        raise ApiError.conflict(call.resource.kind, target.name, f"Precondition failed: UID in precondition: {uid}")
+    if options.preconditions is not None:
+        pod, asked = store.get(call.resource.kind, target.namespace, target.name), options.preconditions
+        for what, wanted, found in (
+            ("UID", asked.uid, pod.uid),
+            ("ResourceVersion", asked.resource_version, str(pod.resource_version)),
+        ):
+            if wanted and wanted != found:
+                why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+                raise ApiError.conflict(call.resource.kind, target.name, why)
     dry_run = dry_run or options.dry_run == ["All"]
     store.evict(target.namespace, target.name, grace_period_seconds=options.grace_period_seconds, dry_run=dry_run)
     return call.answer(success(), 201)
@@ -184,13 +190,17 @@ def answer_review(kind: str, api_version: str, body: Any, token: str | None) -> 
         ApiError: 400 for a body that is no object of this kind.
     """
     expect(body, kind)
-    given = body.get("spec")
-    spec: dict[str, Any] = given if isinstance(given, dict) else {}
-    metadata = body.get("metadata") if isinstance(body.get("metadata"), dict) else {}
+    for name in ("metadata", "spec"):
+        if not isinstance(body.get(name), dict | None):
+            raise ApiError.bad_request(f"{name}: must be an object, got {body[name]!r:.100}")
+    spec: dict[str, Any] = body.get("spec") or {}
+    audiences = spec.get("audiences")
+    if audiences is not None and not (isinstance(audiences, list) and all(isinstance(one, str) for one in audiences)):
+        raise ApiError.bad_request(f"spec.audiences: must be a list of strings, got {audiences!r:.100}")
     return {
         "kind": kind,
         "apiVersion": api_version,
-        "metadata": metadata,
+        "metadata": body.get("metadata") or {},
         "spec": spec,
         "status": _status(kind, spec, token),
     }

@@ -43,11 +43,11 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
 
 
 def apply_json_patch(document: Any, operations: Any) -> Any:
-    """Apply a list of RFC 6902 operations to ``document``, which is changed.
+    """Apply a list of RFC 6902 operations to ``document``, an object, which is changed.
 
     Raises:
         ApiError: 400 for a malformed patch, 413 when it copies too much, 422 when an operation cannot be applied, a
-            test fails, or the result is nested too deep.
+            test fails, or the result is no object or nested too deep.
     """
     copied = 0
     if not isinstance(operations, Sequence) or isinstance(operations, str | bytes):
@@ -68,6 +68,8 @@ def apply_json_patch(document: Any, operations: Any) -> Any:
             why = str(error)[:_MOST_SHOWN]  # the library shows all of what it did not find something in
             text = f"the server rejected our request due to an error in our request: {what}: {why}"
             raise ApiError(422, "Invalid", text) from None
+    if not isinstance(document, dict):
+        raise ApiError(422, "Invalid", "the patch leaves no object")
     if _is_too_deep(document):
         raise ApiError(422, "Invalid", f"the patch leaves an object nested more than {_MOST_LEVELS} levels deep")
     return document
