@@ -28,6 +28,8 @@ __all__ = ["Counter", "DomainCounts", "NodeRows", "RowMask"]
 
 #: Steps of a counter, and changed domains, that are cached: at least this many, at most twice as many.
 _KEEP: Final = 1024
+#: Up to so many numbers plain Python beats NumPy.
+_FEW: Final = 16
 
 
 class NodeRows(Protocol):
@@ -254,7 +256,7 @@ class DomainCounts:
             row, delta = (step, 1) if step >= 0 else (~step, -1)
             if mask is not None and not mask.rows[row]:
                 continue
-            code = int(codes[row])
+            code = codes.item(row)
             if code != ABSENT:
                 if counts is None:
                     counts = self._own()
@@ -294,9 +296,10 @@ class DomainCounts:
     def least(self, counts: IntArray | None = None) -> int:
         """The smallest count of a present value (0 without any), of ``counts`` if given."""
         counts = self._counts if counts is None else counts
-        if self.places == len(self.present):
-            return int(np.minimum.reduce(counts[:-1])) if self.places else 0
-        return int(np.minimum.reduce(counts[:-1][self.present])) if self.places else 0
+        if not self.places:
+            return 0
+        present = counts[:-1] if self.places == len(self.present) else counts[:-1][self.present]
+        return min(present.tolist()) if self.places <= _FEW else int(np.minimum.reduce(present))
 
     def includes(self, row: int) -> bool:
         """Whether the pods on a node are counted."""
