@@ -63,6 +63,9 @@ def test_the_place_of_a_mistake_names_the_document() -> None:
     assert refused.value.in_file("f.json") == (
         "f.json: not valid JSON: JSON is malformed: invalid character (byte 7), line 2, column 2"
     )
+    with pytest.raises(TextError) as refused:
+        parse_json(b'{"a":\n [1,\n')
+    assert refused.value.in_file("f.json") == "f.json: not valid JSON: Input data was truncated, line 2, column 5"
 
 
 def test_every_alias_is_a_value_of_its_own() -> None:

@@ -138,17 +138,23 @@ def test_a_plugin_is_enabled_by_name(capsys: pytest.CaptureFixture[str], pod: Pa
     assert "Loud" in ran.out
 
 
-def test_a_broken_package_is_said_and_does_not_stop_the_command(pod: Path, tmp_path: Path) -> None:
+def test_broken_packages_are_said_and_do_not_stop_the_command(pod: Path, tmp_path: Path) -> None:
     info = tmp_path / "broken-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[kubesched.plugins]\nbroken = no_such_module:Plugin\n")
+    (tmp_path / "garbled-1.0.dist-info").mkdir()
+    (tmp_path / "garbled-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: garbled\nVersion: 1.0\n")
+    (tmp_path / "garbled-1.0.dist-info" / "entry_points.txt").write_bytes(b"[kubesched.plugins]\nx = \xff\n")
     path = os.pathsep.join((str(tmp_path), str(Path(kubesched.__file__).parents[1])))
     command = [sys.executable, "-m", "kubesched.cli", "simulate", "-f", str(pod), "--nodes", "1", "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0
-    assert msgspec.json.decode(done.stdout, type=Result).totals.placed == 1
-    assert done.stderr == (
-        "kubesched: entry point broken = no_such_module:Plugin is left out: "
-        "ModuleNotFoundError: No module named 'no_such_module'\n"
+    result = msgspec.json.decode(done.stdout, type=Result)
+    assert result.totals.placed == 1
+    garbled, broken = result.warnings
+    assert garbled.startswith("entry points of package garbled cannot be read: UnicodeDecodeError: ")
+    assert broken == (
+        "entry point broken = no_such_module:Plugin is left out: ModuleNotFoundError: No module named 'no_such_module'"
     )
+    assert done.stderr == f"kubesched: {garbled}\nkubesched: {broken}\n"

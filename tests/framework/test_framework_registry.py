@@ -293,3 +293,12 @@ def test_a_broken_entry_point_harms_only_itself(installed: list[FakeEntry], offe
     [text] = registry.copy().problems
     assert text.startswith("entry point mine = some.module:Thing is left out: ")
     assert problem in text
+
+
+def test_an_entry_point_that_is_no_place_of_a_class_is_said_so(installed: list[FakeEntry]) -> None:
+    entry = FakeEntry("empty", TooFew)
+    entry.value = ""
+    installed.append(entry)
+    registry = Registry()
+    registry.load_entry_points()
+    assert registry.problems == ["entry point empty =  is left out: expected package.module:Class"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 import subprocess
 import sys
 import threading
@@ -453,3 +454,54 @@ def test_compressed_text_is_refused_with_its_name(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"kind: Pod"))
     with pytest.raises(ManifestError, match=r"x\.yaml"):
         kubesched.simulate(path)
+
+
+@pytest.mark.parametrize("function", [kubesched.simulate, kubesched.Simulation])
+def test_an_argument_that_does_not_exist_or_cannot_be_used_is_named(function: Any) -> None:
+    with pytest.raises(TypeError, match=r"^kubesched\.simulate has no argument nodez; did you mean nodes\?$"):
+        function(pod("p"), nodez=1)
+    with pytest.raises(ValueError, match=r"^gates: DRADeviceTaintRules='false': must be True or False$"):
+        function(pod("p"), gates={"DRADeviceTaintRules": "false"})
+    with pytest.raises(TypeError, match=r"^kubesched\.simulate has no argument q; there are manifests, nodes, "):
+        function(pod("p"), q=1)
+
+
+def priority_class(name: str, **more: Any) -> JSON:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": 1,
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("objects", "problems"),
+    [
+        ([node("b"), pod("p", namespace="new"), node("a")], ['Node a was refused: nodes "a" already exists']),
+        (
+            [node("b"), priority_class("x", value=2_000_000_000), node("a")],
+            ["PriorityClass x was refused", 'nodes "a" already exists'],
+        ),
+        (
+            [priority_class("one", globalDefault=True), priority_class("two", globalDefault=True)],
+            ["PriorityClass two was refused: .*Only one default"],
+        ),
+        ([node("b"), pod("p", namespace="NO")], ['namespace NO: Namespace "NO" is invalid']),
+    ],
+    ids=["is there already", "value, and is there", "each other", "namespace"],
+)
+def test_what_is_created_on_the_way_is_created_together_or_not_at_all(objects: list[JSON], problems: list[str]) -> None:
+    with kubesched.Simulation([node("a")]) as simulation:
+        version = simulation.embedded.store.resource_version
+        with pytest.raises(ManifestError) as refused:
+            simulation.create(objects)
+        assert len(refused.value.problems) == len(problems)
+        for problem in problems:
+            assert re.search(problem, str(refused.value))
+        assert simulation.embedded.store.resource_version == version
+        assert [one.name for one in simulation.nodes] == ["a"]
+        assert not simulation.result().warnings
+        assert simulation.create([node("b"), priority_class("system-node-critical", value=2_000_001_000)]) == []
+        assert [one.name for one in simulation.nodes] == ["a", "b"]

@@ -45,8 +45,8 @@ def _not_json(raw: bytes, error: msgspec.DecodeError) -> TextError:
         return TextError("the text is empty", document=0, format="JSON")
     text = str(error)
     found = _POSITION.search(text)
-    if found is not None:
-        before = raw[: int(found[1])]
+    if found is not None or "truncated" in text:
+        before = raw[: int(found[1])] if found is not None else raw.rstrip()
         line, column = before.count(b"\n") + 1, len(before) - (before.rfind(b"\n") + 1) + 1
         text += f", line {line}, column {column}"
     return TextError(text, document=0, format="JSON")

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
             stages=load_stages(options.stages),
             controllers=options.controllers,
             until=options.until,
-            remarks=remarks,
+            remarks=[*registry.problems, *remarks],
             on_progress=bar.update,
             on_slow_plugin=warn,
         )
@@ -85,7 +85,8 @@ def run(options: argparse.Namespace) -> int:
         for name, path, file in tables:
             write_table(table(result, name), path, file)
     for remark in result.warnings:
-        warn(remark)
+        if remark not in registry.problems:  # those were printed when the plugins were loaded
+            warn(remark)
     if options.output == "table":
         print_lines(render_table(result, wide=options.wide, width=terminal_width()))
     else:

@@ -12,7 +12,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, distributions, entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -158,9 +158,11 @@ class Registry(Mapping[str, PluginFactory]):
         One that cannot be imported, does not fit or has the name of another plugin is left out, and said in
         :attr:`problems`: a package that happens to be installed must not keep the scheduler from working.
         """
-        for entry in entry_points(group=ENTRY_POINT_GROUP):
+        for entry in self._entry_points():
             where = f"entry point {entry.name} = {entry.value}"
             try:
+                if not EntryPoint.pattern.match(entry.value):
+                    raise PluginError("expected package.module:Class")
                 plugin = entry.load()
                 if not inspect.isclass(plugin):
                     raise PluginError(f"it is {plugin!r}; expected a plugin class")
@@ -168,6 +170,24 @@ class Registry(Mapping[str, PluginFactory]):
             except (Exception, SystemExit) as error:
                 what = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
                 self.problems.append(f"{where} is left out: {what}")
+
+    def _entry_points(self) -> list[EntryPoint]:
+        try:
+            return list(entry_points(group=ENTRY_POINT_GROUP))
+        except Exception:  # one package's own metadata is broken: all are read one by one
+            found: dict[str, list[EntryPoint]] = {}  # by package: the first of a name is the one that is imported
+        for package in distributions():
+            name = ""
+            try:
+                name = package.metadata["Name"] or ""
+                if not name or name not in found:
+                    offered = list(package.entry_points.select(group=ENTRY_POINT_GROUP))
+                    found.setdefault(name, []).extend(offered)
+            except Exception as error:  # whatever its parser raises
+                found.setdefault(name, [])
+                what = f"package {name}" if name else "a package without a name"
+                self.problems.append(f"entry points of {what} cannot be read: {type(error).__name__}: {error}")
+        return [entry for entries in found.values() for entry in entries]
 
     def load_module(self, name: str) -> list[type]:
         """Register every plugin class that a module, given by import name or file path, defines.

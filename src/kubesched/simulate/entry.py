@@ -8,10 +8,11 @@ It works inside a running event loop too, as in notebooks: the simulation then r
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, Never, TypedDict, Unpack
 
 from kubesched.api.kinds import NODES
 from kubesched.api.times import parse_duration
@@ -26,7 +27,7 @@ from .own_thread import outside_any_loop
 from .simulation import Progress, run_simulation
 from .views import SimulationResult
 
-__all__ = ["MOST_NODES", "Options", "options_of", "seconds_of", "simulate_now"]
+__all__ = ["MOST_NODES", "Options", "options_of", "seconds_of", "simulate_now", "unknown_argument"]
 
 #: More hollow nodes than this do not fit into the memory of a machine.
 MOST_NODES: Final = 1_000_000
@@ -66,6 +67,7 @@ def simulate_now(
     stages: Path | Sequence[Stage] = (),
     extenders: Sequence[Extender] = (),
     on_progress: Progress | None = None,
+    **unknown: Never,
 ) -> SimulationResult:
     """Schedule objects on a simulated cluster, until nothing moves any more or the time is over.
 
@@ -92,6 +94,7 @@ def simulate_now(
         ManifestError: for objects that cannot be used; all of them are named.
         ConfigError, PluginError: for a configuration or a plugin that cannot be used.
         ValueError: for another argument that cannot be used, naming it.
+        TypeError: for an argument that does not exist.
     """
     options = options_of(
         manifests,
@@ -107,16 +110,32 @@ def simulate_now(
         stages=stages,
         extenders=extenders,
         on_progress=on_progress,
+        **unknown,
     )
     return SimulationResult.of(outside_any_loop(lambda: run_simulation(**options)))
+
+
+#: Python's own messages about a call name the function as people know it.
+simulate_now.__qualname__ = "kubesched.simulate"
+
+
+def unknown_argument(name: str, *more: str) -> str:
+    """What to say of an argument that does not exist; ``more`` are names that the caller knows as well."""
+    known = [*more, "manifests", *Options.__annotations__]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    return f"kubesched.simulate has no argument {name}; {hint}"
 
 
 def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
     """The arguments of :func:`simulate_now` as those of :func:`.simulation.simulate`.
 
     Raises:
-        ManifestError, ConfigError, PluginError, ValueError: see :func:`simulate_now`.
+        ManifestError, ConfigError, PluginError, ValueError, TypeError: see :func:`simulate_now`.
     """
+    for name in given:
+        if name not in Options.__annotations__:
+            raise TypeError(unknown_argument(name))
     objects = manifests_of(manifests, "manifests")
     nodes = given.get("nodes", 0)
     if not isinstance(nodes, int):
@@ -201,7 +220,12 @@ def _gates(given: str | Mapping[str, bool] | FeatureGates | None) -> FeatureGate
         return DEFAULT_GATES
     if isinstance(given, FeatureGates):
         return given
-    return FeatureGates.of(parse_feature_gates([given]) if isinstance(given, str) else given)
+    if isinstance(given, str):
+        return FeatureGates.of(parse_feature_gates([given]))
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"gates: {name}={value!r}: must be True or False")
+    return FeatureGates.of(given)
 
 
 def _whole(name: str, value: Any, *, least: int | None = 0, most: int | None = None) -> int:

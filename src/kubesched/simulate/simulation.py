@@ -42,7 +42,7 @@ from .preemptions import preemption_report
 from .problems import ProblemLog
 from .result import PreemptionReport, Refusal, Result, Stopped
 from .settings_remarks import settings_without_effect
-from .storing import RefusedError, refusals, store_objects
+from .storing import RefusedError, check_objects, refusals, store_objects
 from .virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
 
 __all__ = ["DEFAULT_UNTIL", "Drive", "Progress", "Session", "run_simulation", "simulate"]
@@ -297,7 +297,7 @@ class Session:
         """Create objects now; pods that are refused are returned, and part of the result.
 
         Raises:
-            ManifestError: when anything but a pod is refused, or something is to arrive later.
+            ManifestError: when anything but a pod is refused, or something is to arrive later; then nothing is created.
         """
         return self._run.create(self.embedded, intake)
 
@@ -370,6 +370,7 @@ class _Run:
             later = intake.later[0][1][0]
             text = f"{later.source}: {later.kind.kind} {later.name}: annotation {ARRIVAL}: objects are created at once here"
             raise ManifestError(f"{text}; leave it out, and let the time pass first")
+        check_objects(embedded.store, intake.objects)
         running = {one.name for one in embedded.controllers.controllers} if embedded.controllers is not None else set()
         for used, needed, what in (
             (intake.uses_storage, STORAGE, "volumes"),

@@ -104,7 +104,7 @@ class Simulation:
         """Create objects now, as a user of the API would; workloads become pods. Returns the pods that were refused.
 
         Raises:
-            ManifestError: for objects that cannot be used, and when anything but a pod is refused.
+            ManifestError: for objects that cannot be used, and when anything but a pod is refused; nothing is created then.
         """
         intake = gather(
             manifests_of(objects, "objects"), present=self.embedded.nodes(), controllers=self._session.controllers
@@ -118,7 +118,8 @@ class Simulation:
             ValueError: when no kind has this name.
             ApiError: when there is no such object.
         """
-        found = next((one for one in KINDS if kind.lower() in (one.kind.lower(), one.plural, one.singular)), None)
+        given = str(kind).lower()
+        found = next((one for one in KINDS if given in (one.kind.lower(), one.plural, one.singular)), None)
         if found is None:
             raise ValueError(f"no kind is named {kind!r}; write for example 'Pod' or 'Node'")
         where = namespace if found.namespaced else ""

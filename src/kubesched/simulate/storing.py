@@ -17,7 +17,7 @@ from kubesched.cluster.store import Store
 
 from .result import Refusal
 
-__all__ = ["RefusedError", "controller_of", "ensure_namespace", "refusals", "store_objects"]
+__all__ = ["RefusedError", "check_objects", "controller_of", "ensure_namespace", "refusals", "store_objects"]
 
 #: What a fresh cluster contains; a manifest with the same is not a mistake.
 _BUILT_IN: Final = frozenset(
@@ -77,7 +77,7 @@ def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[s
         except ManifestError as error:
             found = error.problems
         except ApiError as error:
-            if (item.kind.group_resource, item.name) in _BUILT_IN and error.code == 409:
+            if _is_built_in(item, error):
                 continue
             if is_pod:
                 if owner_uid in driven and "exceeded quota" in str(error):
@@ -88,7 +88,7 @@ def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[s
                 text = str(error).replace(f'"{name}"', '"…"') if owner is not None else str(error)
                 refused.setdefault((item.source, workload, text), []).append(f"{item.namespace}/{name}")
                 continue
-            found = (f"{item.source}: {item.kind.kind} {item.name} was refused: {error}",)
+            found = (_refusal(item, error),)
         problems += found
         if metadata.get("uid"):
             without.add(metadata["uid"])
@@ -99,6 +99,48 @@ def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[s
     if problems:
         raise RefusedError(problems, pods)
     return pods
+
+
+def check_objects(store: Store, objects: Iterable[Manifest]) -> None:
+    """Whether :func:`store_objects` can create the objects, all but refused pods; nothing is stored.
+
+    Each is compared with what the store has, and all of them with each other in a store of their own.
+
+    Raises:
+        RefusedError: when anything but a pod would be refused; all of it is named.
+    """
+    namespaces: set[str] = set()
+    tried: list[Manifest] = []
+    for item in objects:
+        # Of pods only the namespaces may be refused as a whole: one pod of each will do.
+        if item.kind != PODS or item.namespace not in namespaces:
+            tried.append(item)
+        if item.kind == PODS:
+            namespaces.add(item.namespace)
+    problems: list[str] = []
+    try:
+        store_objects(Store(FixedClock(), random=random.Random(0)), tried)
+    except RefusedError as error:
+        problems += error.problems
+    there = store.table(NAMESPACES).objects
+    for item in tried:
+        if item.kind == PODS or (item.kind.namespaced and ("", item.namespace) not in there):
+            continue  # in a new namespace nothing is in its way
+        try:
+            store.create(item.kind, item.namespace, item.data, restore=True, dry_run=True)
+        except ApiError as error:
+            if not _is_built_in(item, error):
+                problems.append(_refusal(item, error))
+    if problems:
+        raise RefusedError(list(dict.fromkeys(problems)), ())
+
+
+def _is_built_in(item: Manifest, error: ApiError) -> bool:
+    return (item.kind.group_resource, item.name) in _BUILT_IN and error.code == 409
+
+
+def _refusal(item: Manifest, error: ApiError) -> str:
+    return f"{item.source}: {item.kind.kind} {item.name} was refused: {error}"
 
 
 def ensure_namespace(store: Store, item: Manifest) -> None:

@@ -5,8 +5,6 @@ Caller: :mod:`.running`, in every worker.
 
 from __future__ import annotations
 
-import difflib
-import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -52,15 +50,15 @@ def check_arguments(workload: Any = None, **arguments: Any) -> None:
     Raises:
         SweepError: naming the argument.
     """
-    from kubesched.simulate.entry import simulate_now  # noqa: PLC0415 - sweeps of other functions do not need it
+    from kubesched.simulate.entry import (  # noqa: PLC0415 - sweeps of other functions do not need it
+        Options,
+        unknown_argument,
+    )
 
-    known = inspect.signature(simulate_now).parameters
     given = _together(workload, arguments)
     for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are workload, {', '.join(known)}"
-            raise SweepError(f"kubesched.simulate has no argument {name}; {hint}")
+        if name != "manifests" and name not in Options.__annotations__:
+            raise SweepError(unknown_argument(name, "workload"))
     if not given.get("manifests"):
         raise SweepError("a simulation needs manifests: give them by arguments, by the grid, or by a workload")
 

@@ -265,7 +265,7 @@ def load_stages(paths: Iterable[str | Path]) -> tuple[Stage, ...]:
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise StageError(f"{path}: cannot be read: {error}") from None
+            raise StageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
         stages += parse_stages(text, str(path))
     return tuple(stages)
 
