@@ -454,8 +454,8 @@ def test_nodes_of_one_domain_change_their_group_together(kind: str) -> None:
         rack = f"r{number % 4}"
         world.cache.set_node(a_node(f"n{number}", {"rack": rack, HOST: rack}, "64"))
     there: list[PodInfo] = []
-    limits: dict[str, Any] = {"_MANY_DOMAINS": 0, "_SPARE_GROUPS": 0}
-    with patch.multiple("kubesched.plugins.inter_pod_affinity", **limits):
+    affinity = "kubesched.plugins.inter_pod_affinity"
+    with patch(f"{affinity}._MANY_DOMAINS", 0), patch(f"{affinity}._SPARE_GROUPS", 0):
         for number in range(24):
             pod = a_pod(kind, f"{kind}-{number}")
             decision = look(world, pod)

@@ -46,6 +46,8 @@ NO_NODE: Final = 255
 
 #: Up to so many rows evaluated again are compared with what was found out about all; a full scan takes as long.
 _COMPARED: Final = 64
+#: Up to so many rows are brought to their groups one by one; a pass over all rows takes as long.
+_REGROUPED: Final = 64
 
 
 class Layer:
@@ -450,6 +452,8 @@ class Layer:
         """Catch up with the groups of these rows, and the scores of all groups; False when rows have no groups now."""
         state, pod, table, base, entry = self.state, self._pod, self._table, self.base, ranking.entry
         assert base is not None
+        if isinstance(rows, Many) and len(rows.rows) <= _REGROUPED:
+            rows = dict.fromkeys(rows.rows.tolist(), rows.whole)
         if isinstance(rows, dict) and base._epoch == self._base_epoch:
             for row in rows:
                 if self.owner.item(row) != PASSES:
