@@ -5,7 +5,8 @@ A :class:`Counter` is kept by the term index, one step per pod that is added or 
 :class:`RowMask`, and keeps up by reading the log: its cost is the number of pods that moved, not of pods or
 nodes there are. When labels that matter to it change it adds up again, one vector operation over the rows.
 
-``counts`` arrays are never changed in place once handed out: a cycle state may hold on to one.
+``counts`` arrays are never changed in place once handed out: a cycle state may hold on to one. Who reads single
+domains (``count``) or a copy (``copied``) spares the array that is made again for the next change.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ __all__ = ["Counter", "DomainCounts", "NodeRows", "RowMask"]
 
 #: Steps of a counter, and changed domains, that are cached: at least this many, at most twice as many.
 _KEEP: Final = 1024
+#: Up to so many numbers plain Python beats NumPy.
+_FEW: Final = 16
 
 
 class NodeRows(Protocol):
@@ -169,13 +172,14 @@ class DomainCounts:
 
     Attributes, valid after :meth:`sync`:
         column: the label's column; its codes index ``counts``.
-        counts: int64[codes + 1]; pods per label value; the last element, 0, is what "absent" (-1) reads.
         present: bool[codes]; values that some counted node has; ``places`` of them.
         total: pods counted.
     """
 
     __slots__ = (
         "__weakref__",
+        "_counts",
+        "_is_held",
         "_log",
         "_mask",
         "_mask_version",
@@ -184,7 +188,6 @@ class DomainCounts:
         "_version",
         "column",
         "counter",
-        "counts",
         "key",
         "places",
         "present",
@@ -203,7 +206,9 @@ class DomainCounts:
         self.counter = counter
         self.key = key
         self.column: LabelColumn = nodes.labels.column(key)
-        self.counts: IntArray = np.zeros(1, np.int64)
+        self._counts: IntArray = np.zeros(1, np.int64)
+        #: Somebody may hold on to the array.
+        self._is_held = False
         self.present: BoolArray = np.zeros(0, np.bool_)
         self.places = 0
         self.total = 0
@@ -240,28 +245,44 @@ class DomainCounts:
             hit = codes[rows] != ABSENT
             if mask is not None:
                 hit &= mask.rows[rows]
-            counts = self.counts.copy()
             touched = codes[rows[hit]]
-            np.add.at(counts, touched, deltas[hit])
+            np.add.at(self._own(), touched, deltas[hit])
             self.total += int(deltas[hit].sum())
-            self.counts = counts
             for code in np.unique(touched).tolist():
                 self._log.append(code)
             return
-        fresh: IntArray | None = None
+        counts: IntArray | None = None
         for step in steps:
             row, delta = (step, 1) if step >= 0 else (~step, -1)
             if mask is not None and not mask.rows[row]:
                 continue
-            code = int(codes[row])
+            code = codes.item(row)
             if code != ABSENT:
-                if fresh is None:
-                    fresh = self.counts.copy()
-                fresh[code] += delta
+                if counts is None:
+                    counts = self._own()
+                counts[code] += delta
                 self.total += delta
                 self._log.append(code)
-        if fresh is not None:
-            self.counts = fresh
+
+    def _own(self) -> IntArray:
+        """The counts, to be changed: another array if somebody may hold on to the last one."""
+        if self._is_held:
+            self._counts, self._is_held = self._counts.copy(), False
+        return self._counts
+
+    @property
+    def counts(self) -> IntArray:
+        """int64[codes + 1]: pods per label value; the last element, 0, is what "absent" (-1) reads. Never changed."""
+        self._is_held = True
+        return self._counts
+
+    def copied(self) -> IntArray:
+        """int64[codes + 1]: the same; the array is the caller's."""
+        return self._counts.copy()
+
+    def count(self, code: int) -> int:
+        """Pods of one label value."""
+        return self._counts.item(code)
 
     @property
     def position(self) -> int:
@@ -274,10 +295,11 @@ class DomainCounts:
 
     def least(self, counts: IntArray | None = None) -> int:
         """The smallest count of a present value (0 without any), of ``counts`` if given."""
-        counts = self.counts if counts is None else counts
-        if self.places == len(self.present):
-            return int(np.minimum.reduce(counts[:-1])) if self.places else 0
-        return int(np.minimum.reduce(counts[:-1][self.present])) if self.places else 0
+        counts = self._counts if counts is None else counts
+        if not self.places:
+            return 0
+        present = counts[:-1] if self.places == len(self.present) else counts[:-1][self.present]
+        return min(present.tolist()) if self.places <= _FEW else int(np.minimum.reduce(present))
 
     def includes(self, row: int) -> bool:
         """Whether the pods on a node are counted."""
@@ -300,5 +322,5 @@ class DomainCounts:
             dense = self.counter.dense(self._nodes.capacity)
             counts[:size] = np.bincount(here, dense[rows], minlength=size)
             self._position = self.counter.position
-        self.counts = counts
+        self._counts, self._is_held = counts, False
         self.total = int(counts.sum())

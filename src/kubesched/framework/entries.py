@@ -350,12 +350,13 @@ class ScoreEntry(_Entry):
             PluginFailedError: when the plugin fails, or answers something else.
         """
         found = called(self._prefix, self.name, self.plugin.group_scores, state, pod, groups)
-        if not isinstance(found, list) or len(found) != len(groups) or not all(type(score) is int for score in found):
+        if not isinstance(found, list) or len(found) != len(groups) or not {int}.issuperset(map(type, found)):
             problem = f"group_scores returned {found!r}; expected a list of {len(groups)} ints"
             raise self._wrong("group_scores", problem)
         if min(found) < 0 or max(found) > MAX_NODE_SCORE:
             raise self._out_of_range(min(found) if min(found) < 0 else max(found))
-        return [score * self.weight for score in found]
+        weight = self.weight
+        return [score * weight for score in found]
 
     def bounds(self, raw: npt.NDArray[np.signedinteger]) -> tuple[int, int]:
         """What raw scores, int64 or int32, are normalised by: the least and the greatest of them (ready-made: 0 and the greatest)."""

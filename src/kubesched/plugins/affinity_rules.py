@@ -93,7 +93,9 @@ class DomainSums:
         domains = index.domains(counter, key)
         self._sources.setdefault(key, []).append(_Source(counter, domains, weight, domains.position))
         self.total += domains.total
-        counts = domains.counts if weight == 1 else domains.counts * weight
+        counts = domains.copied()
+        if weight != 1:
+            counts *= weight
         known = self.by_key.get(key)
         self.by_key[key] = (domains.column, counts if known is None else known[1] + counts)
 
@@ -123,12 +125,12 @@ class DomainSums:
     def _sum_up(self, key: str, sources: list[_Source], codes: list[int]) -> Moved:
         """Read these domains' sums again."""
         column, sums = self.by_key[key]
-        before = [sums.item(code) for code in codes]
-        if len(sources) == 1 and sources[0].weight == 1:
-            sums = sources[0].domains.counts  # the index's own array, which it never changes in place
-            self.by_key[key] = (column, sums)
-        else:
-            for code in codes:
-                sums[code] = sum([source.domains.counts.item(code) * source.weight for source in sources])
-        changes = [(code, was, sums.item(code)) for code, was in zip(codes, before, strict=True)]
-        return Moved(column, [change for change in changes if change[1] != change[2]])
+        changes: list[tuple[int, int, int]] = []
+        for code in codes:
+            before, now = sums.item(code), 0
+            for source in sources:
+                now += source.domains.count(code) * source.weight
+            if now != before:
+                sums[code] = now
+                changes.append((code, before, now))
+        return Moved(column, changes)

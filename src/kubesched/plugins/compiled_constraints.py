@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from kubesched.api.selectors import Selector, required_node_affinity
 from kubesched.api.taints import first_untolerated
-from kubesched.api.types import Taint, TopologySpreadConstraint
+from kubesched.api.types import Pod, Taint, TopologySpreadConstraint
 from kubesched.cache.columns import ABSENT, IntArray, LabelColumn, RowArray
 from kubesched.cache.domain_counts import Counter, DomainCounts, RowMask
 from kubesched.cache.term_index import PodSet
@@ -203,8 +203,9 @@ class ConstraintCache:
         self._selectors = DefaultSelectors(handle)
         self._comparison = handle.gate("TaintTolerationComparisonOperators")
         self._kept: OrderedDict[Hashable, CompiledConstraints | None] = OrderedDict()
-        #: The pod whose key was made last, and its text; it is needed several times in a row.
-        self._last: tuple[PodInfo | None, bytes] = (None, b"")
+        #: The pod whose text was made last, and the text. It is needed several times in a row, also for the next pod of the
+        #: same template, which shares spec and labels.
+        self._last: tuple[Pod | None, bytes] = (None, b"")
 
     def constraints(self, pod: PodInfo, kind: str) -> tuple[Constraint, ...]:
         """A pod's constraints of a kind, its own or the default ones.
@@ -230,11 +231,16 @@ class ConstraintCache:
         if not listed and (selector is None or selector.is_empty):
             return None, b""
         known, text = self._last
-        if known is not pod:
-            spec, meta = pod.spec, pod.metadata
+        spec, meta = pod.spec, pod.metadata
+        if (
+            known is None
+            or known.spec is not spec
+            or known.metadata.namespace != meta.namespace
+            or known.metadata.labels is not meta.labels
+        ):
             affinity = spec.affinity.node_affinity if spec.affinity is not None else None
             text = _encode((meta.namespace, meta.labels, listed, spec.node_selector, affinity, spec.tolerations))
-            self._last = (pod, text)
+            self._last = (pod.pod, text)
         return selector, text
 
     def of(self, pod: PodInfo, kind: str) -> CompiledConstraints | None:

@@ -80,7 +80,7 @@ class _FilterState:
             allowed = self.allowed[place] = self._allowance(place, now)
             self.counts[place], self._positions[place] = now, domains.position
             if allowed == was_allowed:
-                flipped = [code for code in set(codes) if (before[code] > allowed) != (now[code] > allowed)]
+                flipped = [code for code in set(codes) if (before.item(code) > allowed) != (now.item(code) > allowed)]
             else:
                 flipped = np.flatnonzero((before[:-1] > was_allowed) != (now[:-1] > allowed)).tolist()
             touched += [domains.column.rows_of(code) for code in flipped]
@@ -168,17 +168,17 @@ class _Part:
 
     def digit(self, row: int) -> int:
         code: int = self.column.codes.item(row)
-        return int(self.counts[row]) + 1 if self.by_row and code >= 0 else code + 1
+        return self.counts.item(row) + 1 if self.by_row and code >= 0 else code + 1
 
     def of_digit(self, digit: int) -> float:
         """What it adds to rows with this digit, which is not 0."""
-        count = digit - 1 if self.by_row else int(self.counts[digit - 1])
+        count = digit - 1 if self.by_row else self.counts.item(digit - 1)
         return count * self.weight + self.constant
 
     def of(self, row: int) -> float:
         """What it adds to one row."""
-        code = self.column.codes[row]
-        return 0.0 if code < 0 else int(self.counts[row if self.by_row else code]) * self.weight + self.constant
+        code = self.column.codes.item(row)
+        return 0.0 if code < 0 else self.counts.item(row if self.by_row else code) * self.weight + self.constant
 
 
 class _ScoreState:
@@ -232,9 +232,7 @@ class _ScoreState:
         """The raw score of a group's rows."""
         total = 0.0
         for part, unit, size in self._radix:
-            digit = group // unit
-            if size:
-                digit %= size
+            digit = group // unit % size if size else group // unit
             if digit:
                 total += part.of_digit(digit)
             elif self._keys:
@@ -359,10 +357,13 @@ class PodTopologySpread(Plugin):
     @staticmethod
     def _verdict(kept: _FilterState, row: int) -> int:
         for place, column in enumerate(kept.columns):
-            code = int(column.codes[row])
+            code = column.codes.item(row)
             if code < 0:
                 return _MISSING
-            if int(kept.counts[place][code]) + kept.added.get((place, code), 0) > kept.allowed[place]:
+            count = kept.counts[place].item(code)
+            if kept.added:
+                count += kept.added.get((place, code), 0)
+            if count > kept.allowed[place]:
                 return _SKEWED
         return 0
 
@@ -425,8 +426,8 @@ class PodTopologySpread(Plugin):
     def group_scores(self, state: CycleState, pod: PodInfo, groups: Sequence[int]) -> list[int]:
         kept: _ScoreState = state.read(_SCORE_KEY)
         raw = [kept.of_group(group) for group in groups]
-        scored = [score for score in raw if score != NOT_SCORED]
-        low, greatest = min(scored, default=0), max(0, *scored, 0)
+        scored = [score for score in raw if score != NOT_SCORED] if NOT_SCORED in raw else raw
+        low, greatest = min(scored, default=0), max(0, max(scored, default=0))
         if greatest == 0:
             return [100 if score != NOT_SCORED else 0 for score in raw]
         return [trunc_div(100 * (greatest + low - score), greatest) if score != NOT_SCORED else 0 for score in raw]

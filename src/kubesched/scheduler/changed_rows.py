@@ -52,15 +52,17 @@ class JournalReader:
 
     def read(self, most: int) -> Rows:
         """The rows whose own node or pods changed since; None: it is not known, or there are more entries than ``most``."""
-        journal, position = self._journal, self.position
+        position = self.position
         if position is None:
             return None
-        if position == journal.position:
-            return {}
-        entries = journal.since(position)
+        entries = self._journal.since(position)
         if entries is None or len(entries) > most:
             return None
-        self.position = journal.position
+        if not entries:
+            return {}
+        self.position = position + len(entries)
+        if len(entries) == 1:
+            return {entries[0] >> 1: entries[0] & 1 == NODE_CHANGED}
         if len(entries) > _LONG:
             found = np.array(entries, np.intp)
             return Many(found >> 1, bool(np.bitwise_or.reduce(found) & NODE_CHANGED))
@@ -74,7 +76,9 @@ class JournalReader:
 
 def greatest(rows: dict[int, bool] | Many) -> int:
     """The greatest of these rows, -1 without any."""
-    return max(rows, default=-1) if isinstance(rows, dict) else int(rows.rows.max())
+    if isinstance(rows, dict):
+        return max(rows) if rows else -1
+    return int(rows.rows.max())
 
 
 def merged(rows: Rows, named: list[RowArray], size: int) -> Rows:

@@ -29,6 +29,8 @@ __all__ = ["MOST_GROUPS", "GroupedRanking"]
 #: With more groups it is quicker to score the rows.
 MOST_GROUPS: Final = 64
 _NO_GROUP: Final = -1
+#: So many rows from each group are sorted to find the one at a place.
+_NEAR: Final = 8
 
 
 class GroupedRanking:
@@ -122,15 +124,26 @@ class GroupedRanking:
                 found.append(best)
         count = sum([len(best.rows) for best in found])
         pick = rng.randrange(count) if count > 1 else 0
-        return found[0].rows[pick] if len(found) == 1 else self._merged(found, pick)
+        return found[0].rows[pick] if len(found) == 1 else self._merged(found, pick, count)
 
-    def _merged(self, found: list[BestRows], place: int) -> int:
-        """The row at a place of several ascending lists, if they were one."""
+    def _merged(self, found: list[BestRows], place: int, count: int) -> int:
+        """The row at a place of several ascending lists of ``count`` rows together, if they were one."""
+        lists = [best.rows for best in found]
         low, high = 0, len(self._group) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if sum([bisect_right(best.rows, middle) for best in found]) > place:
+        middle = high * place // count  # rows mostly lie evenly, so this is near; then by halves
+        while True:
+            ends = [bisect_right(rows, middle) for rows in lists]
+            beyond = sum(ends) - place
+            if 0 < beyond <= _NEAR:
+                return sorted(
+                    [row for rows, end in zip(lists, ends, strict=True) for row in rows[max(0, end - beyond) : end]]
+                )[-beyond]
+            if -_NEAR < beyond <= 0:
+                return sorted(
+                    [row for rows, end in zip(lists, ends, strict=True) for row in rows[end : end + 1 - beyond]]
+                )[-beyond]
+            if beyond > 0:
                 high = middle
             else:
                 low = middle + 1
-        return low
+            middle = (low + high) // 2

@@ -121,7 +121,7 @@ class Ranking:
         total[: len(self.total)] = self.total
         self.replace(total)
 
-    def put(self, rows: RowArray | int, totals: IntArray | int) -> None:
+    def put(self, rows: RowArray | int, totals: RowArray | int) -> None:
         """New totals of some rows. :meth:`settle` has to follow, once for all that were put."""
         self.total[rows] = totals
         best = self._best
