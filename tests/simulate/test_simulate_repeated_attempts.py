@@ -23,6 +23,7 @@ from kubesched.framework.queued import QueuedPodInfo
 from kubesched.plugins import in_tree_registry
 from kubesched.plugins.preemption.in_vain import InVain
 from kubesched.scheduler import scheduler as scheduler_module
+from kubesched.scheduler.foresight import Foresight
 from kubesched.scheduler.layers import Layer
 from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
@@ -242,3 +243,35 @@ def test_the_comparison_covers_what_is_remembered() -> None:
     assert sum(trace.known for trace in traces) > 100
     assert sum(len(trace.preemptions) for trace in traces) > 0
     assert any("Insufficient" in str(trace.objects["events"]) for trace in traces)
+
+
+def test_pods_that_arrive_one_by_one_are_soon_evaluated_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated = 0
+    still_fails = Foresight.still_fails
+
+    def counting(self: Foresight, record: QueuedPodInfo, known: Any) -> bool:
+        nonlocal evaluated
+        evaluated += 1
+        return still_fails(self, record, known)
+
+    monkeypatch.setattr(Foresight, "still_fails", counting)
+    resources = {"requests": {"cpu": "2"}}
+    spec = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
+    amounts = {"cpu": "5", "memory": "32Gi", "pods": "110"}
+
+    async def attempts_counted() -> int:
+        clock = VirtualClock(asyncio.get_running_loop())
+        embedded = Embedded(default_config(), in_tree_registry(), clock=clock, seed=0)
+        async with embedded.running():
+            node = {"metadata": {"name": "n"}, "status": {"allocatable": amounts, "capacity": amounts}}
+            embedded.store.create(NODES, "", node, restore=True)
+            for number in range(60):
+                metadata = {"name": f"p{number}", "annotations": {"kubesched.io/duration": "600s"}}
+                embedded.store.create(PODS, "default", {"metadata": metadata, "spec": spec})
+                await asyncio.sleep(50)
+            await asyncio.sleep(15_000)
+            assert embedded.check() == []
+            return embedded.scheduler.queue.lines.counted
+
+    counted = run_virtual(attempts_counted())
+    assert 0 < evaluated * 5 < counted

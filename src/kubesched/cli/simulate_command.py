@@ -10,6 +10,7 @@ from contextlib import ExitStack, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from kubesched.api.collector import settle_collector
 from kubesched.cluster.files import load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template
 from kubesched.config import FeatureGateError, FeatureGates
@@ -64,6 +65,7 @@ def run(options: argparse.Namespace) -> int:
         # Opened before the run: what cannot be written to is to be known before.
         page = outputs.enter_context(output_file(options.report, "--report")) if options.report is not None else None
         tables = [(name, path, outputs.enter_context(output_file(path, "--save"))) for name, path in options.save]
+        outputs.callback(settle_collector())
         result = run_simulation(
             manifests,
             registry=registry,

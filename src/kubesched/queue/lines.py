@@ -66,6 +66,8 @@ class Lines:
         self.counted = 0
         #: The numbers by which its pods would be in order among the unschedulable ones, and its own among the active ones.
         self._block = self._place = 0
+        #: The last number that was given to an unschedulable pod, if it was given to a pod of the open line.
+        self._numbered = 0
 
     def __len__(self) -> int:
         """How many pods are in lines."""
@@ -93,6 +95,7 @@ class Lines:
             if line.groups.get(kind) is member.group and line.unschedulable_plugins == record.unschedulable_plugins:
                 # It has failed as the pods before it did; its place is where it was.
                 parked.remove(key)
+                self._numbered += 1
                 member.group.known, member.event, member.since = known, event, line.rounds + 1
                 self._tried = None
                 return
@@ -147,6 +150,7 @@ class Lines:
         self._cursor = min(group.members[0].position for group in line.groups.values()) - 1
         self._since = self._clock.now()
         self._block = self._queues.unschedulable.reserve(line.pods)
+        self._numbered = self._block + line.pods - 1
 
     def next(self) -> QueuedPodInfo | None:
         """The next pod of the open line to try by itself; None when all have been tried: the line is parked again."""
@@ -193,6 +197,8 @@ class Lines:
         self._count(line, None)
         self._open = None
         self._advance(line)
+        # Without a gap in the numbers it is the neighbour of the line before, and they become one.
+        self._queues.unschedulable.give_back(self._block, self._numbered)
         if line.pods:
             line.pod_info = next(iter(line.groups.values())).members[0].record.pod_info
             self._moves.park_line(line)

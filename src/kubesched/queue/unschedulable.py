@@ -136,6 +136,11 @@ class UnschedulablePods:
         self._sequence += pods
         return first
 
+    def give_back(self, first: int, last: int) -> None:
+        """Reserved numbers from ``first`` on are not used; no effect when others than up to ``last`` were given meanwhile."""
+        if self._sequence == last:
+            self._sequence = first - 1
+
     def restore(self, first: int, entries: Iterable[tuple[str, QueuedPodInfo]]) -> None:
         """Add pods that are not gated, with reserved numbers."""
         for number, (key, record) in enumerate(entries, first):
