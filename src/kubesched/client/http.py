@@ -98,7 +98,7 @@ class FencedConnector(aiohttp.BaseConnector):
         connection = await super().connect(req, traces, timeout)
         if req.method != "GET" and self.may_write is not None and not self.may_write():
             connection.release()
-            raise NotLeaderError("this process does not hold the lease: nothing may be written")
+            raise NotLeaderError
         return connection
 
 

@@ -37,6 +37,9 @@ NO_RESPONSE = "<error>"
 class NotLeaderError(ConnectionAbortedError):
     """A write was refused because this process does not hold the lease."""
 
+    def __init__(self) -> None:
+        super().__init__("this process does not hold the lease: nothing may be written")
+
 
 class MeteredTransport:
     """``inner`` behind a token bucket. Every request takes a token, list pages too; opening a watch takes none.
@@ -78,7 +81,7 @@ class MeteredTransport:
                 self.on_wait(method, waited)
         if method != "GET" and self.may_write is not None and not self.may_write():
             call.close()
-            raise NotLeaderError("this process does not hold the lease: nothing may be written")
+            raise NotLeaderError
         started = asyncio.get_running_loop().time() if self.on_request is not None else 0.0
         code = NO_RESPONSE
         try:

@@ -110,7 +110,7 @@ class WriteConnections:
 
     def _check_lease(self) -> None:
         if self.may_write is not None and not self.may_write():
-            raise NotLeaderError("this process does not hold the lease: nothing may be written")
+            raise NotLeaderError
 
     def _free(self) -> _Connection | None:
         idle = self._idle
