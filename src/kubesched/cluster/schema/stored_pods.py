@@ -27,6 +27,7 @@ _FIRST: Final = b"\0"
 _SECOND: Final = b"\1"
 _POD_IP: Final = b'"podIP":"'
 _HOST_IP: Final = b'"hostIP":"'
+_DELETED: Final = b'"deletionTimestamp"'
 
 
 def stored(
@@ -89,25 +90,24 @@ class StoredPod(Stored):
         """
         if not like._node or like._ip or like._host or encode(node)[1:-1] != node.encode():
             return None
-        item = StoredPod.__new__(StoredPod)
-        Stored.__init__(item, PODS, b"", None, resource_version, self)
-        del item.raw
+        item = self._successor(resource_version)
         item._metadata, item._spec, item._status = like._metadata, like._spec, like._status
         item._node, item._ip, item._host = intern(node), b"", b""
         return item
 
     @property
     def shared_texts(self) -> tuple[bytes, bytes] | None:
-        """The texts of metadata, without what only this pod has, and status; None where they have the version or an address."""
-        if self._ip or self._host or self._metadata.startswith(b"{"):
+        """The texts of metadata, without what only this pod has, and status.
+
+        None where they have the version or an address, and for a pod that is being deleted.
+        """
+        if self._ip or self._host or self._metadata.startswith(b"{") or _DELETED in self._metadata:
             return None
         return self._metadata, self._status
 
     def next_version(self, resource_version: int, status: bytes) -> StoredPod:
         """The pod with another version and this text of a status; for a pod with :attr:`shared_texts`."""
-        item = StoredPod.__new__(StoredPod)
-        Stored.__init__(item, PODS, b"", None, resource_version, self)
-        del item.raw
+        item = self._successor(resource_version)
         item._metadata, item._spec, item._node = self._metadata, self._spec, self._node
         item._ip, item._host, text = _without_addresses(status)
         item._status = _once(text)
@@ -115,6 +115,13 @@ class StoredPod(Stored):
             # Informers read every version. Most of it is in the view of this one.
             other = None if item._status is self._status else item._status
             item._typed = next_version(self._typed, resource_version, other)
+        return item
+
+    def _successor(self, resource_version: int) -> StoredPod:
+        """The next version of the pod, whose parts are still to be set."""
+        item = StoredPod.__new__(StoredPod)
+        Stored.__init__(item, PODS, b"", None, resource_version, self)
+        del item.raw
         return item
 
     def _identity(self) -> tuple[bytes, bytes]:

@@ -25,7 +25,6 @@ ORPHAN: Final = "orphan"
 _POLICIES: Final = ("", "Background", "Foreground", "Orphan")
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 
-_DELETED: Final = b'"deletionTimestamp"'
 _FINALIZERS: Final = b'"finalizers"'
 
 
@@ -172,7 +171,7 @@ class Deletion:
     def _last_version(self, old: StoredPod, asked: int | None) -> Stored | None:
         """The last state of a pod that has nothing to wait for; None for any other, and for one that is being deleted."""
         texts = old.shared_texts
-        if texts is None or _DELETED in texts[0] or _FINALIZERS in texts[0] or self._grace(old, {}, asked):
+        if texts is None or _FINALIZERS in texts[0] or self._grace(old, {}, asked):
             return None
         return old.next_version(self._records.resource_version + 1, texts[1])
 

@@ -30,7 +30,6 @@ _NODE_NAME: Final = b'"nodeName"'
 _STATUS_PATCH: Final = frozenset({"metadata", "status"})
 _NOTHING: Final[dict[str, Any]] = {}
 _ORDER: Final = "$setElementOrder/conditions"
-_DELETED: Final = b'"deletionTimestamp"'
 #: So many patched statuses are remembered; all are forgotten when there are more.
 _MOST_PATCHED: Final = 1 << 10
 _STATUS_FIELDS: Final = frozenset({"conditions", _ORDER, "nominatedNodeName"})
@@ -124,9 +123,7 @@ class PodActions:
         texts = old.shared_texts if isinstance(old, StoredPod) else None
         if texts is None or type(wanted) is not dict or not wanted.keys() <= _STATUS_FIELDS:
             return None
-        text, status = texts
-        if _DELETED in text:
-            return None
+        status = texts[1]
         try:
             key = status, encode(wanted)
         except (TypeError, ValueError):
