@@ -24,7 +24,6 @@ from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.nominating import Nominations
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework, PreFilterOutcome
-from kubesched.framework.status import Status
 
 from .diagnosis import Diagnosis, Rejection
 from .full_scan import Evaluation, FullScan, Rotation, ScanRequest
@@ -207,12 +206,10 @@ class Search:
                 return None
             nominated = self._nominated.of(pod.priority)
             path, key = self._path(pod, plan, (signature, None), layer, skips=True, nominated=nominated)
-            if path is Path.FULL_SCAN:
-                return None
-            used = layer if path is Path.SIGNATURE else self._layer(key, plan, layer, pod, nominated)
+            used = self._used(path, key, plan, layer, pod, nominated)
         except PluginFailedError:
             return None
-        return used.diagnosis(_why_of(used)) if used is not None else None
+        return _known(used) if used is not None else None
 
     def _find(
         self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool
@@ -229,16 +226,14 @@ class Search:
         path, key = self._path(pod, plan, (signature, None), layer, skips=skips, nominated=nominated)
         if skips:
             state.skip_filter |= plan.unsigned.names
-        used: Layer | None = None
-        if layer is not None and path is not Path.FULL_SCAN:
-            counting = nominated if path is Path.NOMINATIONS else None
-            used = layer if path is Path.SIGNATURE else self._layer(key, plan, layer, pod, counting)
-            row = used.best(self._rng) if used is not None else None
-            if used is not None and row is not None:
+        used = self._used(path, key, plan, layer, pod, nominated)
+        if layer is not None and used is not None:
+            row = used.best(self._rng)
+            if row is not None:
                 state.skip_filter |= plan.unsigned.names
                 state.skip_score |= layer.state.skip_score | plan.unsigned.names
                 return path, Decision(self.table.info(row), state, len(self.table), used.feasible)
-            known = used.diagnosis(_why_of(used)) if used is not None and skips else None
+            known = _known(used) if skips else None
             if known is not None:
                 return path, Rejection(len(self.table), known, state)
         outcome = PreFilterOutcome()
@@ -296,6 +291,16 @@ class Search:
                 key = (key[0], interaction_key)
                 return (Path.INTERACTION if self._layers.meet(key) else Path.FULL_SCAN), key
         return Path.FULL_SCAN, key
+
+    def _used(
+        self, path: Path, key: _Key, plan: Plan, layer: Layer | None, pod: PodInfo, nominated: NominatedPods
+    ) -> Layer | None:
+        """The layer that a path reads, up to date; ``layer`` is the signature layer. None for a full scan, or without one."""
+        if layer is None or path is Path.FULL_SCAN:
+            return None
+        if path is Path.SIGNATURE:
+            return layer
+        return self._layer(key, plan, layer, pod, nominated if path is Path.NOMINATIONS else None)
 
     def _layer(
         self, key: _Key, plan: Plan, base: Layer | None, pod: PodInfo, nominated: NominatedPods | None = None
@@ -361,10 +366,10 @@ class Search:
             return found
 
 
-def _why_of(layer: Layer) -> Callable[[int], Status | None]:
-    """Why a signature or nomination layer rejects a row."""
+def _known(layer: Layer) -> Diagnosis | None:
+    """Why a signature or nomination layer rejects every row, where that is remembered."""
     share = layer.share
-    return share.nominations.why if isinstance(share, NominationShare) else layer.why
+    return layer.diagnosis(share.nominations.why if isinstance(share, NominationShare) else layer.why)
 
 
 def prepared(state: CycleState, record_plugin_metrics: bool) -> CycleState:
