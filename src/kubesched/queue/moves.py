@@ -55,10 +55,8 @@ class Moves:
         self._incoming = metrics.queue_incoming_pods_total
         self._rejected_by = metrics.unschedulable_pods
 
-    def enter(self, record: QueuedPodInfo, label: str) -> bool:
-        """Bring in a new record; what was queued under its name, if anything, is dropped."""
-        key = record.key
-        stale = self._queues.get(key)
+    def enter(self, key: str, record: QueuedPodInfo, label: str, stale: QueuedPodInfo | None) -> bool:
+        """Bring in a new record; ``stale``, what is queued under its name, is dropped."""
         entered = self.to_active(key, record, label)
         if stale is not None:
             # A new record that is gated does not replace an active or backoff one: then it is the one dropped.

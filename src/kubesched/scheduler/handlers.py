@@ -180,10 +180,7 @@ class PodHandler(_Handler):
         if self._cache.is_assumed(pod.uid):
             return
         try:
-            if self._queue.views.where(pod):
-                self._queue.update(None, pod)
-            else:
-                self._queue.add(pod)
+            self._queue.add_or_update(pod)
         except QuantityError as error:
             self._unreadable(pod, error)
         self._observe(UNSCHEDULED_POD_ADD, start)

@@ -14,7 +14,6 @@ import msgspec
 
 from ...api.kinds import PODS, Kind
 from ...api.shared_parts import decode_parts, next_version, split_spec
-from ...api.wire import Item
 from .objects import Document, Stored, encode, encode_clean
 
 __all__ = ["StoredPod", "stored"]
@@ -89,7 +88,8 @@ class StoredPod(Stored):
 
         None where more than the node differs, as for a name that JSON writes in another way.
         """
-        if not like._node or like._ip or like._host or encode(node)[1:-1] != node.encode():
+        # Two quotes more, and no escapes or letters that take several bytes.
+        if not like._node or like._ip or like._host or len(encode(node)) != len(node) + 2:
             return None
         item = self._successor(resource_version)
         item._metadata, item._spec, item._status = like._metadata, like._spec, like._status
@@ -103,10 +103,7 @@ class StoredPod(Stored):
 
     def copy(self, name: str, uid: str, resource_version: int) -> StoredPod:
         """Another pod that has name, UID and version of its own, and all else from this one."""
-        item = StoredPod.__new__(StoredPod)
-        Item.__init__(item, PODS, b"", self.namespace, name, uid, resource_version)
-        del item.raw
-        item.labels, item.owners, item.fields = self.labels, self.owners, None
+        item = self._bare(name, uid, resource_version)
         item._metadata, item._spec, item._status = self._metadata, self._spec, self._status
         item._node, item._ip, item._host = self._node, self._ip, self._host
         return item
@@ -135,9 +132,18 @@ class StoredPod(Stored):
 
     def _successor(self, resource_version: int) -> StoredPod:
         """The next version of the pod, whose parts are still to be set."""
+        item = self._bare(self.name, self.uid, resource_version)
+        item._key = self.key
+        return item
+
+    def _bare(self, name: str, uid: str, resource_version: int) -> StoredPod:
+        """A pod with the namespace, labels and owners of this one, whose parts are still to be set."""
+        # Not Stored's own: ``raw`` stays unset, so that every reader ends in __getattr__.
         item = StoredPod.__new__(StoredPod)
-        Stored.__init__(item, PODS, b"", None, resource_version, self)
-        del item.raw
+        item.kind, item.namespace, item.name, item.uid = PODS, self.namespace, name, uid
+        item.resource_version = resource_version
+        item.labels, item.owners = self.labels, self.owners
+        item._key, item._typed, item.fields = "", None, None
         return item
 
     def _identity(self) -> tuple[bytes, bytes]:
