@@ -71,6 +71,9 @@ def by_importance(pods: list[PodInfo]) -> tuple[list[PodInfo], float]:
     infinity when all have started.
     """
     infinity = math.inf
+    kinds = {(pod.pod.spec.priority or 0, pod.pod.status.start_time) for pod in pods}
+    if len(kinds) == 1:
+        return pods, -infinity
     starts = [start_of(pod, infinity) for pod in pods]
     ranked = sorted([(-(pod.pod.spec.priority or 0), starts[place], place) for place, pod in enumerate(pods)])
     latest = -infinity
