@@ -25,7 +25,7 @@ from kubesched.plugins import in_tree_registry
 from kubesched.plugins.preemption.in_vain import InVain
 from kubesched.scheduler import scheduler as scheduler_module
 from kubesched.scheduler.foresight import Foresight
-from kubesched.scheduler.layers import Layer
+from kubesched.scheduler.known_rejection import KnownRejection
 from kubesched.simulate import embedded as embedded_module
 from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
@@ -124,10 +124,10 @@ def memory(on: bool, trace: Trace) -> Iterator[None]:
         trace.vain += known is not None
         return known
 
-    known = Layer.diagnosis
+    known = KnownRejection.current
 
-    def diagnosis(layer: Layer, why: Any) -> Any:
-        found = known(layer, why) if on else None
+    def current(rejection: KnownRejection, why: Any) -> Any:
+        found = known(rejection, why) if on else None
         trace.known += found is not None
         return found
 
@@ -135,7 +135,7 @@ def memory(on: bool, trace: Trace) -> Iterator[None]:
         # What happens at one instant is not ordered by how many pods are tried before other tasks run.
         patch.setattr(scheduler_module, "_PODS_PER_TURN", 1_000_000)
         patch.setattr(InVain, "get", get)
-        patch.setattr(Layer, "diagnosis", diagnosis)
+        patch.setattr(KnownRejection, "current", current)
         yield
 
 

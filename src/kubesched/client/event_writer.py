@@ -317,7 +317,7 @@ class EventWriter:
         self._retry = retry
         self._cache_size = cache_size
         self._entries: OrderedDict[Key, Entry] = OrderedDict()  # the least recently recorded first
-        #: Those whose repetitions nobody else counts, in any order.
+        #: Those that are not held, in any order.
         self._aging: dict[Key, Entry] = {}
         self._taken = 0
         self._nanoseconds = 0

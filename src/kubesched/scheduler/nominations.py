@@ -183,6 +183,6 @@ class NominationShare(Share):
         self.plugins = ()
         self.refresh_filter = [ChangedRows(nominations, "refresh_filter")]
         self.refresh_scores = []
-        self.refresh_groups = []
+        self.refresh_filter_groups = self.refresh_groups = []
         self.nominations = nominations
         self.view = nominations.view

@@ -258,7 +258,7 @@ class Search:
         answer = self._chosen(request)
         if skips and used is not None and isinstance(answer, Rejection):
             # For the next pod like this one, until a row is rejected for something else.
-            used.diagnosed(answer.diagnosis)
+            used.rejection.learn(answer.diagnosis)
         return Path.FULL_SCAN, answer
 
     def _on_nominated_node(self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool) -> Decision | None:
@@ -369,7 +369,9 @@ class Search:
 def _known(layer: Layer) -> Diagnosis | None:
     """Why a signature or nomination layer rejects every row, where that is remembered."""
     share = layer.share
-    return layer.diagnosis(share.nominations.why if isinstance(share, NominationShare) else layer.why)
+    if layer.feasible:
+        return None
+    return layer.rejection.current(share.nominations.why if isinstance(share, NominationShare) else layer.why)
 
 
 def prepared(state: CycleState, record_plugin_metrics: bool) -> CycleState:
