@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from queue_kit import POD_DELETE, SCHEDULER, Bench, a_pod
+from queue_kit import POD_DELETE, SCHEDULER, Bench, Hints, a_pod
 
 from kubesched.api.types import Pod
 from kubesched.framework.events import ActionType, ClusterEvent, EventResource, QueueingHint
@@ -46,7 +46,7 @@ class Case:
 
     def __init__(self, waiting: list[Pod]) -> None:
         self.hold = Hold()
-        hints = {ClusterEvent(EventResource.POD, ActionType.DELETE): [("Fit", hint)]}
+        hints: Hints = {ClusterEvent(EventResource.POD, ActionType.DELETE): [("Fit", hint)]}
         self.bench = Bench(hints, holders={SCHEDULER: self.hold})
         for pod in waiting:
             self.bench.rejected(pod, "Fit")
