@@ -57,7 +57,7 @@ POD_FIELD_SELECTOR: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 #: How many pods are decided, and for how long (seconds), before other tasks (watches, bindings) get the loop.
 _PODS_PER_TURN: Final = 32
-_TURN_SECONDS: Final = 0.002
+_TURN_SECONDS: Final = 0.005
 
 
 class Scheduler:

@@ -345,7 +345,7 @@ class _Run:
         """Begin to record what happens in a cluster; before anything is stored there."""
         store, scheduler = embedded.store, embedded.scheduler
         self.book = PodBook(lambda: self.now, embedded.clock.now(), Workloads(store).of)
-        store.followers = (*store.followers, self.book.changed)
+        store.follow(self.book.changed)
         self.course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, shapes)
 
     def preempted(self, preemption: Preemption) -> None:

@@ -21,7 +21,15 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from typing import Any, NoReturn, TypeVar
 
-__all__ = ["VirtualClock", "VirtualDeadlockError", "VirtualTimeError", "VirtualTimeLoop", "close", "run_virtual"]
+__all__ = [
+    "VirtualClock",
+    "VirtualDeadlockError",
+    "VirtualTimeError",
+    "VirtualTimeLoop",
+    "cancel_all",
+    "close",
+    "run_virtual",
+]
 
 T = TypeVar("T")
 
@@ -267,14 +275,19 @@ def close(loop: VirtualTimeLoop) -> None:
     if loop.is_closed():
         return
     try:
-        while left := sorted(asyncio.all_tasks(loop), key=hash):
-            for task in left:
-                task.cancel()
-            # A future, not a task: the tasks cancel what they find left over.
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        cancel_all(loop)
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
+
+
+def cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel the tasks of a loop that stands still and wait for them. What they raise is dropped."""
+    while left := sorted(asyncio.all_tasks(loop), key=hash):
+        for task in left:
+            task.cancel()
+        # A future, not a task: the tasks cancel what they find left over.
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
 
 
 async def _to_the_end(main: Coroutine[Any, Any, T]) -> T:
