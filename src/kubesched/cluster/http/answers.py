@@ -103,7 +103,7 @@ def wants_pretty(query_value: str | None, user_agent: str) -> bool:
 
 
 class Answer(web.Response):
-    """An answer that lets go of its bytes once they are sent: an idle connection keeps its last answer, a list of megabytes perhaps."""
+    """An answer that drops its bytes once they are sent: an idle connection keeps its last answer, a list of megabytes perhaps."""
 
     async def write_eof(self, data: bytes = b"") -> None:
         await super().write_eof(data)
