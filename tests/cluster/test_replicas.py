@@ -85,7 +85,7 @@ def test_a_copy_has_the_time_of_its_own_creation() -> None:
             lambda pod: pod.spec.containers[0].resources.requests["memory"] == "1Gi",
         ),
     ],
-    ids=str,
+    ids=["priority class", "limits"],
 )
 def test_what_admission_reads_counts_for_the_next_pod(kind: Any, made: Data, changed: Any) -> None:
     store, _ = a_store()

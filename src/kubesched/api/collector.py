@@ -6,18 +6,24 @@ cycles: at Python's own thresholds the collector takes a seventh of the time and
 
 from __future__ import annotations
 
+import atexit
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["collector_paused", "settle_collector"]
+__all__ = ["collector_off", "collector_paused", "settle_collector"]
 
 _THRESHOLDS: Final = (50_000, 20, 20)
 
 
 def settle_collector() -> Callable[[], None]:
-    """Leave what is there now out of later collections, and make those rarer; the result undoes both."""
+    """Leave what is there now out of later collections, and make those rarer; the result undoes both.
+
+    The interpreter does not look for cycles either when the process ends.
+    """
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
@@ -31,11 +37,20 @@ def settle_collector() -> Callable[[], None]:
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
-    """No collection while something is set up, nearly all of which stays; then the collector is settled."""
+def collector_off() -> Iterator[None]:
+    """No collection while something is read, nearly all of which stays."""
+    was_on = gc.isenabled()
     gc.disable()
     try:
         yield
-        settle_collector()
     finally:
-        gc.enable()
+        if was_on:
+            gc.enable()
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No collection while something is set up, nearly all of which stays; then the collector is settled."""
+    with collector_off():
+        yield
+        settle_collector()
