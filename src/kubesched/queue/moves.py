@@ -84,18 +84,16 @@ class Moves:
         self._queues.unschedulable.put(line.key, line)
         self._on_wait()
 
-    def pop(self, *, apart: bool = False) -> QueuedPodInfo | None:
-        """Take the best active pod, else the pod whose backoff ends first; pods that failed by an error wait.
+    def pop_early(self, *, apart: bool = False) -> QueuedPodInfo | None:
+        """Take the pod whose backoff ends first, as none is active; pods that failed by an error wait.
 
         ``apart``: of the pods apart, instead of the others.
         """
-        record = self._queues.active.pop(apart=apart)
-        if record is None:
-            record = self._queues.backoff.pods.pop(apart=apart)
-            if record is None:
-                return None
-            if not isinstance(record, Line):  # its pods are counted one by one, or when they have been tried
-                self._incoming.inc("active", POP_FROM_BACKOFF)
+        record = self._queues.backoff.pods.pop(apart=apart)
+        if record is not None and not isinstance(
+            record, Line
+        ):  # its pods are counted one by one, or when they have been tried
+            self._incoming.inc("active", POP_FROM_BACKOFF)
         return record
 
     def to_active(self, key: str, record: QueuedPodInfo, label: str, *, from_backoff: bool = False) -> bool:

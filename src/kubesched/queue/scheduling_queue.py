@@ -366,8 +366,10 @@ class SchedulingQueue:
         while True:
             record = self.lines.next() if self.lines.is_open else None
             if record is None:
-                early = not len(self._queues.active)
-                record = self._moves.pop(apart=apart)
+                record = self._queues.active.pop(apart=apart)
+                early = record is None
+                if record is None:
+                    record = self._moves.pop_early(apart=apart)
                 if isinstance(record, Line):
                     popped = (self._queues.backoff.pods if early else self._queues.active).popped
                     self.lines.open(record, early=early, place=popped)
