@@ -31,7 +31,7 @@ _FULL_SECONDS: Final = 600.0
 #: It waits until the process has used less than this part of a CPU for so many seconds,
 _QUIET_SHARE: Final = 0.1
 _QUIET_SECONDS: Final = 10.0
-#: but not for ever: so many times longer.
+#: but not without limit: so many times longer.
 _OVERDUE: Final = 10
 
 
