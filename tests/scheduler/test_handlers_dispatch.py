@@ -217,8 +217,8 @@ def test_deletions_together_leave_the_cache_before_the_queue_is_notified() -> No
             add(handler, waiting)
             diary = Diary(found)
             handler.on_delete_all([placed[0], pod("unknown", "u9", node="n1"), placed[1], waiting, placed[2]])
-            three, one = ["cache.remove_pod"] * 3 + ["AssignedPodDelete"] * 3, ["cache.remove_pod", "AssignedPodDelete"]
-            assert diary.lines == [*three, "queue.delete", *one]
+            first = ["cache.remove_pod"] * 3 + ["AssignedPodDelete"] * 3
+            assert diary.lines == [*first, "queue.delete", "cache.remove_pod", "AssignedPodDelete"]
             assert not scheduler.cache.pods
             assert not scheduler.queue.views.is_queued(waiting)
             assert found.metric("event_handling_duration_seconds", "AssignedPodDelete") == 4
