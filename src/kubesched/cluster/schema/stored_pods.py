@@ -7,6 +7,7 @@ when its bytes are read. Caller: the last step of every write.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from sys import intern
 from typing import Any, Final
 
@@ -114,16 +115,21 @@ class StoredPod(Stored):
 
         None where they have the version or an address, and for a pod that is being deleted.
         """
-        if self._ip or self._host or self._metadata.startswith(b"{") or _DELETED in self._metadata:
+        metadata = self._metadata
+        if self._ip or self._host or metadata.startswith(b"{") or _says_deleted(metadata):
             return None
-        return self._metadata, self._status
+        return metadata, self._status
 
     def next_version(self, resource_version: int, status: bytes) -> StoredPod:
         """The pod with another version and this text of a status; for a pod with :attr:`shared_texts`."""
         item = self._successor(resource_version)
         item._metadata, item._spec, item._node = self._metadata, self._spec, self._node
-        item._ip, item._host, text = _without_addresses(status)
-        item._status = _once(text)
+        text = _texts.get(status)
+        if text is not None:  # so it has no addresses
+            item._ip, item._host, item._status = b"", b"", text
+        else:
+            item._ip, item._host, text = _without_addresses(status)
+            item._status = _once(text)
         if self._typed is not None:
             # Informers read every version. Most of it is in the view of this one.
             other = None if item._status is self._status else item._status
@@ -197,6 +203,12 @@ class StoredPod(Stored):
             "spec": msgspec.Raw(self._whole_spec()),
             "status": msgspec.Raw(self._whole_status(self._status)),
         }
+
+
+@lru_cache(_MOST_TEXTS)
+def _says_deleted(metadata: bytes) -> bool:
+    """Whether a text that pods have in common belongs to pods that are being deleted."""
+    return _DELETED in metadata
 
 
 def _text(section: Any) -> bytes:
