@@ -18,7 +18,7 @@ from ...api.selectors import SelectorError, compile_label_selector
 from ...api.types import LabelSelector
 from ...api.wire import ApiError
 from ..admission import Causes
-from ..schema import Document, Stored, StoredPod, check_form, encode, encode_clean, open_section
+from ..schema import Document, Stored, StoredPod, check_form, encode, open_section
 from .deletion import Deletion
 from .records import Records
 
@@ -32,7 +32,13 @@ _NOTHING: Final[dict[str, Any]] = {}
 _ORDER: Final = "$setElementOrder/conditions"
 #: So many patched statuses are remembered; all are forgotten when there are more.
 _MOST_PATCHED: Final = 1 << 10
-_STATUS_FIELDS: Final = frozenset({"conditions", _ORDER, "nominatedNodeName"})
+#: Of a scheduler's patches, which are alike for many pods; and of a kubelet's.
+_SCHEDULERS_FIELDS: Final = frozenset({"conditions", _ORDER, "nominatedNodeName"})
+_TEXT_FIELDS: Final = frozenset({"nominatedNodeName", "phase", "startTime", "podIP", "hostIP", "reason", "message"})
+#: Lists that a patch replaces, and those it merges with what is there.
+_REPLACED_FIELDS: Final = frozenset({"containerStatuses"})
+_MERGED_FIELDS: Final = frozenset({"podIPs", "hostIPs"})
+_STATUS_FIELDS: Final = _SCHEDULERS_FIELDS | _TEXT_FIELDS | _REPLACED_FIELDS | _MERGED_FIELDS
 
 
 class PodActions:
@@ -106,10 +112,11 @@ class PodActions:
         return records.adopt(records.table(PODS), item, old) if item is not None else None
 
     def patch_status(self, old: Stored, patch: Any) -> Stored | None:
-        """Apply the strategic merge patch of conditions and nomination that a scheduler sends.
+        """Apply the strategic merge patch that a scheduler or a kubelet sends.
 
-        It gives what the general way gives. What a patch makes of a status is remembered, as many pods have the same one and
-        are patched alike. None, and nothing is done, for patches and pods with anything more: those take the general way.
+        It gives what the general way gives. What a scheduler's patch makes of a status is remembered, as many pods have the
+        same one and are patched alike. None, and nothing is done, for patches and pods with anything more: those take the
+        general way.
 
         Raises:
             ApiError: 400, when a field has the wrong type.
@@ -120,10 +127,24 @@ class PodActions:
         if (metadata := patch.get("metadata", _NOTHING)) != _NOTHING and metadata != {"uid": old.uid}:
             return None
         wanted = patch.get("status")
-        texts = old.shared_texts if isinstance(old, StoredPod) else None
-        if texts is None or type(wanted) is not dict or not wanted.keys() <= _STATUS_FIELDS:
+        if not isinstance(old, StoredPod) or type(wanted) is not dict or not wanted.keys() <= _STATUS_FIELDS:
+            return None
+        texts = old.texts
+        if texts is None:
             return None
         status = texts[1]
+        after = self._patched_alike(status, wanted) if wanted.keys() <= _SCHEDULERS_FIELDS else _patched(status, wanted)
+        if after is None:
+            return None
+        if after == status:
+            return old
+        records = self._records
+        item = records.adopt(records.table(PODS), old.next_version(records.resource_version + 1, after), old)
+        records.settle_later()
+        return item
+
+    def _patched_alike(self, status: bytes, wanted: Mapping[str, Any]) -> bytes | None:
+        """As :func:`_patched`, remembered."""
         try:
             key = status, encode(wanted)
         except (TypeError, ValueError):
@@ -136,11 +157,7 @@ class PodActions:
             if len(self._patched) >= _MOST_PATCHED:
                 self._patched.clear()
             self._patched[key] = after
-        if after == status:
-            return old
-        assert isinstance(old, StoredPod)
-        records = self._records
-        return records.adopt(records.table(PODS), old.next_version(records.resource_version + 1, after), old)
+        return after
 
     def _set_scheduled(self, status: dict[str, Any], generation: int) -> None:
         """Condition PodScheduled=True; its transition time stays when the pod was scheduled already."""
@@ -261,20 +278,39 @@ def _patched(status: bytes, wanted: Mapping[str, Any]) -> bytes | None:
     """The text of a status with a patch applied, the same if nothing changes; None where it takes the general way."""
     before = msgspec.json.decode(status)
     after = dict(before)
-    if "nominatedNodeName" in wanted:
-        after.pop("nominatedNodeName", None)
-        if wanted["nominatedNodeName"] is not None:
-            after["nominatedNodeName"] = wanted["nominatedNodeName"]
-    if "conditions" in wanted:
-        conditions = _with_conditions(after.get("conditions") or [], wanted)
-        if conditions is None:
+    for name, value in wanted.items():
+        if name == "conditions":
+            conditions = _with_conditions(after.get(name) or [], wanted)
+            if conditions is None:
+                return None
+            after[name] = conditions
+        elif name in _TEXT_FIELDS and value is None:
+            after.pop(name, None)
+        elif (
+            (name in _TEXT_FIELDS and isinstance(value, str))
+            or (name in _REPLACED_FIELDS and isinstance(value, list))
+            or (name in _MERGED_FIELDS and _is_address(value) and after.get(name, value) == value)
+        ):
+            after[name] = value
+        elif name != _ORDER or "conditions" not in wanted:
             return None
-        after["conditions"] = conditions
+    try:
+        raw = encode(after)
+    except (TypeError, ValueError):
+        return None
+    if b":null" in raw or b'"$' in raw:  # perhaps a member that is to be left out, or a directive
+        return None
     if same_json(after, before):
         return status
-    raw = encode_clean(after)
     check_form(PODS, b'{"status":%b}' % raw)
     return raw
+
+
+def _is_address(value: Any) -> bool:
+    """Whether a list has one item, with the address that it is merged by."""
+    return (
+        isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) and type(value[0].get("ip")) is str
+    )
 
 
 def _with_conditions(conditions: list[Any], wanted: Mapping[str, Any]) -> list[dict[str, Any]] | None:
