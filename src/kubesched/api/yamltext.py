@@ -15,7 +15,6 @@ import math
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
@@ -58,6 +57,8 @@ _INTEGER: Final = re.compile(
 )
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _BASES: Final = {"bin": 2, "hex": 16, "oct": 8, "dec": 10}
+#: A decimal number with fewer digits fits into 64 bits.
+_SHORT: Final = 19
 _NUMERIC_START: Final = frozenset("+-.0123456789")
 _CONTROL: Final = yaml.reader.Reader.NON_PRINTABLE
 #: The problem of a text with characters that YAML does not allow.
@@ -73,6 +74,8 @@ def resolve_plain(text: str) -> Any:
         return _WORDS[text]
     if text[0] not in _NUMERIC_START:
         return text
+    if len(text) < _SHORT and text.isdecimal() and text.isascii() and (text[0] != "0" or len(text) == 1):
+        return int(text)
     digits = text.replace("_", "")
     match = _INTEGER.match(digits)
     if match:
@@ -108,19 +111,21 @@ _MERGE: Final = object()
 _OPEN: Final = object()
 
 
-@dataclass(slots=True)
 class _Frame:
     """A list or a mapping being read."""
 
-    value: Any
-    anchor: str | None
-    nodes_before: int
-    line: int
-    #: Levels of collections within each other, this one included.
-    height: int = 1
-    lines: dict[Any, int] = field(default_factory=dict)
-    key: Any = _NO_KEY
-    merged: list[Any] = field(default_factory=list)
+    __slots__ = ("anchor", "height", "key", "line", "lines", "merged", "nodes_before", "value")
+
+    def __init__(self, value: Any, anchor: str | None, nodes_before: int, line: int) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.nodes_before = nodes_before
+        self.line = line
+        #: Levels of collections within each other, this one included.
+        self.height = 1
+        self.lines: dict[Any, int] = {}
+        self.key: Any = _NO_KEY
+        self.merged: list[Any] = []
 
 
 def _copied(value: Any) -> Any:

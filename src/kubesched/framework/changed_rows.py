@@ -16,6 +16,8 @@ __all__ = ["ChangedRows"]
 
 #: Up to this many rows plain Python beats NumPy.
 _FEW: Final = 8
+#: The shape of an array that names no rows.
+_NONE: Final = (0,)
 #: The method to the extension point whose results it keeps up.
 _POINTS: Final = {
     "refresh_filter": "PreFilter",
@@ -46,7 +48,7 @@ class ChangedRows:
         """
         try:
             rows: RowArray | None = self._call(*args)
-            if rows is not None:
+            if rows is not None and not (type(rows) is np.ndarray and rows.shape == _NONE):
                 self._check(rows, size)
         except PluginFailedError:
             raise  # by a filter that was evaluated with nominated pods: it is named already

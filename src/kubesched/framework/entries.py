@@ -122,6 +122,9 @@ class _Entry:
         self._row: Callable[..., int] | None = getattr(plugin, self._row_method, None)
         self.has_row_form = self.is_plain or self._row is not None
         self.has_groups = not self.reads_images and all(hasattr(plugin, name) for name in self._grouping)
+        if self.has_groups:
+            self._group: Callable[..., Any] = getattr(plugin, self._grouping[1])
+            self._answers: Callable[..., Any] = getattr(plugin, self._grouping[2])
 
     @property
     def can_sign(self) -> bool:
@@ -214,15 +217,21 @@ class _Entry:
         Raises:
             PluginFailedError: when the plugin fails, or answers something else.
         """
+        try:
+            found = self._group(state, pod, nodes, node)
+        except (Exception, SystemExit) as error:
+            raise self._failed(error) from error
         method = self._grouping[1]
-        found = called(self._prefix, self.name, getattr(self.plugin, method), state, pod, nodes, node)
         if not isinstance(found, int) or found < 0:
             raise self._wrong(method, f"{method} returned {found!r}; expected an int of 0 or more")
         return found
 
     def _of_groups(self, state: CycleState, pod: PodInfo, groups: list[int]) -> list[int]:
+        try:
+            found = self._answers(state, pod, groups)
+        except (Exception, SystemExit) as error:
+            raise self._failed(error) from error
         method = self._grouping[2]
-        found = called(self._prefix, self.name, getattr(self.plugin, method), state, pod, groups)
         if not isinstance(found, list) or len(found) != len(groups) or not {int}.issuperset(map(type, found)):
             raise self._wrong(method, f"{method} returned {found!r}; expected a list of {len(groups)} ints")
         return found

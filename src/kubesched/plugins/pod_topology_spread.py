@@ -270,7 +270,7 @@ class PodTopologySpread(Plugin):
 
     def group_verdicts(self, state: CycleState, pod: PodInfo, groups: Sequence[int]) -> list[int]:
         kept: FilterState = state.read(self.name)
-        return [kept.verdict_of(group) for group in groups]
+        return kept.verdicts_of(groups)
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
         if added.namespace == pod.namespace:

@@ -64,9 +64,9 @@ class FilterState:
             if not codes:
                 continue  # the counts are the same, hence the least of them
             moved.append((place, codes, self.counts[place], self.allowed[place]))
-            now = domains.counts
+            now = self.counts[place] = domains.counts
             self.allowed[place] = self._allowance(place, now)
-            self.counts[place], self._positions[place] = now, domains.position
+            self._positions[place] += len(codes)
         return moved
 
     def flipped(self) -> RowArray | None:
@@ -136,15 +136,13 @@ class FilterState:
             [(column.codes.item(row) + 1) * unit for column, (unit, _) in zip(self.columns, self._radix, strict=True)]
         )
 
-    def verdict_of(self, group: int) -> int:
-        """The verdict on the rows of a group."""
-        for place, (unit, size) in enumerate(self._radix):
-            digit = group // unit % size
-            if not digit:
-                return MISSING
-            if self.counts[place].item(digit - 1) > self.allowed[place]:
-                return SKEWED
-        return 0
+    def verdicts_of(self, groups: Sequence[int]) -> list[int]:
+        """The verdict on the rows of each group."""
+        verdicts = [0] * len(groups)
+        for counts, allowed, (unit, size) in zip(self.counts, self.allowed, self._radix, strict=True):
+            of_digit = [MISSING, *[SKEWED if count > allowed else 0 for count in counts.tolist()]]
+            verdicts = [known or of_digit[group // unit % size] for known, group in zip(verdicts, groups, strict=True)]
+        return verdicts
 
 
 def radix(sizes: Sequence[int]) -> list[tuple[int, int]]:

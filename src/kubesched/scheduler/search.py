@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 from kubesched.cache import NodeTable, Snapshot
@@ -48,6 +48,13 @@ class Signature(tuple[Hashable | None, ...]):
     plan: Plan
     images: int
     until: Hashable = None
+    _hash: int
+
+    def __init__(self, signatures: Iterable[Hashable | None]) -> None:
+        self._hash = super().__hash__()  # layers are looked up several times for a pod
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 #: Signature; and interaction key, None for a signature layer, or the priority that says which nominations count.
@@ -225,13 +232,13 @@ class Search:
         skips = layer is not None and plan.all_skip(pod)
         path, key = self._path(pod, plan, (signature, None), layer, skips=skips, nominated=nominated)
         if skips:
-            state.skip_filter |= plan.unsigned.names
+            state.skip_filter = plan.skipping(state.skip_filter)
         used = self._used(path, key, plan, layer, pod, nominated)
         if layer is not None and used is not None:
             row = used.best(self._rng)
             if row is not None:
-                state.skip_filter |= plan.unsigned.names
-                state.skip_score |= layer.state.skip_score | plan.unsigned.names
+                state.skip_filter = plan.skipping(state.skip_filter)
+                state.skip_score = plan.skipping(layer.state.skip_score)
                 return path, Decision(self.table.info(row), state, len(self.table), used.feasible)
             known = _known(used) if skips else None
             if known is not None:

@@ -32,6 +32,10 @@ _NOTHING: Final[dict[str, Any]] = {}
 _ORDER: Final = "$setElementOrder/conditions"
 #: So many patched statuses are remembered; all are forgotten when there are more.
 _MOST_PATCHED: Final = 1 << 10
+_NOMINATED: Final = b'"nominatedNodeName"'
+#: What no node is called, alone and with its field.
+_MARK: Final = "\0"
+_MARKED: Final = b'"nominatedNodeName":"\\u0000"'
 #: Of a scheduler's patches, which are alike for many pods; and of a kubelet's.
 _SCHEDULERS_FIELDS: Final = frozenset({"conditions", _ORDER, "nominatedNodeName"})
 _TEXT_FIELDS: Final = frozenset({"nominatedNodeName", "phase", "startTime", "podIP", "hostIP", "reason", "message"})
@@ -145,7 +149,12 @@ class PodActions:
 
     def _patched_alike(self, status: bytes, wanted: Mapping[str, Any]) -> bytes | None:
         """As :func:`_patched`, remembered."""
+        node = wanted.get("nominatedNodeName")
+        # Pods alike are nominated to different nodes: what is remembered has a mark in the place of the node.
+        is_marked = type(node) is str and node != "" and _NOMINATED not in status
         try:
+            if is_marked:
+                wanted, written = {**wanted, "nominatedNodeName": _MARK}, encode(node)
             key = status, encode(wanted)
         except (TypeError, ValueError):
             return None
@@ -157,7 +166,7 @@ class PodActions:
             if len(self._patched) >= _MOST_PATCHED:
                 self._patched.clear()
             self._patched[key] = after
-        return after
+        return after.replace(_MARKED, b"%b:%b" % (_NOMINATED, written), 1) if is_marked else after
 
     def _set_scheduled(self, status: dict[str, Any], generation: int) -> None:
         """Condition PodScheduled=True; its transition time stays when the pod was scheduled already."""
