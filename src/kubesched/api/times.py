@@ -64,7 +64,7 @@ class SteadyClock:
 
 @lru_cache(maxsize=256)
 def _second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]
 
 
 def timestamp(seconds: float) -> str:

@@ -143,6 +143,7 @@ async def simulate(
         extenders=extenders,
         on_preemption=run.preempted,
         on_attempt=run.attempted,
+        with_faults=drive is not None,
     )
     run.follow(embedded, Shapes(*_requests(intake)))
     # What runs already is there when the scheduler starts; pods to be placed then come in the order of the manifests.

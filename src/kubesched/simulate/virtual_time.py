@@ -72,7 +72,7 @@ class _Timer(asyncio.TimerHandle):
 
     def __lt__(self, other: object) -> bool:
         assert isinstance(other, _Timer)
-        return (self.when(), self.order) < (other.when(), other.order)
+        return self._when < other._when or (self._when == other._when and self.order < other.order)
 
 
 class _Task(asyncio.Task[Any]):
@@ -221,6 +221,17 @@ class VirtualTimeLoop(BaseEventLoop):
             heapq.heapify(kept)
             self._scheduled = kept
             self._timer_cancelled_count = 0
+
+    def call_soon(  # type: ignore[override]  # as call_at
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        # As the base class's, whose checks are for threads and for debugging.
+        if self._debug:
+            return super().call_soon(callback, *args, context=context)
+        self._check_closed()
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
 
     def call_at(  # type: ignore[override]  # one signature where the stubs use type variables
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None

@@ -93,6 +93,12 @@ class Stored(Item):
         document["metadata"] = msgspec.json.decode(document["metadata"])
         return document
 
+    def seen_at(self, resource_version: int) -> Stored:
+        """The same object with another version."""
+        document = self.document()
+        document["metadata"]["resourceVersion"] = str(resource_version)
+        return Stored(self.kind, encode(document), document["metadata"], resource_version)
+
     def section(self, name: str) -> Any:
         """One top-level member as plain data; None when absent."""
         section = _split(self.raw).get(name)
