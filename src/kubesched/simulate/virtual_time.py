@@ -159,16 +159,24 @@ class VirtualTimeLoop(BaseEventLoop):
         finally:
             arrival.cancel()
 
-    async def idle(self) -> None:
-        """From inside: wait until nothing else can happen at the current instant. No time passes."""
+    async def idle(self, when: float | None = None) -> None:
+        """From inside: wait until nothing else can happen at the current instant. No time passes, except up to ``when``."""
         quiet: asyncio.Future[None] = self.create_future()
-        self._quiet.append(quiet)
-        await quiet
+        if when is None or when <= self._now:
+            self._quiet.append(quiet)
+            await quiet
+            return
+        timer = self.call_at(when, self._quiet.append, quiet)
+        try:
+            await quiet
+        finally:
+            timer.cancel()
 
     def _jump(self) -> None:
         """Nothing is ready: resume the waiters for that, or else advance to the next timer."""
         if self._quiet:
-            quiet, self._quiet = self._quiet, []
+            quiet = list(self._quiet)
+            self._quiet.clear()
             for future in quiet:
                 if not future.done():
                     future.set_result(None)
