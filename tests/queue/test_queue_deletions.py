@@ -35,7 +35,7 @@ class Hold:
         return self.may_help(key, node_name)
 
 
-def hint(pod: PodInfo, old: Any, new: Any) -> QueueingHint:
+def fit(pod: PodInfo, old: Any, new: Any) -> QueueingHint:
     """Pods that are not held wait for one certain pod."""
     helped = pod.name.startswith("held-") or pod.name == f"for-{old.name}"
     return QueueingHint.QUEUE if helped else QueueingHint.SKIP
@@ -46,7 +46,7 @@ class Case:
 
     def __init__(self, waiting: list[Pod]) -> None:
         self.hold = Hold()
-        hints: Hints = {ClusterEvent(EventResource.POD, ActionType.DELETE): [("Fit", hint)]}
+        hints: Hints = {ClusterEvent(EventResource.POD, ActionType.DELETE): [("Fit", fit)]}
         self.bench = Bench(hints, holders={SCHEDULER: self.hold})
         for pod in waiting:
             self.bench.rejected(pod, "Fit")

@@ -107,7 +107,8 @@ class Deliveries:
     @property
     def behind(self) -> int:
         """How many objects wait to be delivered again, counted once for each handler."""
-        return sum(len(listener.behind) for listener in self._listeners)
+        # Each of them is due at some time; nearly always there is none.
+        return sum(len(listener.behind) for listener in self._listeners) if self._due else 0
 
     def register(self, handler: ResourceEventHandler, objects: dict[str, Any]) -> None:
         """Add a handler; it receives all ``objects`` at once, as initial additions."""

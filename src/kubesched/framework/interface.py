@@ -143,6 +143,14 @@ class Repeated(Protocol):
         """Recorded so many times more, last at ``time`` (epoch) and ``seen`` (the loop's time)."""
         ...
 
+    def hold(self) -> None:
+        """The caller counts repetitions from now on: the series does not end by itself before :meth:`release`."""
+        ...
+
+    def release(self) -> None:
+        """All repetitions are counted; the series ends when there are no more of them for a while."""
+        ...
+
 
 class Recorder(Protocol):
     """Records events; returns at once."""

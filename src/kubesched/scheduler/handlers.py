@@ -120,6 +120,8 @@ class PodHandler(_Handler):
             stale = isinstance(obj, DeletedFinalStateUnknown)
             if pod.spec.node_name or stale:
                 assigned.append(pod)
+                if not stale and pod.uid in self._cache.pods and not self._cache.is_assumed(pod.uid):
+                    continue  # its binding was seen
             # A pod can be here unbound though its last state is bound: that update was never seen.
             if self._ours(pod) and (stale or not pod.spec.node_name or self._is_queued(pod)):
                 self._delete_assigned(assigned)

@@ -46,6 +46,7 @@ class NominationFilter:
     name = ""
     index = 0
     reads_pods = True
+    has_groups = False
 
     def __init__(
         self, framework: Framework, snapshot: Snapshot, view: NominatedPods, base: Layer, skip: frozenset[str]

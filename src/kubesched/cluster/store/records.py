@@ -54,7 +54,7 @@ class Records(Reading):
                 table.followers.append(follower)
 
     def forget_followers(self) -> None:
-        """Notify nobody any more."""
+        """Drop all followers."""
         self._followers.clear()
         for table in self._tables.values():
             table.followers.clear()

@@ -98,7 +98,7 @@ class Store(Records):
         clock: Clock,
         *,
         random: Random,
-        history: int = 10_000,
+        history: int = 5_000,
         backlog: int = 1_000_000,
         auto_namespaces: bool = False,
         default_tolerations: bool = True,
