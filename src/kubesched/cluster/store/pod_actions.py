@@ -44,6 +44,7 @@ class PodActions:
 
     def __init__(self, records: Records, deletion: Deletion) -> None:
         self._records = records
+        self._pods = records.table(PODS)
         self._deletion = deletion
         #: Template to a pod that had it and was bound in this second.
         self._bound: dict[tuple[bytes, bytes, bytes], StoredPod] = {}
@@ -74,7 +75,9 @@ class PodActions:
             causes = Causes()
             causes.required("target.name")
             raise ApiError.invalid(PODS, name, causes)
-        old = records.get(PODS, namespace, name)
+        old = self._pods.objects.get((namespace, name))
+        if old is None:
+            raise ApiError.not_found(PODS, name)
         if uid and uid != old.uid:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
             raise ApiError.conflict(PODS, name, why)
@@ -94,7 +97,7 @@ class PodActions:
         document["status"] = status
         if annotations:
             metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-        item = records.commit(records.table(PODS), document, old, dry_run=dry_run, same_metadata=not annotations)
+        item = records.commit(self._pods, document, old, dry_run=dry_run, same_metadata=not annotations)
         if template is not None and isinstance(item, StoredPod):
             self._bound[template] = item
         return item
@@ -107,7 +110,7 @@ class PodActions:
             self._bound.clear()
         like = self._bound.get(template)
         item = old.placed(node_name, like, records.resource_version + 1) if like is not None else None
-        return records.adopt(records.table(PODS), item, old) if item is not None else None
+        return records.adopt(self._pods, item, old) if item is not None else None
 
     def patch_status(self, old: Stored, patch: Any) -> Stored | None:
         """Apply the strategic merge patch of conditions and nomination that a scheduler sends.
@@ -150,7 +153,7 @@ class PodActions:
             return old
         assert isinstance(old, StoredPod)
         records = self._records
-        return records.adopt(records.table(PODS), old.next_version(records.resource_version + 1, after), old)
+        return records.adopt(self._pods, old.next_version(records.resource_version + 1, after), old)
 
     def _set_scheduled(self, status: dict[str, Any], generation: int) -> None:
         """Condition PodScheduled=True; its transition time stays when the pod was scheduled already."""
