@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -47,16 +45,6 @@ class Killer(Plugin):
 """
 
 
-@contextmanager
-def collector_as_before() -> Iterator[None]:
-    thresholds = gc.get_threshold()
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
-
-
 def up(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -72,7 +60,7 @@ def up(
         assert task is not None
         asyncio.get_running_loop().call_later(0.02, hook, task)
 
-    with monkeypatch.context() as patched, collector_as_before():
+    with monkeypatch.context() as patched:
         patched.setattr(up_command, "_greet", greet_and_hook)
         return run(
             capsys, "up", "--nodes", 1, "--kubeconfig-out", folder / "kc", "--snapshot", folder / "saved.jsonl.gz"

@@ -498,8 +498,8 @@ class _Execution:
             self.first_measured = time.perf_counter()
         self._collected, self._collected_labels = frozenset(namespaces), labels
         self._holds = HoldLog()
-        self._watching.enter_context(watch_loop(self._holds.add))
         self._timer = SectionTimer(name, self._title, self._decisions, self.embedded.scheduler.metrics)
+        self._watching.enter_context(watch_loop(self._holds.add))
         sampling = self._sample_memory(self._timer.memory)
         self._watching.callback(self.embedded.tasks.spawn(sampling, "memory samples", lasting=False).cancel)
         if self._profiler is not None:

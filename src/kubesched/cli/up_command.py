@@ -20,7 +20,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from kubesched.api.collector import collector_paused
+from kubesched.api.collector import PASS_SECONDS, collector_paused
 from kubesched.api.kinds import NODES
 from kubesched.api.loop_watch import HoldReporter, watch_loop
 from kubesched.api.times import Clock, RealClock, SteadyClock, timestamp
@@ -94,7 +94,7 @@ async def _up(options: argparse.Namespace) -> int:
     _check_files(options)
     with claimed(options.snapshot, "--snapshot") if options.snapshot else nullcontext():
         async with AsyncExitStack() as stack:
-            with collector_paused():
+            with collector_paused(stack.callback, every=PASS_SECONDS * options.speed):
                 with stop.interrupts():
                     embedded = _build(options, loop)
                 plugins = plugins_of(embedded.scheduler.frameworks.values())

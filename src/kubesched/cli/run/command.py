@@ -343,7 +343,7 @@ class _Process:
             self._leading = False
 
     async def _start(self, scheduler: Scheduler) -> None:
-        with collector_paused():
+        with collector_paused(self._stack.callback):
             await scheduler.start()
         self._synced = True
 

@@ -6,7 +6,7 @@ Counting is a dictionary; the text is made by ``prometheus_client`` when it is a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...api.wire import ApiError
@@ -41,27 +41,32 @@ class Requests:
         """
         try:
             from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest  # noqa: PLC0415
-            from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
         except ImportError:
             text = "metrics need the package prometheus-client, which is not installed here"
             raise ApiError(501, "NotImplemented", text) from None
-        counts = self._counts
-
-        class Families:
-            def collect(self) -> Iterator[Any]:
-                labels = ("verb", "group", "version", "resource", "subresource", "code")
-                requests = CounterMetricFamily("apiserver_request", "Requests that were answered.", labels=labels)
-                for (*names, code), number in sorted(counts.items()):
-                    requests.add_metric([*map(str, names), str(code)], number)
-                yield requests
-                objects = GaugeMetricFamily("apiserver_storage_objects", "Stored objects.", labels=("resource",))
-                for kind, table in store.tables.items():
-                    if kind == table.kind:
-                        objects.add_metric([kind.group_resource], len(table.objects))
-                yield objects
-                yield GaugeMetricFamily("apiserver_longrunning_requests", "Open watches.", value=watches)
-
         registry = CollectorRegistry()
-        registry.register(Families())
+        registry.register(_Families(self._counts, store, watches))
         ProcessCollector(registry=registry)
         return generate_latest(registry)
+
+
+class _Families:
+    """The numbers of one moment, as the library's collector."""
+
+    def __init__(self, counts: Mapping[tuple[str, str, str, str, str, int], int], store: Store, watches: int) -> None:
+        self._counts, self._store, self._watches = counts, store, watches
+
+    def collect(self) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
+
+        labels = ("verb", "group", "version", "resource", "subresource", "code")
+        requests = CounterMetricFamily("apiserver_request", "Requests that were answered.", labels=labels)
+        for (*names, code), number in sorted(self._counts.items()):
+            requests.add_metric([*map(str, names), str(code)], number)
+        yield requests
+        objects = GaugeMetricFamily("apiserver_storage_objects", "Stored objects.", labels=("resource",))
+        for kind, table in self._store.tables.items():
+            if kind == table.kind:
+                objects.add_metric([kind.group_resource], len(table.objects))
+        yield objects
+        yield GaugeMetricFamily("apiserver_longrunning_requests", "Open watches.", value=self._watches)

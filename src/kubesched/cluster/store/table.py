@@ -20,7 +20,10 @@ from ...api.wire import ApiError, Item, WatchEvent
 from ..schema import Stored, encode
 from .fields import Filter
 
-__all__ = ["Change", "Table", "Watch"]
+__all__ = ["Change", "Follower", "Table", "Watch"]
+
+#: Receives the version after and the version before a change: None after a removal and before a creation.
+Follower = Callable[[Stored | None, Stored | None], None]
 
 ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"
@@ -84,6 +87,8 @@ class Table:
     def __init__(self, kind: Kind, history: int, backlog: int) -> None:
         self.kind = kind
         self.objects: dict[Key, Stored] = {}
+        #: Notified of every change, in order; see :meth:`.records.Records.follow`.
+        self.followers: list[Follower] = []
         self._history = history
         self._backlog = max(backlog, history)
         self._log: list[Change] = []
