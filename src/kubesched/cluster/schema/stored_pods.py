@@ -15,7 +15,7 @@ import msgspec
 
 from ...api.kinds import PODS, Kind
 from ...api.shared_parts import decode_parts, next_version, split_spec
-from .objects import Document, Stored, encode, encode_clean
+from .objects import Document, Stored, drop_nulls, encode, encode_clean
 
 __all__ = ["StoredPod", "stored"]
 
@@ -48,7 +48,10 @@ def stored(
     """
     if kind is PODS and document.keys() == _PARTS:
         return StoredPod(document, resource_version, before, same_metadata=same_metadata)
-    return Stored(kind, encode_clean(document), document["metadata"], resource_version, before)
+    metadata = document["metadata"]
+    if kind.custom:  # its schema has dropped other nulls than those that may be there
+        document = {**document, "metadata": drop_nulls(metadata)}
+    return Stored(kind, encode_clean(document, nulls=kind.custom), metadata, resource_version, before)
 
 
 class StoredPod(Stored):
