@@ -81,19 +81,18 @@ def test_an_interrupt_is_exit_code_130(capsys: pytest.CaptureFixture[str], monke
 
 def test_ctrl_c_in_the_middle_of_a_run_ends_cleanly() -> None:
     process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "kubesched.cli", "demo", "--nodes", "3000"],
+        [sys.executable, "-u", "-m", "kubesched.cli", "demo", "--nodes", "300"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     assert process.stdout is not None
-    while "scheduler starts" not in process.stdout.readline():
+    # The line is written by the scheduler's task, which is then what the signal interrupts.
+    while "pods bound" not in process.stdout.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "Traceback" not in err
-    assert "interrupted" in err
+    assert (process.returncode, err) == (130, "kubesched: interrupted\n")
 
 
 def test_a_defect_of_ours_prints_its_traceback_and_has_an_exit_code_of_its_own(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -143,7 +144,7 @@ def test_a_defect_of_the_sink_ends_the_reflector(method: str) -> None:
         def upsert(self, item: Item) -> None:
             self._call("upsert")
 
-        def remove(self, item: Item) -> None:
+        def remove(self, items: Sequence[Item]) -> None:
             self._call("remove")
 
         def _call(self, what: str) -> None:
@@ -236,6 +237,67 @@ def test_a_handler_that_fails_now_and_then_is_in_step_in_the_end_and_disturbs_no
     assert {key: version_of(obj) for key, obj in flaky.objects.items()} == known
     assert {key: version_of(obj) for key, obj in view.objects.items()} == known
     expect_order_per_object(view.received)
+
+
+class Together:
+    """A handler that takes deletions that come together; three times it does not if one of the objects is ``bad``."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.calls: list[list[str]] = []
+        self.failures = 0
+
+    def on_add(self, obj: Any, is_initial: bool) -> None:
+        self.names.add(key_of(obj))
+
+    def on_update(self, old: Any, new: Any) -> None:
+        raise AssertionError("no object changes")
+
+    def on_delete(self, obj: Any) -> None:
+        self.on_delete_all([obj])
+
+    def on_delete_all(self, objs: Sequence[Any]) -> None:
+        names = [key_of(final_state(obj)) for obj in objs]
+        self.calls.append(names)
+        if "bad" in names and self.failures < 3:
+            self.failures += 1
+            raise ValueError("bad")
+        self.names.difference_update(names)
+
+
+@pytest.mark.parametrize("handlers", [1, 2])
+def test_deletions_together_are_one_call_and_one_that_fails_costs_no_other(
+    handlers: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, together = FakeServer(), Together()
+    for name in ("a", "b", "bad", "c"):
+        server.put(name)
+    informer = Informer(server, NODES, rng=Random(5))
+    for handler in (together, View())[:handlers]:
+        informer.add_handler(handler)
+
+    async def main() -> None:
+        task = asyncio.create_task(informer.run())
+        await informer.wait_synced()
+        await asyncio.sleep(1)
+        for name in ("a", "bad", "b"):
+            server.remove(name)
+        server.put("d")
+        server.remove("c")
+        await asyncio.sleep(0.1)
+        assert together.names == {"bad", "d"}
+        await asyncio.sleep(60)
+        assert together.names == {"d"}
+        informer.stop()
+        await task
+
+    run_virtual(main())
+    first = [["a", "bad", "b"]] if handlers == 1 else []
+    again = [["bad"]] * (3 - len(first))
+    assert together.calls == [*first, ["a"], ["bad"], ["b"], ["c"], *again]
+    statistics = informer.statistics()
+    assert (statistics.deletes, statistics.behind, statistics.handler_errors) == (4, 0, 3)
+    assert ("failed on 3 deletions, each is delivered by itself" in caplog.text) is (handlers == 1)
 
 
 CHANGES = st.one_of(

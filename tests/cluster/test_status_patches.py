@@ -40,7 +40,7 @@ statuses = st.fixed_dictionaries(
     optional={
         "conditions": st.lists(conditions, max_size=3),
         "$setElementOrder/conditions": orders,
-        "nominatedNodeName": st.sampled_from(("n1", "n2", None)),
+        "nominatedNodeName": st.sampled_from(("n1", "n2", None, "", 'n"3', "\0", "\u00fc")),
         "phase": st.sampled_from(("Pending", "Running")),
     },
 )
@@ -73,6 +73,17 @@ def test_it_leaves_what_the_general_way_leaves(changes: list[dict[str, Any]]) ->
         found = outcome(one, patch)
         with mock.patch.object(PodActions, "patch_status", return_value=None):
             assert found == outcome(other, patch)
+
+
+def test_pods_alike_may_be_nominated_to_different_nodes() -> None:
+    store, names = new_store(), ("n1", "n2", "\0", 'n"3')
+    for number, node in enumerate(names):
+        store.create(PODS, "default", {**POD, "metadata": {"name": f"p{number}"}})
+        patch = {"status": {"nominatedNodeName": node, "conditions": [{"type": "Ready", "status": "False"}]}}
+        assert store.patch(PODS, "default", f"p{number}", patch, subresource="status").typed.status.phase == "Pending"
+    found = [store.get(PODS, "default", f"p{number}").data()["status"] for number in range(len(names))]
+    assert [status.pop("nominatedNodeName") for status in found] == list(names)
+    assert all(status == found[0] for status in found)
 
 
 def test_it_is_used_for_what_a_scheduler_writes() -> None:

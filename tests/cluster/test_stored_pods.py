@@ -109,6 +109,23 @@ def test_a_running_pod_takes_little_memory() -> None:
     assert len({id(view.status) for view in kept}) == 1
 
 
+def test_what_was_decoded_of_old_versions_is_dropped_as_the_history_grows() -> None:
+    store = Store(StillClock(), random=Random(1), history=300)
+    for name in ("a", "b", "c"):
+        store.create(PODS, "default", {"metadata": {"name": name}, "spec": SPEC})
+    old, kept = store.get(PODS, "default", "a"), store.get(PODS, "default", "c")
+    store.delete(PODS, "default", "b", grace_period_seconds=0)
+    last = store.table(PODS).since(0)[-1].item  # type: ignore[index]
+    seen = [old.typed, last.typed, kept.typed]
+    for number in range(520):  # two steps of the history
+        label = {"metadata": {"labels": {"number": str(number)}}}
+        newest = store.patch(PODS, "default", "a", label, patch_type=MERGE_PATCH)
+    assert [item._typed for item in (old, last)] == [None, None]
+    assert kept._typed is seen[2]
+    assert [item.typed for item in (old, last, kept)] == seen
+    assert newest.typed.metadata.labels == {"number": "519"}
+
+
 def test_pods_of_a_template_share_the_texts_and_views_of_metadata_and_status() -> None:
     wholes = [running("a", "10.0.0.1"), running("b", "10.0.0.2", "10.1.0.2")]
     items = [stored(PODS, whole, 7, None) for whole in wholes]

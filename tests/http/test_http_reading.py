@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 from http_world import MERGE, PARTIAL, PARTIAL_LIST, PODS, TABLE, Api, a_deployment, a_node, a_pod, run, served
 
 from kubesched.api.kinds import NODES
+from kubesched.cluster.http.answers import Answer
 from kubesched.cluster.http.cells import human_duration
 from kubesched.cluster.http.columns import layouts
 
@@ -37,6 +39,18 @@ def test_lists(query: dict[str, Any], want: list[str]) -> None:
             answer = await api.get(PODS, **query)
             assert [item["metadata"]["name"] for item in answer.data["items"]] == want
             assert answer.data["kind"] == "PodList"
+
+    run(main())
+
+
+def test_an_idle_connection_does_not_hold_its_last_answer() -> None:
+    async def main() -> None:
+        async with served() as api:
+            await _five(api)
+            assert len((await api.get(PODS)).data["items"]) == 5
+            answers = [one for one in gc.get_objects() if isinstance(one, Answer)]
+            assert answers
+            assert [one.body for one in answers] == [None] * len(answers)
 
     run(main())
 

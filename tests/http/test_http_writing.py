@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from http_world import (
 )
 
 from kubesched.api import kinds
+from kubesched.cluster.http.fieldcheck import unknown_in_manifest
 
 PODS_KIND = kinds.PODS
 UNKNOWN = {**a_pod(), "spec": {"containers": [{"name": "c", "image": "i", "comand": ["x"]}], "frogs": 1}}
@@ -47,6 +49,12 @@ def test_unknown_fields(query: dict[str, Any], status: int, warnings: int) -> No
                 assert 'strict decoding error: unknown field "spec.containers[0].comand"' in answer.message
 
     run(main())
+
+
+def test_looking_for_unknown_fields_leaves_no_cycles_for_the_collector() -> None:
+    gc.collect()
+    assert unknown_in_manifest(PODS_KIND, UNKNOWN) == ["spec.containers[0].comand", "spec.frogs"]
+    assert gc.collect() == 0
 
 
 BODIES: list[tuple[str, bytes, str, int, str]] = [

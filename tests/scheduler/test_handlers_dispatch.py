@@ -12,6 +12,7 @@ from harness import World, a_config, a_node, a_pod, world
 from kubesched.api.decode import from_builtins
 from kubesched.api.tombstone import DeletedFinalStateUnknown
 from kubesched.api.types import Node, Pod
+from kubesched.framework.events import ASSIGNED_POD_DELETE
 from kubesched.framework.podinfo import PodInfo
 from kubesched.scheduler.handlers import NodeHandler, PodHandler
 from kubesched.simulate.virtual_time import run_virtual
@@ -44,14 +45,23 @@ class Diary:
         cache, queue = found.scheduler.cache, found.scheduler.queue
         for owner, label, methods in (
             (cache, "cache", ("add_pod", "update_pod", "remove_pod", "forget_pod", "set_node", "remove_node")),
-            (queue, "queue", ("add", "update", "delete", "move_all_to_active_or_backoff_queue")),
+            (
+                queue,
+                "queue",
+                ("add", "update", "delete", "move_all_to_active_or_backoff_queue", "move_after_deletions"),
+            ),
         ):
             for method in methods:
                 setattr(owner, method, self._noting(label, method, getattr(owner, method)))
 
     def _noting(self, label: str, method: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
-            self.lines.append(args[0].label if method.startswith("move_all") else f"{label}.{method}")
+            if method == "move_after_deletions":
+                self.lines += [ASSIGNED_POD_DELETE.label] * len(args[0])
+            elif not method.startswith("move_all"):
+                self.lines.append(f"{label}.{method}")
+            elif args[0] != ASSIGNED_POD_DELETE:  # which is passed on
+                self.lines.append(args[0].label)
             return real(*args)
 
         return call

@@ -29,7 +29,7 @@ from kubesched.plugins import in_tree_registry
 from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.full_scan import Rotation
 from kubesched.scheduler.grouped_ranking import GroupedRanking
-from kubesched.scheduler.layers import PASSES, Layer
+from kubesched.scheduler.layers import Layer
 from kubesched.scheduler.profiles import build_frameworks
 from kubesched.scheduler.ranking import INFEASIBLE, Ranking
 from kubesched.scheduler.search import Decision, Search
@@ -76,7 +76,7 @@ _likes_ssd = {
 OWNERS = {"owned-blue": "blue", "owned-green": "green"}
 
 #: Name to (app, spec): one relation each. The Service of the world selects app=web.
-KINDS: Mapping[str, tuple[str, JSON]] = {
+KINDS: dict[str, tuple[str, JSON]] = {
     "plain": ("other", {}),
     "default": ("web", {}),
     "owned-blue": ("owned", {}),
@@ -185,7 +185,7 @@ def look(world: World, pod: PodInfo) -> Decision | None:
     assert decision.node.row in best
     layer = layer_of(world, pod)
     if layer is not None and layer.base is not None and layer._journal.position == world.cache.table.journal.position:
-        assert np.flatnonzero(layer.owner == PASSES).tolist() == sorted(evaluation.feasible.tolist())
+        assert layer.feasible_rows().tolist() == sorted(evaluation.feasible.tolist())
         assert layer.feasible == len(evaluation.feasible)
         if layer.is_scored and layer.base.holds(layer):
             totals = layer.ranking.total.tolist()
@@ -426,6 +426,64 @@ def test_for_a_topology_of_a_few_zones_no_row_is_scored_but_the_zones() -> None:
     with evaluated_rows(world) as rows:
         place(world, "soft-both", 1, start=6)
     assert set(rows) <= {world.cache.table.row_of(last)}
+
+
+def test_when_a_zone_may_take_no_more_pods_no_node_is_filtered_again_but_its_group() -> None:
+    world = world_of_zones(3, 40)
+    *_, last = place(world, "hard-zone", 3)
+    zones: list[str] = []
+    with evaluated_rows(world) as rows:
+        for number in range(3, 12):  # with a skew of 1, every pod closes its zone, and every third one opens all
+            (last,) = place(world, "hard-zone", 1, start=number)
+            zones.append(world.cache.table.info(world.cache.table.row_of(last) or 0).labels[ZONE])
+    assert rows == []
+    assert [len(set(zones[start : start + 3])) for start in (0, 3, 6)] == [3, 3, 3]
+
+
+def test_a_filter_by_group_gives_way_when_all_but_one_node_or_all_nodes_are_rejected() -> None:
+    world = new_world()
+    for name, zone in (("n0", "a"), ("n1", "b"), ("n2", "b")):
+        world.cache.set_node(a_node(name, {ZONE: zone}, "4"))
+    place(world, "hard-zone", 4)
+    layer = layer_of(world, a_pod("hard-zone", "looker"))
+    assert layer is not None
+    assert isinstance(layer.ranking, GroupedRanking)
+    world.cache.remove_node("n2")
+    place(world, "hard-zone", 2, start=4)  # now each zone in turn is the only one
+    assert look(world, a_pod("hard-zone", "another")) is not None
+    world.cache.set_node(a_node("n0", {ZONE: "a"}, "600m"))
+    world.cache.set_node(a_node("n1", {ZONE: "b"}, "600m"))
+    assert look(world, a_pod("hard-zone", "too-many")) is None
+    world.cache.set_node(a_node("n2", {ZONE: "c"}, "4"))
+    assert look(world, a_pod("hard-zone", "again")) is not None
+
+
+def test_nodes_without_the_label_of_a_hard_constraint_are_rejected_as_a_group() -> None:
+    world = world_of_zones(2, 4)
+    for number in range(3):
+        world.cache.set_node(a_node(f"bare{number}", {}, "64"))
+    assert not any(name.startswith("bare") for name in place(world, "hard-zone", 6))
+    world.cache.set_node(a_node("bare0", {ZONE: "new"}, "64"))
+    assert place(world, "hard-zone", 1, start=6) == ["bare0"]
+
+
+def test_rows_whose_groups_are_too_many_to_number_have_none() -> None:
+    """Eight constraints over 300 values each: no integer of NumPy's counts so many groups."""
+    keys = [f"key{number}" for number in range(8)]
+    kinds = {
+        kind: ("many", {"topologySpreadConstraints": [spread(key, "many", hard=kind == "hard") for key in keys]})
+        for kind in ("hard", "soft")
+    }
+    world = new_world()
+    for number in range(300):
+        world.cache.set_node(a_node(f"n{number}", dict.fromkeys(keys, f"v{number}"), "64"))
+    with patch.dict(KINDS, kinds):
+        for kind in kinds:
+            place(world, kind, 4)
+            layer = layer_of(world, a_pod(kind, "looker"))
+            assert layer is not None
+            assert layer.is_scored
+            assert not isinstance(layer.ranking, GroupedRanking)
 
 
 @pytest.mark.parametrize("kind", ["likes-host", "avoids-rack"])

@@ -39,7 +39,7 @@ from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.preemption import alike
 from kubesched.plugins.preemption.candidates import find_candidates
 from kubesched.plugins.preemption.choose import choose
-from kubesched.plugins.preemption.outcomes import FastFound, Question
+from kubesched.plugins.preemption.outcomes import FastFound, Questions
 from kubesched.queue.nominator import Nominator
 from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.search import Decision
@@ -361,9 +361,9 @@ def test_the_fast_way_is_taken_where_it_applies() -> None:
     state = CycleState()
     ported = PodInfo(a_pod("ported", cpu="3", priority=10, containers=()))
     town.house.framework.pre_filter(state, ported, town.house.cache.snapshot().nodes())
-    assert Question.of(town.plugin.handle, state, ported) is not None
+    assert Questions(town.plugin.handle).of(state, ported, frozenset()) is not None
     state.skip_filter -= {"PodTopologySpread"}
-    assert Question.of(town.plugin.handle, state, ported) is None
+    assert Questions(town.plugin.handle).of(state, ported, frozenset()) is None
 
 
 def test_no_candidates_are_looked_for_where_a_percentage_of_few_nodes_is_none() -> None:

@@ -370,3 +370,74 @@ def test_a_plugin_that_wants_to_end_the_process_fails_only_the_attempt(method: s
         there.find(a_pod())
     with pytest.raises(PluginFailedError, match='plugin "Bad": 3'):
         there.find(a_pod())
+
+
+def filtering_by_group(**members: Any) -> House:
+    """A profile whose plugin Bad filters by group: found out with the second attempt, kept up from the third on."""
+    fits: dict[str, Any] = {
+        "interaction_key": answer(()),
+        "filter_rows": fine,
+        "verdict_status": verdict_status,
+        "refresh_filter": answer(np.zeros(0, np.intp)),
+        "refresh_filter_groups": answer(np.zeros(0, np.intp)),
+        "filter_groups": lambda self, state, pod, nodes, rows: np.zeros(len(rows), np.intp),
+        "filter_group": answer(0),
+        "group_verdicts": lambda self, state, pod, groups: [0] * len(groups),
+    }
+    return house({**fits, **members})
+
+
+def attempts(there: House, count: int = 3) -> None:
+    """Each after a pod has come to a node."""
+    for number in range(count):
+        assert there.find(a_pod()).feasible == 3
+        there.add(a_pod(f"there{number}", on="n0"))
+
+
+@pytest.mark.parametrize(
+    ("method", "value", "text"),
+    [
+        ("filter_groups", np.array([0, -1, 0]), "filter_groups returned group -1; groups count from 0"),
+        ("filter_groups", [0, 0, 0], "filter_groups returned [0, 0, 0]; expected intp[3]"),
+        ("filter_groups", np.zeros(2, np.intp), "filter_groups returned int64[2]; expected intp[3]"),
+        ("filter_group", -1, "filter_group returned -1; expected an int of 0 or more"),
+        ("filter_group", None, "filter_group returned None; expected an int of 0 or more"),
+        ("group_verdicts", [], "group_verdicts returned []; expected a list of 1 ints"),
+        ("group_verdicts", [True], "group_verdicts returned [True]; expected a list of 1 ints"),
+        ("group_verdicts", 0, "group_verdicts returned 0; expected a list of 1 ints"),
+    ],
+)
+def test_answers_of_filters_by_group_are_checked(method: str, value: Any, text: str) -> None:
+    with pytest.raises(PluginFailedError) as caught:
+        attempts(filtering_by_group(**{method: answer(value)}))
+    assert (caught.value.plugin, str(caught.value)) == ("Bad", f'running "Bad" filter plugin: {text}')
+
+
+@pytest.mark.parametrize("method", ["filter_groups", "filter_group", "group_verdicts"])
+def test_a_filter_by_group_that_raises_fails_the_attempt(method: str) -> None:
+    with pytest.raises(PluginFailedError) as caught:
+        attempts(filtering_by_group(**{method: raising}))
+    assert str(caught.value) == 'running "Bad" filter plugin: boom'
+
+
+@pytest.mark.parametrize(("value", "text"), NAMED, ids=[repr(value) for value, _ in NAMED])
+def test_rows_that_a_filter_by_group_names_are_checked(value: Any, text: str) -> None:
+    with pytest.raises(PluginFailedError) as caught:
+        attempts(filtering_by_group(refresh_filter_groups=answer(value)))
+    assert str(caught.value) == f'running PreFilter plugin "Bad": refresh_filter_groups {text}'
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {},
+        {"filter_groups": answer(None)},
+        {"filter_groups": lambda self, state, pod, nodes, rows: rows + 64},
+        {"refresh_filter_groups": answer(None)},
+        {"refresh_filter_groups": answer(np.array([0, 2]))},
+        {"filter_group": answer(64)},
+    ],
+    ids=["groups", "none", "too many", "start again", "other groups", "too many for one"],
+)
+def test_the_feasible_nodes_are_the_same_whether_rows_have_groups_or_not(members: dict[str, Any]) -> None:
+    attempts(filtering_by_group(**members), 6)

@@ -72,6 +72,14 @@ class Connection(InProcessClient):
         if not self.alive:
             raise ConnectionResetError("this process is gone")
 
+    async def _call(self, verb: Any, kind: Kind, name: str, call: Callable[[], Any]) -> Any:
+        def call_if_alive() -> Any:
+            if not self.alive:
+                raise ConnectionResetError("this process is gone")
+            return call()
+
+        return await super()._call(verb, kind, name, call_if_alive)
+
     def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
         return self.alive and super().bind_now(namespace, name, uid, node_name)
 

@@ -9,6 +9,7 @@ smaller.
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,8 @@ from kubesched.plugins import in_tree_registry
 from kubesched.plugins.preemption.in_vain import InVain
 from kubesched.scheduler import scheduler as scheduler_module
 from kubesched.scheduler.foresight import Foresight
-from kubesched.scheduler.layers import Layer
+from kubesched.scheduler.known_rejection import KnownRejection
+from kubesched.simulate import embedded as embedded_module
 from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
@@ -122,10 +124,10 @@ def memory(on: bool, trace: Trace) -> Iterator[None]:
         trace.vain += known is not None
         return known
 
-    known = Layer.diagnosis
+    known = KnownRejection.current
 
-    def diagnosis(layer: Layer, why: Any) -> Any:
-        found = known(layer, why) if on else None
+    def current(rejection: KnownRejection, why: Any) -> Any:
+        found = known(rejection, why) if on else None
         trace.known += found is not None
         return found
 
@@ -133,7 +135,7 @@ def memory(on: bool, trace: Trace) -> Iterator[None]:
         # What happens at one instant is not ordered by how many pods are tried before other tasks run.
         patch.setattr(scheduler_module, "_PODS_PER_TURN", 1_000_000)
         patch.setattr(InVain, "get", get)
-        patch.setattr(Layer, "diagnosis", diagnosis)
+        patch.setattr(KnownRejection, "current", current)
         yield
 
 
@@ -243,6 +245,43 @@ def test_the_comparison_covers_what_is_remembered() -> None:
     assert sum(trace.known for trace in traces) > 100
     assert sum(len(trace.preemptions) for trace in traces) > 0
     assert any("Insufficient" in str(trace.objects["events"]) for trace in traces)
+
+
+async def rest_after_being_busy() -> tuple[list[JSON], int]:
+    """Pods wait for room that is often freed but too small for them, and then not freed for longer than a series lasts."""
+    embedded = Embedded(default_config(), in_tree_registry(), clock=VirtualClock(asyncio.get_running_loop()), seed=0)
+    amounts = {"cpu": "10", "memory": "32Gi", "pods": "110"}
+    async with embedded.running():
+        node = {"metadata": {"name": "n"}, "status": {"allocatable": amounts, "capacity": amounts}}
+        embedded.store.create(NODES, "", node, restore=True)
+        for name, cpu, seconds in (
+            ("full", "8", "5000s"),
+            *((f"short-{at}", "100m", f"{at}s") for at in range(20, 300, 20)),
+            *((f"waits-{number}", "4", "60s") for number in range(5)),
+        ):
+            metadata = {"name": name, "annotations": {"kubesched.io/duration": seconds}}
+            spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]}
+            embedded.store.create(PODS, "default", {"metadata": metadata, "spec": spec})
+        await asyncio.sleep(4_000)
+        assert embedded.check() == []
+        assert len(embedded.scheduler.queue.views.unschedulable_pods()) == 5
+        events = [without_versions(item.data()) for item in embedded.store.list(EVENTS).items]
+        return events, embedded.scheduler.queue.lines.counted
+
+
+def test_pods_that_were_not_tried_for_long_begin_a_new_series_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    patient = functools.partial(scheduler_module.Scheduler, max_in_unschedulable=900.0)
+    monkeypatch.setattr(embedded_module, "Scheduler", patient)
+    found = []
+    for remember in (True, False):
+        with memory(remember, Trace()):
+            found.append(run_virtual(rest_after_being_busy()))
+    (kept, together), (plain, alone) = found
+    assert kept == plain
+    assert together > 5
+    assert alone == 0
+    failed = [event for event in kept if event["regarding"]["name"] == "waits-0" and event["type"] == "Warning"]
+    assert len(failed) > 2
 
 
 def test_pods_that_arrive_one_by_one_are_soon_evaluated_together(monkeypatch: pytest.MonkeyPatch) -> None:

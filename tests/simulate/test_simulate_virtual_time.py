@@ -351,6 +351,36 @@ def test_next_timer_skips_cancelled_ones() -> None:
     run_virtual(main())
 
 
+def test_many_cancelled_timers_are_dropped_and_the_others_fire_in_their_order() -> None:
+    fired: list[int] = []
+
+    async def main() -> None:
+        loop = this_loop()
+        timers = [loop.call_later(1_000 - number % 7, fired.append, number) for number in range(500)]
+        for number, timer in enumerate(timers):
+            if number % 10:
+                timer.cancel()
+        assert len(loop._scheduled) == 500
+        await asyncio.sleep(1)
+        assert len(loop._scheduled) == 50
+        timers[490].cancel()
+        await asyncio.sleep(2_000)
+
+    run_virtual(main())
+    assert fired == sorted(range(0, 490, 10), key=lambda number: (-(number % 7), number))
+
+
+def test_the_loop_is_the_same_with_asyncio_debugging() -> None:
+    async def main() -> None:
+        this_loop().set_debug(True)
+        fired: list[str] = []
+        this_loop().call_later(3, fired.append, "timer")
+        await asyncio.sleep(5)
+        assert (fired, now()) == (["timer"], 5.0)
+
+    run_virtual(main())
+
+
 def test_idle_waits_for_all_other_tasks_but_not_for_time() -> None:
     steps: list[str] = []
 

@@ -12,13 +12,14 @@ when much CPU time has been used since the last one, and then when there is litt
 from __future__ import annotations
 
 import asyncio
+import atexit
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-__all__ = ["PASS_SECONDS", "CollectorTimer", "collector_paused", "settle_collector"]
+__all__ = ["PASS_SECONDS", "CollectorTimer", "collector_off", "collector_paused", "settle_collector"]
 
 #: New objects are looked at this often in an event loop: with 8,000 pods/s that is 3 ms each time.
 PASS_SECONDS: Final = 0.1
@@ -37,12 +38,25 @@ _OVERDUE: Final = 10
 def settle_collector(every: float = PASS_SECONDS) -> Callable[[], None]:
     """From now on, look at new objects only; the result undoes that.
 
-    In an event loop this happens every so many of its seconds, otherwise by the number of objects alone.
+    In an event loop this happens every so many of its seconds, otherwise by the number of objects alone. The interpreter does not
+    look for cycles either when the process ends.
     """
     settled = _Settled()
     gc.collect()
     settled.begin(every)
     return settled.undo
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """No collection while something is read, nearly all of which stays."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 @contextmanager
@@ -54,12 +68,9 @@ def collector_paused(at_end: Callable[[Callable[[], None]], object], every: floa
     settled = _Settled()
     at_end(settled.undo)
     gc.collect()  # now, when there is little: afterwards it would hold up what has begun
-    gc.disable()
-    try:
+    with collector_off():
         yield
         settled.begin(every)
-    finally:
-        gc.enable()
 
 
 class _Settled:
@@ -70,6 +81,8 @@ class _Settled:
         self._timer: CollectorTimer | None = None
 
     def begin(self, every: float) -> None:
+        atexit.unregister(gc.freeze)
+        atexit.register(gc.freeze)
         gc.freeze()
         gc.set_threshold(_YOUNG, *self._before[1:])
         if _leave_survivors not in gc.callbacks:

@@ -281,15 +281,16 @@ class NodeTable:
         self._mirror_requested(info, pod)
         for _, protocol, port in pod.ports:
             self._index_port(info, (protocol, port))
-        for key in pod.pvcs:
-            left = self.pvc_counts.get(key, 0) - 1
-            if left > 0:
-                self.pvc_counts[key] = left
-            else:
-                self.pvc_counts.pop(key, None)
-        for disk, _ in pod.disks:
-            if (disk, False) not in info.disk_counts and (disk, True) not in info.disk_counts:
-                self._unindex_disk(row, disk)
+        if pod.storage:
+            for key in pod.pvcs:
+                left = self.pvc_counts.get(key, 0) - 1
+                if left > 0:
+                    self.pvc_counts[key] = left
+                else:
+                    self.pvc_counts.pop(key, None)
+            for disk, _ in pod.disks:
+                if (disk, False) not in info.disk_counts and (disk, True) not in info.disk_counts:
+                    self._unindex_disk(row, disk)
         if journal:
             self.placed.remove(uid)
             self.journal.write(row, PODS_CHANGED)
@@ -330,19 +331,20 @@ class NodeTable:
     # -- mirrors ---------------------------------------------------------------------------------------
 
     def _mirror_requested(self, info: NodeInfo, pod: PodInfo) -> None:
-        row, requested, total = info.row, self.requested, info.requested
-        requested[0, row] = _int64(total.milli_cpu)
-        requested[1, row] = _int64(total.memory)
-        requested[3, row] = len(info.pods)
+        row, requested, nonzero, total = info.row, self.requested, self.nonzero, info.requested
+        requested[PODS_ROW, row] = len(info.pods)
+        try:
+            requested[CPU_ROW, row], requested[MEMORY_ROW, row] = total.milli_cpu, total.memory
+            nonzero[0, row], nonzero[1, row] = info.nonzero_cpu, info.nonzero_memory
+        except OverflowError:  # more than 64 bits hold
+            requested[CPU_ROW, row], requested[MEMORY_ROW, row] = _int64(total.milli_cpu), _int64(total.memory)
+            nonzero[0, row], nonzero[1, row] = _int64(info.nonzero_cpu), _int64(info.nonzero_memory)
         if pod.requests.ephemeral_storage:
-            requested[2, row] = _int64(total.ephemeral_storage)
+            requested[EPHEMERAL_ROW, row] = _int64(total.ephemeral_storage)
         if pod.requests.scalars:
             for name in pod.requests.scalars:
                 index = self._resource(name)
                 self.requested[index, row] = _int64(total.scalars[name])
-        nonzero = self.nonzero
-        nonzero[0, row] = _int64(info.nonzero_cpu)
-        nonzero[1, row] = _int64(info.nonzero_memory)
 
     def _mirror_allocatable(self, row: int, amounts: Resources) -> None:
         scalars = {self._resource(name): amount for name, amount in amounts.scalars.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import cProfile
 import os
 import platform
@@ -21,6 +20,7 @@ from kubesched.simulate.report import Line, columns
 
 from .console import print_lines, progress_bar, warn, write_json
 from .errors import CliError
+from .interrupts import run_loop
 from .loading import load_registry
 
 __all__ = ["run"]
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     for number in range(1, options.runs + 1):
         with progress_bar(f"run {number} of {options.runs}: pods bound", quiet=options.quiet) as bar:
             runs.append(
-                asyncio.run(
+                run_loop(
                     run_workload(
                         workload,
                         registry,
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
                 )
             )
         if options.decisions:
-            decisions.append(asyncio.run(measure_decisions(workload, registry, seed=options.seed)))
+            decisions.append(run_loop(measure_decisions(workload, registry, seed=options.seed)))
     if profiler is not None:
         profiler.dump_stats(options.profile_to)
     nodes = sum(getattr(op, "count", 0) for op in operations if op.opcode == "createNodes")

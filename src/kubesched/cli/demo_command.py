@@ -6,7 +6,6 @@ The work is in :mod:`kubesched.simulate.showcase`; every number printed was meas
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from kubesched.simulate.report import Line, columns, pending_lines, usage_histog
 from kubesched.simulate.showcase import ZONES, Outcome, cluster_nodes, demo_workloads, schedule
 
 from .console import print_lines, progress_bar
+from .interrupts import run_loop
 from .loading import load_registry
 
 __all__ = ["run"]
@@ -101,7 +101,7 @@ def _schedule(
                 quarters = done * 4 // total
                 print_lines([Line(f"   {done:>6,} of {total:,} pods bound")])
 
-        outcome = asyncio.run(
+        outcome = run_loop(
             schedule(objects, nodes, config=with_plugins(plugins), registry=registry, seed=seed, on_progress=advance)
         )
     rate = outcome.bound / outcome.seconds if outcome.seconds else 0.0

@@ -30,6 +30,7 @@ from kubesched.simulate.report import Line, columns
 from .bench_processes import cluster, cpu_seconds, refuse_others
 from .console import ProgressBar, print_lines, progress_bar, write_json
 from .errors import CliError
+from .interrupts import run_loop
 
 __all__ = ["PLAIN_POD", "HttpRun", "create_pods", "run"]
 
@@ -78,7 +79,7 @@ def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
                 cluster(Path(scratch) / "kubeconfig", nodes, options.seed) as (url, process),
             ):
                 startup = time.monotonic() - before
-                runs.append(asyncio.run(_measure(url, process, pods, options.connections, startup, bar)))
+                runs.append(run_loop(_measure(url, process, pods, options.connections, startup, bar)))
     if options.output == "json":
         write_json(_document(nodes, options.connections, machine, runs))
     else:

@@ -7,7 +7,6 @@ values stay behind.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import random
 from collections.abc import AsyncIterator
 from typing import Any
@@ -29,6 +28,7 @@ from kubesched.cluster.store import Store
 
 from .console import progress_bar, warn, write
 from .errors import CliError
+from .interrupts import run_loop
 from .saved_file import claimed, refuse_other_file
 
 __all__ = ["run"]
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         raise CliError("--output: the name of the file is empty", code=2)
     with claimed(options.output, "--output"):
         refuse_other_file(options.output, "--output")
-        found = import_dump(options.paths) if options.paths else asyncio.run(_from_server(options))
+        found = import_dump(options.paths) if options.paths else run_loop(_from_server(options))
         for warning in found.warnings:
             warn(warning)
         if not found.objects:

@@ -11,12 +11,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final
+from typing import Any, Final, TypeVar
 
-__all__ = ["add_signal_handler", "interruptible"]
+__all__ = ["add_signal_handler", "interruptible", "run_loop"]
+
+T = TypeVar("T")
 
 #: So many signals end the process at once, with nothing cleaned up.
 _AT_ONCE: Final = 3
@@ -57,6 +59,20 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def run_loop(main: Coroutine[Any, Any, T]) -> T:
+    """``asyncio.run`` for a command under :func:`interruptible`: what tasks raise while they are cancelled after Ctrl-C
+    is not reported, because the interrupt itself is one of those errors.
+    """
+    with asyncio.Runner() as runner:
+        try:
+            return runner.run(main)
+        except KeyboardInterrupt:
+            from kubesched.simulate.virtual_time import cancel_all  # noqa: PLC0415 - the help loads nothing heavy
+
+            cancel_all(runner.get_loop())
+            raise
 
 
 def _interrupt() -> None:

@@ -35,6 +35,7 @@ from .bench_processes import child, cluster, cpu_seconds, memory_mib, refuse_oth
 from .console import ProgressBar, print_lines, progress_bar, write_json
 from .errors import CliError
 from .http_bench import PLAIN_POD, create_pods
+from .interrupts import run_loop
 
 __all__ = ["LiveRun", "run"]
 
@@ -144,7 +145,7 @@ def _running(options: argparse.Namespace, pods: int, bar: ProgressBar) -> LiveRu
 
 def _answered(measure: Callable[[], Coroutine[Any, Any, LiveRun]]) -> LiveRun:
     try:
-        return asyncio.run(measure())
+        return run_loop(measure())
     except (ApiError, OSError, TaskCrashedError) as error:
         cause = error.__cause__ if isinstance(error, TaskCrashedError) else error
         if isinstance(cause, CliError):

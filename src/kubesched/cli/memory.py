@@ -1,17 +1,23 @@
-"""What a long-running cluster gives back to the machine. Caller: ``kubesched up``, at its start and once a minute."""
+"""The bounds of what a long-running cluster keeps, and what it gives back to the machine. Caller: ``kubesched up``."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
+from typing import Final
 
 from kubesched.cluster.store import Store
 
-__all__ = ["give_back"]
+__all__ = ["EVENT_CACHE", "MOST_EVENTS", "give_back"]
+
+#: So many events are kept, and none for more than an hour: each takes about 1 kB.
+MOST_EVENTS: Final = 3_000
+#: So many events the scheduler knows again when they are repeated: as many as upstream's recorders.
+EVENT_CACHE: Final = 4_096
 
 
 def give_back(store: Store) -> None:
-    """Release what was read from old versions, and memory that is free but still this process's.
+    """Release what was read from old versions, and memory that is free but still this process's. For now and then.
 
     A pod is written four times until it runs, each time as new bytes, and a list of 50,000 pods is 90 MB of bytes for
     a moment. glibc keeps the holes that this leaves, some 100 MB of them, until it is trimmed.

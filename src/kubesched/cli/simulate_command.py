@@ -10,7 +10,7 @@ from contextlib import ExitStack, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from kubesched.api.collector import settle_collector
+from kubesched.api.collector import collector_off, settle_collector
 from kubesched.cluster.files import load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template
 from kubesched.config import FeatureGateError, FeatureGates
@@ -41,21 +41,22 @@ def run(options: argparse.Namespace) -> int:
         text = "give manifests with -f, a cluster with --from, or a table of pods with --trace"
         raise CliError(f"there is nothing to simulate: {text}", code=2)
     _check_outputs(options)
-    manifests = load_manifests(paths, lenient=True)
-    if options.start is not None:
-        cluster = cluster_of(options.start)
-        cluster.extend(manifests)
-        manifests = cluster
-        paths.append(options.start)
-    template: dict[str, Any] = {}
-    with manifests.collecting():
-        template = node_template_of(
-            options.node_template or node_template(cpu=options.node_cpu, memory=options.node_memory),
-            dict(options.node_resources),
-        )
-    for path in options.trace:
+    with collector_off():
+        manifests = load_manifests(paths, lenient=True)
+        if options.start is not None:
+            cluster = cluster_of(options.start)
+            cluster.extend(manifests)
+            manifests = cluster
+            paths.append(options.start)
+        template: dict[str, Any] = {}
         with manifests.collecting():
-            manifests.objects += read_table(path)
+            template = node_template_of(
+                options.node_template or node_template(cpu=options.node_cpu, memory=options.node_memory),
+                dict(options.node_resources),
+            )
+        for path in options.trace:
+            with manifests.collecting():
+                manifests.objects += read_table(path)
     if not manifests.objects and not manifests.problems:
         nothing = f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)"
         raise CliError("\n".join((nothing, *manifests.warnings)))

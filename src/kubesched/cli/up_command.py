@@ -59,7 +59,7 @@ from kubesched.simulate.storing import ensure_namespace
 from .console import progress_bar, warn, write
 from .errors import CliError
 from .loading import load_setup
-from .memory import give_back
+from .memory import EVENT_CACHE, MOST_EVENTS, give_back
 from .preemption_log import PreemptionLog
 from .saved_file import claimed, save_or_rescue
 from .stopping import StopSignal
@@ -72,8 +72,6 @@ _HEARTBEAT_SECONDS: Final = 10.0
 _STOP_SECONDS: Final = 1.0
 #: What holds the event loop for so long (seconds) is logged.
 _HOLD_SECONDS: Final = 0.5
-#: So many events are kept, and none for more than an hour: each takes about 2 kB.
-_MOST_EVENTS: Final = 5_000
 #: Events are looked through for old ones this often (seconds).
 _EXPIRY_SECONDS: Final = 60.0
 
@@ -214,9 +212,9 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         extenders=http_extenders(config.extenders),
         on_preemption=None if options.quiet else PreemptionLog(clock),
         taint_new_nodes=not options.no_controllers,
-        event_cache_size=_MOST_EVENTS,
+        event_cache_size=EVENT_CACHE,
     )
-    embedded.store.most_events = _MOST_EVENTS
+    embedded.store.most_events = MOST_EVENTS
     _fill(embedded.store, options, start or "", snapshot, dump)
     return embedded
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from random import Random
 from typing import Any, Protocol
@@ -38,6 +38,9 @@ class ResourceEventHandler(Protocol):
     What a handler raises is logged, and the object is delivered to it again. Each method must therefore bear
     that an earlier call did all or part of its work: an addition of an object that is known, a deletion of one that
     is not.
+
+    A handler may have ``on_delete_all(objs)`` as well. While it is the only one, it receives deletions that come together
+    in one call. If that raises, each of them is delivered by itself.
     """
 
     def on_add(self, obj: Any, is_initial: bool) -> None:
@@ -70,12 +73,16 @@ class _Behind:
 
 
 class _Listener:
-    """A handler and the objects, by key, that it is behind with."""
+    """A handler and the objects, by key, that it is behind with.
 
-    __slots__ = ("behind", "handler")
+    ``delete_all`` is the handler's ``on_delete_all``, None when it has none.
+    """
+
+    __slots__ = ("behind", "delete_all", "handler")
 
     def __init__(self, handler: ResourceEventHandler) -> None:
         self.handler = handler
+        self.delete_all: Callable[[Sequence[Any]], None] | None = getattr(handler, "on_delete_all", None)
         self.behind: dict[str, _Behind] = {}
 
 
@@ -100,7 +107,8 @@ class Deliveries:
     @property
     def behind(self) -> int:
         """How many objects wait to be delivered again, counted once for each handler."""
-        return sum(len(listener.behind) for listener in self._listeners)
+        # Each of them is due at some time; nearly always there is none.
+        return sum(len(listener.behind) for listener in self._listeners) if self._due else 0
 
     def register(self, handler: ResourceEventHandler, objects: dict[str, Any]) -> None:
         """Add a handler; it receives all ``objects`` at once, as initial additions."""
@@ -151,6 +159,22 @@ class Deliveries:
             except Exception as error:
                 last = final_state(obj)
                 self._failed(listener, key, last, last, error)
+
+    def delete_all(self, gone: Mapping[str, Any]) -> None:
+        """Deletions that came together, in order: key to final state."""
+        only = self._listeners[0] if len(self._listeners) == 1 and len(gone) > 1 else None
+        if only is not None and only.delete_all is not None and not only.behind:
+            try:
+                only.delete_all(list(gone.values()))
+            except Exception:
+                self.errors += 1
+                name = type(only.handler).__name__
+                logger.exception("handler %s failed on %d deletions, each is delivered by itself", name, len(gone))
+            else:
+                self.deletes += len(gone)
+                return
+        for key, obj in gone.items():
+            self.delete(key, obj)
 
     def _add_to(self, listener: _Listener, key: str, obj: Any, is_initial: bool) -> None:
         if listener.behind and key in listener.behind:

@@ -105,6 +105,7 @@ class EventBroadcaster(Background):
         #: See :meth:`EventRecorder.before_reading`.
         self.catch_up: Callable[[], None] = lambda: None
         self.give_up: Callable[[], None] = lambda: None
+        self.let_go: Callable[[float], None] = lambda seen: None
 
     def offer(self, words: _Words, regarding: Referable, related: Referable | None, note: str) -> None:
         """Queue an event; drop it when the queue is full. Called by :class:`EventRecorder`."""
@@ -143,6 +144,13 @@ class EventBroadcaster(Background):
         """Count repetitions of an event that :meth:`series` gave; they were recorded earlier, in any order."""
         self._recorded += times
         self._writer.repeat(entry, times, time, seen)
+
+    def hold(self, entry: Entry) -> None:
+        """The series of an event does not end before :meth:`release`."""
+        self._writer.hold(entry)
+
+    def release(self, entry: Entry) -> None:
+        self._writer.release(entry)
 
     def statistics(self) -> EventStatistics:
         self.catch_up()
@@ -262,7 +270,7 @@ class EventBroadcaster(Background):
     # -- what is due at a time -----------------------------------------------------------------------------
 
     async def _finish(self, now: float) -> None:
-        self.catch_up()
+        self.let_go(now - FINISH_SECONDS)
         await self._writer.expire(now, FINISH_SECONDS)
         self._next_finish = now + FINISH_SECONDS if len(self._writer) else None
         if self._next_finish is None:
@@ -295,6 +303,12 @@ class RepeatedEvent:
 
     def repeat(self, times: int, time: float, seen: float) -> None:
         self._broadcaster.repeat(self._entry, times, time, seen)
+
+    def hold(self) -> None:
+        self._broadcaster.hold(self._entry)
+
+    def release(self) -> None:
+        self._broadcaster.release(self._entry)
 
 
 class EventRecorder:
@@ -337,9 +351,16 @@ class EventRecorder:
         entry = self._broadcaster.series(key)
         return None if entry is None else RepeatedEvent(self._broadcaster, entry)
 
-    def before_reading(self, catch_up: Callable[[], None], give_up: Callable[[], None]) -> None:
-        """Call ``catch_up`` before counts are read, and ``give_up`` when there are so many events that some are dropped."""
-        self._broadcaster.catch_up, self._broadcaster.give_up = catch_up, give_up
+    def before_reading(
+        self, catch_up: Callable[[], None], give_up: Callable[[], None], let_go: Callable[[float], None]
+    ) -> None:
+        """Functions that deal with the repetitions that :class:`RepeatedEvent` has not received yet.
+
+        ``catch_up`` is called before counts are read, ``give_up`` when there are so many events that some are dropped, and
+        ``let_go`` before series end: those last repeated at that time of the loop or before are to be released.
+        """
+        broadcaster = self._broadcaster
+        broadcaster.catch_up, broadcaster.give_up, broadcaster.let_go = catch_up, give_up, let_go
 
 
 def _wake(future: asyncio.Future[None]) -> None:

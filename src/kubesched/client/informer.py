@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -268,7 +268,8 @@ class Informer(Background):
             return
         obj = self._decode(item)
         if obj is None:
-            self._vanish(key, version)
+            if (gone := self._vanish(key, version)) is not None:
+                self._deliveries.delete(key, gone)
             return
         old = store.objects.get(key)
         store.put(key, obj, version)
@@ -279,37 +280,39 @@ class Informer(Background):
         else:
             self._deliveries.update(key, old, obj)
 
-    def remove(self, item: Item) -> None:
-        store = self._store
-        key = item.key
-        known = store.versions.get(key)
+    def remove(self, items: Sequence[Item]) -> None:
         if self._stopped:
             return
+        finals = {item.key: final for item in items if (final := self._forget(item)) is not None}
+        self._deliveries.delete_all(finals)
+
+    def _forget(self, item: Item) -> Any:
+        """Drop a deleted object from the store; what is to be delivered, or None."""
+        store, key = self._store, item.key
+        known = store.versions.get(key)
         # Not "<=": some servers send the last version itself as the final state.
         if known is None or item.resource_version < known:
             self._stale += 1
             if known is None and not store.is_stale(key, item.resource_version):
                 store.forget(key, item.resource_version)
-            return
+            return None
         final = self._decode(item)
         if final is None:
-            self._vanish(key, item.resource_version)
-            return
+            return self._vanish(key, item.resource_version)
         old = store.pop(key)
         self._drop_document(key)
         store.forget(key, item.resource_version)
         if uid_of(old) != item.uid:
             # What went is a successor of that name that we never saw; of the one we knew the end was missed.
             final = DeletedFinalStateUnknown(key, old)
-        self._deliveries.delete(key, final)
+        return final
 
-    def _vanish(self, key: str, version: int) -> None:
-        """From now on the object counts as absent: its current state cannot be read."""
+    def _vanish(self, key: str, version: int) -> DeletedFinalStateUnknown | None:
+        """From now on the object counts as absent: its current state cannot be read. What is to be delivered, or None."""
         old = self._store.pop(key)
         self._drop_document(key)
         self._store.forget(key, version)
-        if old is not None:
-            self._deliveries.delete(key, DeletedFinalStateUnknown(key, old))
+        return DeletedFinalStateUnknown(key, old) if old is not None else None
 
     def _keep_document(self, item: Item, obj: Any) -> None:
         if self._documents is not None:

@@ -76,13 +76,13 @@ class StatusPatches:
 
     def __init__(self) -> None:
         self._second = -1
-        #: Conditions, the one to set, and the generation it was observed at, to what is patched, as JSON; of one second.
-        self._known: dict[tuple[tuple[PodCondition, ...], PodCondition, int], bytes] = {}
+        #: Conditions, the one to set, and the generation it was observed at, to what is patched; of one second.
+        self._known: dict[tuple[tuple[PodCondition, ...], PodCondition, int], dict[str, Any]] = {}
 
     def patch(
         self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None, now: float
     ) -> dict[str, Any] | None:
-        """What :func:`pod_status_patch` gives after :func:`update_pod_condition`; the caller may change it.
+        """What :func:`pod_status_patch` gives after :func:`update_pod_condition`. Pods share parts of it: never change them.
 
         A field that is None is left as it is. The UID is a precondition: the server answers 409 when the pod of that
         name is another one.
@@ -90,7 +90,7 @@ class StatusPatches:
         meta, status = pod.metadata, pod.status
         changes = self._conditions(status, condition, meta.generation, now) if condition is not None else {}
         if nominated_node_name is not None and nominated_node_name != status.nominated_node_name:
-            changes["nominatedNodeName"] = nominated_node_name or None
+            changes = {**changes, "nominatedNodeName": nominated_node_name or None}
         if not changes:
             return None
         return {"metadata": {"uid": meta.uid}, "status": changes} if meta.uid else {"status": changes}
@@ -101,13 +101,12 @@ class StatusPatches:
             self._second = second
             self._known.clear()
         key = status.conditions, condition, generation
-        text = self._known.get(key)
-        if text is None:
+        changes = self._known.get(key)
+        if changes is None:
             observed = msgspec.structs.replace(condition, observed_generation=generation)
             after, _ = update_pod_condition(status, observed, now)
             patch = pod_status_patch(status, after)
-            text = self._known[key] = msgspec.json.encode(patch["status"] if patch is not None else {})
-        changes: dict[str, Any] = msgspec.json.decode(text)
+            changes = self._known[key] = patch["status"] if patch is not None else {}
         return changes
 
 

@@ -61,8 +61,8 @@ class Sink(Protocol):
         """An object was added or modified, or is said to be: stale and repeated deliveries must have no effect."""
         ...
 
-    def remove(self, item: Item) -> None:
-        """An object was deleted; ``item`` is its final state."""
+    def remove(self, items: Sequence[Item]) -> None:
+        """Objects were deleted, in this order, with no other change between them; these are their final states."""
         ...
 
 
@@ -272,33 +272,45 @@ class Reflector:
             await watch.close()
 
     async def _consume(self, batch: Sequence[WatchEvent]) -> None:
-        sink = self._sink
         for start in range(0, len(batch), YIELD_INTERVAL):
             if start:
                 await asyncio.sleep(0)
             part = batch[start : start + YIELD_INTERVAL]
             ended = {item.key: item for kind, item in part if kind == "DELETED"} if self._skip_ended else {}
+            gone: list[Item] = []  # since the last change of another type
             for event_type, item in part:
                 if event_type == "ERROR":
+                    self._deliver(gone)
                     raise stream_error(item)
                 if event_type == "BOOKMARK":
                     self.bookmarks += 1
                 elif not item.name:
                     logger.warning("%s: watch event %s without a name skipped", self._kind, event_type)
                     continue
+                elif event_type == "DELETED":
+                    gone.append(item)
                 elif event_type == "MODIFIED" and ended and _is_before(item, ended.get(item.key)):
                     self.skipped += 1
-                elif event_type in {"MODIFIED", "ADDED", "DELETED"}:
-                    try:
-                        (sink.remove if event_type == "DELETED" else sink.upsert)(item)
-                    except Exception as error:
-                        raise _SinkFailedError(error) from error
+                elif event_type in {"MODIFIED", "ADDED"}:
+                    self._deliver(gone, item)
+                    gone = []
                 else:
                     logger.warning("%s: watch event of unknown type %s skipped", self._kind, event_type)
                     continue
                 self.events += 1
                 if item.resource_version > self.version:
                     self.version = item.resource_version
+            self._deliver(gone)
+
+    def _deliver(self, gone: Sequence[Item], changed: Item | None = None) -> None:
+        """Deletions, then an addition or a modification."""
+        try:
+            if gone:
+                self._sink.remove(gone)
+            if changed is not None:
+                self._sink.upsert(changed)
+        except Exception as error:
+            raise _SinkFailedError(error) from error
 
 
 def _is_before(item: Item, final: Item | None) -> bool:

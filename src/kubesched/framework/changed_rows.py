@@ -1,6 +1,6 @@
 """The rows that plugins name because of changes elsewhere: how they are asked for, and how their answers are checked.
 
-See ``refresh_filter``, ``refresh_scores`` and ``refresh_groups`` in :class:`.interface.Contract`.
+See ``refresh_filter``, ``refresh_scores`` and what replaces them for groups in :class:`.interface.Contract`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,19 @@ __all__ = ["ChangedRows"]
 
 #: Up to this many rows plain Python beats NumPy.
 _FEW: Final = 8
+#: The shape of an array that names no rows.
+_NONE: Final = (0,)
 #: The method to the extension point whose results it keeps up.
-_POINTS: Final = {"refresh_filter": "PreFilter", "refresh_scores": "PreScore", "refresh_groups": "PreScore"}
+_POINTS: Final = {
+    "refresh_filter": "PreFilter",
+    "refresh_filter_groups": "PreFilter",
+    "refresh_scores": "PreScore",
+    "refresh_groups": "PreScore",
+}
 
 
 class ChangedRows:
-    """One plugin's ``refresh_filter``, ``refresh_scores`` or ``refresh_groups``."""
+    """One plugin's ``refresh_…`` method."""
 
     __slots__ = ("_call", "_checked", "_method", "_size", "name")
 
@@ -41,7 +48,7 @@ class ChangedRows:
         """
         try:
             rows: RowArray | None = self._call(*args)
-            if rows is not None:
+            if rows is not None and not (type(rows) is np.ndarray and rows.shape == _NONE):
                 self._check(rows, size)
         except PluginFailedError:
             raise  # by a filter that was evaluated with nominated pods: it is named already

@@ -143,6 +143,14 @@ class Repeated(Protocol):
         """Recorded so many times more, last at ``time`` (epoch) and ``seen`` (the loop's time)."""
         ...
 
+    def hold(self) -> None:
+        """The caller counts repetitions from now on: the series does not end by itself before :meth:`release`."""
+        ...
+
+    def release(self) -> None:
+        """All repetitions are counted; the series ends when there are no more of them for a while."""
+        ...
+
 
 class Recorder(Protocol):
     """Records events; returns at once."""
@@ -414,6 +422,27 @@ class Contract:
 
     def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
         """The same for what ``pre_score`` kept; ``same`` when the feasible nodes are those of the last time."""
+        raise AssertionError("documentation only")
+
+    def filter_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> RowArray | None:
+        """Optional in addition to ``refresh_filter``: the group of each row, from 0.
+
+        Rows of one group have the same verdict, and a row comes to another group only when its own node or pods
+        change, or when ``refresh_filter_groups`` names it. Verdicts that change elsewhere then cost a group and not its
+        rows. Read where no other plugin of the layer filters or scores. None when rows have no groups.
+        """
+        raise AssertionError("documentation only")
+
+    def refresh_filter_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
+        """To be defined together with ``filter_groups``, in place of ``refresh_filter``: names rows whose group may be another."""
+        raise AssertionError("documentation only")
+
+    def filter_group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        """To be defined together with ``filter_groups``, and called if that answered: the group of one node."""
+        raise AssertionError("documentation only")
+
+    def group_verdicts(self, state: CycleState, pod: PodInfo, groups: Sequence[int]) -> list[int]:
+        """To be defined together with ``filter_groups``: the verdict on each of these groups, 0 where its rows pass."""
         raise AssertionError("documentation only")
 
     def score_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> RowArray | None:

@@ -167,10 +167,11 @@ class NodeInfo:
         self._account(pod, -1)
         if pod.ports:
             self.used_ports.remove(pod.ports)
-        for key in pod.pvcs:
-            _release(self.pvc_counts, key)
-        for use in pod.disks:
-            _release(self.disk_counts, use)
+        if pod.storage:
+            for key in pod.pvcs:
+                _release(self.pvc_counts, key)
+            for use in pod.disks:
+                _release(self.disk_counts, use)
         return pod
 
     def _account(self, pod: PodInfo, sign: int) -> None:

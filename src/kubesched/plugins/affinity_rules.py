@@ -106,23 +106,24 @@ class DomainSums:
             return found
         total = 0
         for key, sources in self._sources.items():
-            codes: set[int] = set()
+            codes: list[int] = []
             for source in sources:
-                counter = source.counter
-                if not counter.live or index.domains(counter, key) is not source.domains:
+                counter, domains = source.counter, source.domains
+                if not counter.live or index.domains(counter, key) is not domains:
                     return None
-                changed = source.domains.since(source.position)
+                changed = domains.since(source.position)
                 if changed is None:
                     return None
-                codes.update(changed)
-                source.position = source.domains.position
-                total += source.domains.total
+                if changed:
+                    codes += changed
+                    source.position += len(changed)
+                total += domains.total
             if codes:
-                found.append(self._sum_up(key, sources, list(codes)))
+                found.append(self._sum_up(key, sources, dict.fromkeys(codes)))
         self.total = total
         return found
 
-    def _sum_up(self, key: str, sources: list[_Source], codes: list[int]) -> Moved:
+    def _sum_up(self, key: str, sources: list[_Source], codes: Iterable[int]) -> Moved:
         """Read these domains' sums again."""
         column, sums = self.by_key[key]
         changes: list[tuple[int, int, int]] = []

@@ -31,7 +31,7 @@ from .preemption.extenders import ask_extenders, interested
 from .preemption.hold import VictimsAwaited
 from .preemption.importance import importance, is_terminating_by_preemption
 from .preemption.in_vain import InVain
-from .preemption.outcomes import FastDryRuns, FastFound, Question, TrialOrder
+from .preemption.outcomes import FastDryRuns, FastFound, Questions, TrialOrder
 
 __all__ = ["DefaultPreemption"]
 
@@ -61,6 +61,7 @@ class DefaultPreemption(Plugin):
         self._awaited = VictimsAwaited(self.name, handle, self._evictions.is_evicting)
         #: Made when first needed: there is no snapshot yet while some handles are built.
         self._fast: FastDryRuns | None = None
+        self._questions = Questions(handle)
         self._in_vain = InVain(handle)
         #: Where the next search begins, as a share of the nodes: a random place, the same one until a search has found victims.
         self._start: float | None = None
@@ -201,7 +202,7 @@ class DefaultPreemption(Plugin):
         order = TrialOrder(nodes.rows, int(self._start * len(nodes)))
         wanted = candidates_wanted(len(nodes), self._percentage, self._absolute)
         plain = self._dry_run(state, pod)
-        question = Question.of(self.handle, state, pod, rejecting) if self._has_default_hooks else None
+        question = self._questions.of(state, pod, rejecting) if self._has_default_hooks else None
         if question is not None:
             if self._fast is None:
                 self._fast = FastDryRuns(self.handle)

@@ -87,6 +87,8 @@ class _FilterState:
 
     def catch_up(self, index: TermIndex) -> RowArray | None:
         """Read the current counts; the rows whose verdict changed by it, None when they cannot be known."""
+        if not (self.affinity.by_key or self.anti.by_key or self.existing.by_key):
+            return NO_ROWS
         unmatched, unopposed = self.affinity_total == 0, self.existing.total == 0
         touched: list[IntpArray] = []
         for sums in (self.affinity, self.anti, self.existing):
@@ -149,7 +151,7 @@ def _versions(index: TermIndex) -> tuple[int, int]:
 
 
 def _rows_of(moved: list[Moved]) -> RowArray:
-    return joined([sums.column.rows_of(code) for sums in moved for code, _, _ in sums.domains])
+    return joined([sums.column.rows_of(code) for sums in moved for code, _, _ in sums.domains]) if moved else NO_ROWS
 
 
 class InterPodAffinity(Plugin):
@@ -371,14 +373,14 @@ class InterPodAffinity(Plugin):
             if kept.versions[1] != versions[1] or self._scoring_terms(pod, index, own) != kept.carried:
                 return None
             kept.versions = versions
+        if not kept.sums.by_key:
+            return []
         moved = kept.sums.catch_up(index)
         return moved if (kept.sums.total > 0) == kept.counts_any else None
 
     def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
         moved = self._moved(state, pod)
-        if moved is None:
-            return None
-        return _rows_of(moved)
+        return _rows_of(moved) if moved is not None else None
 
     def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
         kept: _ScoreState = state.read(_SCORE_KEY)

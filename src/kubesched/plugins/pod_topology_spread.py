@@ -29,6 +29,7 @@ from kubesched.framework.status import Status
 from . import names, pod_topology_spread_hints
 from .compiled_constraints import CompiledConstraints, ConstraintCache
 from .resource_scoring import trunc_div
+from .spread_filter import MISSING, SKEWED, FilterState, radix
 from .topology_constraints import HARD, SOFT, SYSTEM_DEFAULTS
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -38,78 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PodTopologySpread"]
 
-_MISSING: Final = 1
-_SKEWED: Final = 2
 _SCORE_KEY: Final = f"PreScore{names.POD_TOPOLOGY_SPREAD}"
-
-
-class _FilterState:
-    """What Filter needs. The arrays are shared and never changed; AddPod and RemovePod go to ``added``."""
-
-    __slots__ = ("_compiled", "_domains", "_positions", "added", "allowed", "columns", "counts")
-
-    def __init__(self, compiled: CompiledConstraints) -> None:
-        self._compiled = compiled
-        self._domains = list(compiled.domains)
-        self._positions = [domains.position for domains in compiled.domains]
-        self.columns = [domains.column for domains in compiled.domains]
-        self.counts = [domains.counts for domains in compiled.domains]
-        #: Per constraint, the greatest number of pods a domain may have to take one more.
-        self.allowed = [self._allowance(place, domains.counts) for place, domains in enumerate(compiled.domains)]
-        #: (place of the constraint, code of the domain) to change.
-        self.added: dict[tuple[int, int], int] = {}
-
-    def _allowance(self, place: int, counts: IntArray) -> int:
-        compiled = self._compiled
-        constraint, domains = compiled.constraints[place], compiled.domains[place]
-        least = 0 if domains.places < constraint.min_domains else domains.least(counts)
-        return constraint.max_skew + least - compiled.own[place]
-
-    def catch_up(self) -> RowArray | None:
-        """Read the current counts; the rows whose verdict changed by it, None when they cannot be known."""
-        compiled = self._compiled
-        compiled.sync()
-        touched: list[IntpArray] = []
-        for place, domains in enumerate(compiled.domains):
-            codes = domains.since(self._positions[place]) if domains is self._domains[place] else None
-            if codes is None:
-                return None
-            if not codes:
-                continue  # the counts are the same, hence the least of them
-            before, now, was_allowed = self.counts[place], domains.counts, self.allowed[place]
-            allowed = self.allowed[place] = self._allowance(place, now)
-            self.counts[place], self._positions[place] = now, domains.position
-            if allowed == was_allowed:
-                flipped = [code for code in set(codes) if (before.item(code) > allowed) != (now.item(code) > allowed)]
-            else:
-                flipped = np.flatnonzero((before[:-1] > was_allowed) != (now[:-1] > allowed)).tolist()
-            touched += [domains.column.rows_of(code) for code in flipped]
-        return joined(touched)
-
-    def clone(self) -> _FilterState:
-        twin = _FilterState.__new__(_FilterState)
-        twin._compiled, twin._domains, twin._positions = self._compiled, self._domains, list(self._positions)
-        twin.columns, twin.counts = self.columns, list(self.counts)
-        twin.allowed, twin.added = list(self.allowed), dict(self.added)
-        return twin
-
-    def counts_pod(self, pod: PodInfo) -> bool:
-        """Whether some constraint would count a pod of the same namespace."""
-        return any(constraint.selector.matches(pod.labels) for constraint in self._compiled.constraints)
-
-    def shift(self, pod: PodInfo, row: int, delta: int) -> None:
-        """One pod more or less on a node. Upstream quirk B-Q3, kept: pods being deleted count here."""
-        compiled = self._compiled
-        for place, (constraint, domains) in enumerate(zip(compiled.constraints, compiled.domains, strict=True)):
-            if not constraint.selector.matches(pod.labels) or not domains.includes(row):
-                continue
-            code = int(self.columns[place].codes[row])
-            self.added[place, code] = self.added.get((place, code), 0) + delta
-            counts = self.counts[place].copy()
-            for (at, where), change in self.added.items():
-                if at == place:
-                    counts[where] += change
-            self.allowed[place] = self._allowance(place, counts)
 
 
 class _Part:
@@ -211,11 +141,12 @@ class _ScoreState:
         by_row = [part for part in self.parts if part.by_row]
         if len(by_row) > 1:
             return []
-        unit, units = 1, {}
-        for part in [part for part in self.parts if not part.by_row] + by_row:
-            units[part] = unit
-            unit *= len(part.counts)
-        return [(part, units[part], 0 if part.by_row else len(part.counts)) for part in self.parts]
+        ordered = [part for part in self.parts if not part.by_row] + by_row
+        digits = radix([len(part.counts) for part in ordered])
+        if not digits:
+            return []
+        units = dict(zip(ordered, digits, strict=True))
+        return [(part, units[part][0], 0 if part.by_row else units[part][1]) for part in self.parts]
 
     def groups(self, rows: RowArray) -> RowArray | None:
         """The group of each row."""
@@ -291,7 +222,7 @@ class PodTopologySpread(Plugin):
     #: Kinds whose objects the default selector is made of.
     informs: ClassVar[tuple[str, ...]] = ("services", "replicationcontrollers", "replicasets", "statefulsets")
     REASON: Final = "node(s) didn't match pod topology spread constraints"
-    REASON_MISSING: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
+    REASONMISSING: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
 
     def __init__(self, args: PodTopologySpreadArgs | None, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -315,15 +246,31 @@ class PodTopologySpread(Plugin):
             return Status.from_error(f"get constraints from pod: {error}")
         if compiled is None:
             return Status.skip()
-        state.write(self.name, _FilterState(compiled))
+        state.write(self.name, FilterState(compiled))
         return None
 
     def interaction_key(self, pod: PodInfo) -> Hashable | None:
         return self._constraints.interaction_key(pod)
 
     def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
-        kept: _FilterState | None = state.get(self.name)
-        return NO_ROWS if kept is None else kept.catch_up()
+        kept: FilterState | None = state.get(self.name)
+        return NO_ROWS if kept is None else kept.flipped()
+
+    def refresh_filter_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
+        kept: FilterState = state.read(self.name)
+        return NO_ROWS if kept.catch_up() is not None else None
+
+    def filter_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> RowArray | None:
+        kept: FilterState = state.read(self.name)
+        return kept.groups(rows)
+
+    def filter_group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        kept: FilterState = state.read(self.name)
+        return kept.group(node.row)
+
+    def group_verdicts(self, state: CycleState, pod: PodInfo, groups: Sequence[int]) -> list[int]:
+        kept: FilterState = state.read(self.name)
+        return kept.verdicts_of(groups)
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
         if added.namespace == pod.namespace:
@@ -339,37 +286,25 @@ class PodTopologySpread(Plugin):
         return other.namespace != pod.namespace or not state.read(self.name).counts_pod(other)
 
     def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        kept: _FilterState = state.read(self.name)
+        kept: FilterState = state.read(self.name)
         if kept.added:
-            return np.array([self._verdict(kept, row) for row in rows.tolist()], np.uint64)
+            return np.array([kept.verdict(row) for row in rows.tolist()], np.uint64)
         verdicts: VerdictArray | None = None
         for column, counts, allowed in zip(kept.columns, kept.counts, kept.allowed, strict=True):
-            table = np.where(counts > allowed, _SKEWED, 0).astype(np.uint64)
-            table[-1] = _MISSING
+            table = np.where(counts > allowed, SKEWED, 0).astype(np.uint64)
+            table[-1] = MISSING
             mine = table[column.at(rows)]
             verdicts = mine if verdicts is None else np.where(verdicts, verdicts, mine)
         assert verdicts is not None
         return verdicts
 
     def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        return self._verdict(state.read(self.name), node.row)
-
-    @staticmethod
-    def _verdict(kept: _FilterState, row: int) -> int:
-        for place, column in enumerate(kept.columns):
-            code = column.codes.item(row)
-            if code < 0:
-                return _MISSING
-            count = kept.counts[place].item(code)
-            if kept.added:
-                count += kept.added.get((place, code), 0)
-            if count > kept.allowed[place]:
-                return _SKEWED
-        return 0
+        kept: FilterState = state.read(self.name)
+        return kept.verdict(node.row)
 
     def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        if verdict == _MISSING:
-            return Status.unresolvable(self.REASON_MISSING)
+        if verdict == MISSING:
+            return Status.unresolvable(self.REASONMISSING)
         return Status.unschedulable(self.REASON)
 
     # -- score -----------------------------------------------------------------------------------------

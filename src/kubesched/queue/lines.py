@@ -53,6 +53,8 @@ class Lines:
         #: The members by pod key.
         self._members: dict[str, Member] = {}
         self._made = 0
+        #: All lines, by number.
+        self._lines: dict[int, Line] = {}
         #: The line that was parked last.
         self._last: Line | None = None
         #: The line that was popped, while its pods are tried: up to which position, since when, the one that is tried by
@@ -96,17 +98,20 @@ class Lines:
                 # It has failed as the pods before it did; its place is where it was.
                 parked.remove(key)
                 self._numbered += 1
+                member.event.release()
+                event.hold()
                 member.group.known, member.event, member.since = known, event, line.rounds + 1
                 self._tried = None
                 return
             self._settle_tried()
         self._made += 1
-        line = Line(record.pod_info, record.timestamp, number=self._made)
+        line = self._lines[self._made] = Line(record.pod_info, record.timestamp, number=self._made)
         line.unschedulable_plugins = set(record.unschedulable_plugins)
         line.unschedulable_count = record.unschedulable_count
         group = line.groups[kind] = Group(known)
         member = Member(record, line, group, 0, event)
         group.members.append(member)
+        event.hold()
         line.pods = 1
         line.seen = asyncio.get_running_loop().time()
         self._members[key] = member
@@ -139,6 +144,7 @@ class Lines:
             for member in members:
                 member.group = group
         parked.join(before.key, line.key, big)
+        del self._lines[small.number]
         big.pods += len(moved)
         self._last = big
 
@@ -187,6 +193,7 @@ class Lines:
     def _drop(self, member: Member) -> None:
         line, group = member.line, member.group
         del self._members[member.record.key]
+        member.event.release()
         group.remove(member)
         if not group.members:
             line.groups = {kind: one for kind, one in line.groups.items() if one is not group}
@@ -203,6 +210,8 @@ class Lines:
             line.pod_info = next(iter(line.groups.values())).members[0].record.pod_info
             self._moves.park_line(line)
             self._merge(line)
+        else:
+            del self._lines[line.number]
 
     def _advance(self, line: Line) -> None:
         line.rounds += 1
@@ -244,7 +253,12 @@ class Lines:
             self._dissolve_open()
 
     def dissolve_all(self) -> None:
-        for line in dict.fromkeys([member.line for member in self._members.values()]):
+        for line in list(self._lines.values()):
+            self.dissolve(line)
+
+    def dissolve_still(self, seen: float) -> None:
+        """Dissolve the lines that were last tried at this time of the loop or before: the series of their events end."""
+        for line in [line for line in self._lines.values() if line.seen <= seen]:
             self.dissolve(line)
 
     def dissolve(self, line: Line) -> None:
@@ -252,6 +266,7 @@ class Lines:
         if line is self._open:
             self.close()
             return
+        del self._lines[line.number]
         entries = self._leave(line, line.members(), line.rounds)
         queues = self._queues
         for queue in (queues.unschedulable, queues.active, queues.backoff.pods):
@@ -264,6 +279,7 @@ class Lines:
         line, self._open = self._open, None
         if line is None:
             return
+        del self._lines[line.number]
         members = list(line.members())
         tried = [member for member in members if member.position <= self._cursor]
         queues = self._queues
@@ -278,6 +294,7 @@ class Lines:
         entries = []
         for member in members:
             self._catch_up(member, rounds)
+            member.event.release()
             del self._members[member.record.key]
             entries.append((member.record.key, member.record))
         return entries

@@ -20,7 +20,9 @@ The queue is composed of parts with one idea each: where pods wait (:mod:`.sub_q
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from kubesched.api.times import Clock
@@ -48,7 +50,6 @@ from .pre_enqueue import PreEnqueue, PreEnqueuePlugins
 from .records import Records, Signers
 from .split_heap import IsApart
 from .sub_queues import SubQueues
-from .unschedulable import RejectorKey
 from .views import QueueViews
 from .waiters import Waiters
 
@@ -211,6 +212,9 @@ class SchedulingQueue:
         ``old`` is None for additions and ``new`` for deletions. With ``pre_check`` only pods it accepts are
         evaluated. An event that no plugin registered for is not even recorded for the pods in flight.
         """
+        if event == ASSIGNED_POD_DELETE and isinstance(old, Pod):
+            self.move_after_deletions((old,), pre_check)
+            return
         plan = self._hints.plan(event)
         if not plan.interesting:
             return
@@ -218,24 +222,40 @@ class SchedulingQueue:
             self.lines.close()
         waiting = self._queues.unschedulable
         if len(waiting):
-
-            def keys() -> Mapping[RejectorKey, Collection[str]]:
-                return plan.keys(old, new)
-
-            if plan.wildcard:
-                pairs = waiting.pairs()
-            elif event == ASSIGNED_POD_DELETE and isinstance(old, Pod) and old.spec.node_name:
-                node = old.spec.node_name
-                nominated = self.nominator.nominated_keys(node)
-                pairs = waiting.candidates_after_deletion(plan.rejectors, node, nominated, keys)
-            else:
-                pairs = waiting.candidates(plan.rejectors, keys)
-            if event != ASSIGNED_POD_DELETE:
-                pairs = self._one_by_one(pairs)
-            if pairs:
+            pairs = (
+                waiting.pairs() if plan.wildcard else waiting.candidates(plan.rejectors, partial(plan.keys, old, new))
+            )
+            if pairs := self._one_by_one(pairs):
                 self._move(pairs, plan, old, new, pre_check)
         if len(self._in_flight):
             self._in_flight.record(plan, old, new)
+
+    def move_after_deletions(self, pods: Sequence[Pod], pre_check: Callable[[Pod], bool] | None = None) -> None:
+        """The same for deletions of pods on nodes that came together, in order: an event for each.
+
+        Pods held for what is free on a node are evaluated once, after the last of these deletions on it.
+        """
+        plan = self._hints.plan(ASSIGNED_POD_DELETE)
+        if not plan.interesting:
+            return
+        if self.lines.is_open and plan.rejectors:
+            self.lines.close()
+        waiting, in_flight = self._queues.unschedulable, self._in_flight
+        for pod, following in zip_longest(pods, pods[1:]):
+            node = pod.spec.node_name
+            if len(waiting):
+                keys = partial(plan.keys, pod, None)
+                if not node:
+                    pairs = waiting.candidates(plan.rejectors, keys)
+                elif following is not None and following.spec.node_name == node:
+                    pairs = waiting.candidates_not_held(plan.rejectors, keys)
+                else:
+                    nominated = self.nominator.nominated_keys(node)
+                    pairs = waiting.candidates_after_deletion(plan.rejectors, node, nominated, keys)
+                if pairs:
+                    self._move(pairs, plan, pod, None, pre_check)
+            if len(in_flight):
+                in_flight.record(plan, pod, None)
 
     def _move(
         self,

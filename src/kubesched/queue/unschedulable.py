@@ -194,6 +194,13 @@ class UnschedulablePods:
             )
         return _in_order(found)
 
+    def candidates_not_held(
+        self, rejectors: Iterable[RejectorKey], keys: Callable[[], _Keys] = _no_keys
+    ) -> list[tuple[str, QueuedPodInfo]]:
+        """The same without held pods."""
+        found = self._candidates(rejectors, keys)
+        return _in_order(found) if found else []
+
     def candidates_after_deletion(
         self,
         rejectors: Iterable[RejectorKey],

@@ -1,8 +1,9 @@
-"""Totals of rows that fall into a few groups, each with one score: a changed score costs a group, not its rows.
+"""Totals of rows that fall into a few groups, each with one answer: what changes costs a group, not its rows.
 
-Rules between pods often score by zone: a pod more in a zone changes the score of each of its nodes. The total of a row is
-then that of the base layer and the score of its group. So each group keeps its rows with the greatest base total, and
-the best row is found by comparing the groups. A group may be a zone, or a raw score that many nodes have.
+Rules between pods often filter and score by zone: a pod more in a zone changes the answer about each of its nodes. The
+total of a row is then that of the base layer and the score of its group, if its group passes. So each group keeps its
+rows with the greatest base total, and the best row is found by comparing the groups. A group may be a zone, or a raw
+score that many nodes have.
 
 Used by :mod:`.layers`.
 """
@@ -16,9 +17,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kubesched.cache.columns import RowArray
+from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import ScoreEntry
+from kubesched.framework.entries import FilterEntry, ScoreEntry
 from kubesched.framework.interface import IntArray
 from kubesched.framework.podinfo import PodInfo
 
@@ -34,15 +35,15 @@ _NEAR: Final = 8
 
 
 class GroupedRanking:
-    """Totals by row: those of a base, plus the scores of one plugin.
+    """Totals by row: those of a base, plus the scores of one plugin, or where one plugin's filter lets the row pass.
 
     Attributes:
-        entry: the plugin, whose raw scores depend on the group alone.
+        entry: the plugin, whose answers depend on the group alone.
     """
 
     __slots__ = ("_base", "_best", "_group", "_scored", "_sizes", "entry")
 
-    def __init__(self, base: Ranking, entry: ScoreEntry) -> None:
+    def __init__(self, base: Ranking, entry: FilterEntry | ScoreEntry) -> None:
         self._base = base
         self.entry = entry
         #: int8[size]; _NO_GROUP where no pod may go.
@@ -50,7 +51,7 @@ class GroupedRanking:
         #: By group: the number of rows, and those with the greatest base total.
         self._sizes: list[int] = []
         self._best: list[BestRows] = []
-        #: The groups with rows, and the final score of each.
+        #: The groups with rows that pass, and the final score of each.
         self._scored: list[tuple[int, int]] = []
 
     @property
@@ -58,12 +59,27 @@ class GroupedRanking:
         return self._group.nbytes
 
     @property
-    def total(self) -> IntArray:
-        """int64[size]: all totals, INFEASIBLE where no pod may go; computed."""
-        final = np.zeros(len(self._sizes) + 1, np.int64)  # no group, -1, reads the end
+    def feasible(self) -> int:
+        """The number of rows in groups that pass."""
+        return sum([self._sizes[group] for group, _ in self._scored])
+
+    def rows(self) -> IntpArray:
+        """intp[feasible]: those rows, ascending."""
+        return np.flatnonzero(self._scores() != INFEASIBLE)
+
+    def _scores(self) -> IntArray:
+        """int64[size]: the score of each row's group, INFEASIBLE where no pod may go."""
+        final = np.full(len(self._sizes) + 1, INFEASIBLE, np.int64)  # no group, -1, reads the end
         for group, score in self._scored:
             final[group] = score
-        return np.where(self._group == _NO_GROUP, INFEASIBLE, self._base.total + final[self._group])
+        scores: IntArray = final[self._group]
+        return scores
+
+    @property
+    def total(self) -> IntArray:
+        """int64[size]: all totals, INFEASIBLE where no pod may go; computed."""
+        scores = self._scores()
+        return np.where(scores == INFEASIBLE, INFEASIBLE, self._base.total + scores)
 
     # -- writing; :meth:`rescore` has to follow ---------------------------------------------------------
 
@@ -102,13 +118,13 @@ class GroupedRanking:
             self._best[group].put(row, self._base.total.item(row))
 
     def rescore(self, state: CycleState, pod: PodInfo) -> None:
-        """Score the groups again.
+        """Filter or score the groups again.
 
         Raises:
             PluginFailedError: when the plugin fails.
         """
         groups = [group for group, size in enumerate(self._sizes) if size]
-        self._scored = list(zip(groups, self.entry.final_of_groups(state, pod, groups), strict=True))
+        self._scored = self.entry.score_of_groups(state, pod, groups) if groups else []
 
     # -- reading ---------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ Source: spec "Scheduler cache and event handlers" sections 13 to 15.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubesched.api.quantity import QuantityError
@@ -110,13 +110,24 @@ class PodHandler(_Handler):
             self._update_unscheduled(old, new)
 
     def on_delete(self, obj: Pod | DeletedFinalStateUnknown) -> None:
-        pod: Pod = final_state(obj)
-        stale = isinstance(obj, DeletedFinalStateUnknown)
-        if pod.spec.node_name or stale:
-            self._delete_assigned(pod)
-        # A pod can be here unbound though its last state is bound: that update was never seen.
-        if self._ours(pod) and (stale or not pod.spec.node_name or self._is_queued(pod)):
-            self._delete_from_queue(pod, binding=False)
+        self.on_delete_all((obj,))
+
+    def on_delete_all(self, objs: Sequence[Pod | DeletedFinalStateUnknown]) -> None:
+        """Deletions that came together, such as of the victims of a preemption."""
+        assigned: list[Pod] = []
+        for obj in objs:
+            pod: Pod = final_state(obj)
+            stale = isinstance(obj, DeletedFinalStateUnknown)
+            if pod.spec.node_name or stale:
+                assigned.append(pod)
+                if not stale and pod.uid in self._cache.pods and not self._cache.is_assumed(pod.uid):
+                    continue  # its binding was seen
+            # A pod can be here unbound though its last state is bound: that update was never seen.
+            if self._ours(pod) and (stale or not pod.spec.node_name or self._is_queued(pod)):
+                self._delete_assigned(assigned)
+                assigned = []
+                self._delete_from_queue(pod, binding=False)
+        self._delete_assigned(assigned)
 
     def _is_queued(self, pod: Pod) -> bool:
         return self._queue.views.where(pod) not in ("", "InFlight")
@@ -162,16 +173,21 @@ class PodHandler(_Handler):
             self._observe(event, start)
         self._observe(ASSIGNED_POD_UPDATE, start)
 
-    def _delete_assigned(self, pod: Pod) -> None:
+    def _delete_assigned(self, pods: Sequence[Pod]) -> None:
+        """All leave the cache before the queue is notified of the first."""
+        if not pods:
+            return
         start = self._clock.now()
-        self._waiting.reject(pod.uid)
-        try:
-            self._cache.remove_pod(pod)
-        except CacheError as error:
-            if pod.spec.node_name:
-                _log.error("cannot remove pod %s from the cache: %s", pod.key, error)
-        self._move(ASSIGNED_POD_DELETE, pod, None)
-        self._observe(ASSIGNED_POD_DELETE, start)
+        for pod in pods:
+            self._waiting.reject(pod.uid)
+            try:
+                self._cache.remove_pod(pod)
+            except CacheError as error:
+                if pod.spec.node_name:
+                    _log.error("cannot remove pod %s from the cache: %s", pod.key, error)
+        self._queue.move_after_deletions(pods)
+        each = (self._clock.now() - start) / len(pods)
+        self._durations.labels(ASSIGNED_POD_DELETE.label).observe_many(each, len(pods))
 
     # -- pods without a node (section 14.3) ------------------------------------------------------------
 

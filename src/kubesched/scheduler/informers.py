@@ -85,6 +85,11 @@ class Informers(Mapping[str, Informer]):
     def __len__(self) -> int:
         return len(self._informers)
 
+    @property
+    def are_behind(self) -> bool:
+        """Whether some object is to be delivered to a handler again."""
+        return any(informer.behind for informer in self._informers.values())
+
     def of(self, kind: Kind, field_selector: str = "") -> Informer:
         """The informer of a kind; ``field_selector`` counts when it is made."""
         informer = self._informers.get(kind.plural)

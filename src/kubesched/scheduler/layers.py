@@ -32,8 +32,8 @@ from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
 
 from .changed_rows import JournalReader, Many, Rows, greatest, merged
-from .diagnosis import Diagnosis
 from .grouped_ranking import MOST_GROUPS, GroupedRanking
+from .known_rejection import KnownRejection
 from .plan import Share
 from .ranking import INFEASIBLE, Ranking
 from .score_column import ScoreColumn
@@ -44,8 +44,6 @@ __all__ = ["NO_NODE", "PASSES", "Layer"]
 PASSES: Final = 0
 NO_NODE: Final = 255
 
-#: Up to so many rows evaluated again are compared with what was found out about all; a full scan takes as long.
-_COMPARED: Final = 64
 #: Up to so many rows are brought to their groups one by one; a pass over all rows takes as long.
 _REGROUPED: Final = 64
 
@@ -58,11 +56,13 @@ class Layer:
         share: the plugins that it evaluates.
         state: what the layer's plugins wrote at PreFilter and PreScore.
         filters: those that PreFilter did not skip.
-        owner: uint8[size]; PASSES, NO_NODE, or 1 + index of the first of this layer's filters that rejects the row.
+        owner: uint8[size]; PASSES, NO_NODE, or 1 + index of the first of this layer's filters that rejects the row. Not kept
+            up, nor ``verdict``, while a filter answers by group.
         verdict: uint8[size], or wider where some verdict needs it; that filter's verdict.
         feasible: number of rows that pass.
+        rejection: why every row is rejected, while that is known.
         ranking: totals of this layer and its base by row; valid once scored. By group where the one plugin that scores
-            offers it; there are no columns then.
+            offers it, or the one that filters where none scores; there are no columns then.
     """
 
     def __init__(self, framework: Framework, table: NodeTable, share: Share, base: Layer | None) -> None:
@@ -73,10 +73,7 @@ class Layer:
         self.state = CycleState()
         self.filters: tuple[FilterEntry, ...] = ()
         self.feasible = 0
-        #: Why every row was rejected when the search last found that out, the nodes of that time, and the rows evaluated since.
-        self._diagnosis: Diagnosis | None = None
-        self._membership = -1
-        self._reevaluated: set[int] = set()
+        self.rejection = KnownRejection(table)
         self._statuses: dict[tuple[int, int], Status] = {}
         self._totals = Ranking(framework.most_total)
         self.ranking: Ranking | GroupedRanking = self._totals
@@ -86,6 +83,9 @@ class Layer:
         self._bounded: list[ScoreColumn] = []
         #: How plugins name the rows whose score, or group, may be another.
         self._score_readers: Sequence[ChangedRows] = ()
+        #: The ranking while a filter answers by group, and how plugins name the rows whose group may be another then.
+        self._gate: GroupedRanking | None = None
+        self._gate_readers: Sequence[ChangedRows] = ()
         self.is_scored = False
         #: When the layer was last used, for the cache.
         self.used = 0
@@ -110,7 +110,7 @@ class Layer:
         if self.base is not None and self.feasible == self.base.feasible:
             return self.base.feasible_rows()
         if self._feasible_rows is None:
-            self._feasible_rows = np.flatnonzero(self.owner == PASSES)
+            self._feasible_rows = self._gate.rows() if self._gate is not None else np.flatnonzero(self.owner == PASSES)
             self._feasible_rows.flags.writeable = False
         return self._feasible_rows
 
@@ -154,29 +154,6 @@ class Layer:
 
     # -- why not ---------------------------------------------------------------------------------------
 
-    def diagnosed(self, diagnosis: Diagnosis) -> None:
-        """The search found out why every row is rejected."""
-        self._diagnosis, self._membership = diagnosis, self._table.membership_version
-        self._reevaluated.clear()
-
-    def diagnosis(self, why: Callable[[int], Status | None]) -> Diagnosis | None:
-        """Why every row is rejected, if the search found that out and rows evaluated since are rejected as they were then.
-
-        ``why`` gives a row's status now.
-        """
-        known = self._diagnosis
-        if known is None:
-            return None
-        if (
-            self.feasible
-            or self._membership != self._table.membership_version
-            or any(known.statuses.at(row) != why(row) for row in self._reevaluated)
-        ):
-            self._diagnosis = None
-            return None
-        self._reevaluated.clear()
-        return known
-
     def why(self, row: int) -> Status | None:
         """Why a signature layer's filters reject a row; None where they do not."""
         owner, verdict = self.owner.item(row), self.verdict.item(row)
@@ -187,12 +164,6 @@ class Layer:
             status = self._framework.filters[owner - 1].status(self.state, self._pod, verdict)
             self._statuses[owner, verdict] = status
         return status
-
-    def _note_reevaluated(self, rows: Rows) -> None:
-        if rows is not None:
-            self._reevaluated.update(rows if isinstance(rows, dict) else rows.rows.tolist())
-        if rows is None or len(self._reevaluated) > _COMPARED:
-            self._diagnosis = None
 
     # -- keeping up ------------------------------------------------------------------------------------
 
@@ -208,6 +179,8 @@ class Layer:
         rows = changed = self._read_journal()
         if changed is None:
             return self._build()
+        if self._gate is not None:
+            return self._refresh_groups(self._gate, changed) or self._build()
         if self.base is not None:
             named = self._named(self.share.refresh_filter)
             if named is None:
@@ -219,11 +192,25 @@ class Layer:
             self._rescore(changed, rows, same)
         return True
 
+    def _refresh_groups(self, gate: GroupedRanking, changed: Rows) -> bool:
+        """Catch up where a filter answers by group; False when every row has to be evaluated again."""
+        assert self.base is not None
+        self.base.score()
+        named = self._named(self._gate_readers)
+        # Nothing is scored, but that may change. Which rows are feasible changes with every group.
+        more = self._named(self._score_readers, False) if named is not None else None
+        if named is None or more is None or not self._regroup(gate, merged(changed, named + more, len(self.owner))):
+            return False
+        self.feasible = gate.feasible
+        self._feasible_rows = None
+        return self.feasible > 1
+
     def _build(self) -> bool:
         """Evaluate every row, from PreFilter on."""
         table, state = self._table, self.state
         self._journal.skip()
         self.is_scored = False
+        self._gate = None
         state.skip_filter = frozenset()
         nodes = NodeList(table, table.order())
         outcome = self._framework.pre_filter(state, self._pod, nodes, self.share.pre_filters)
@@ -279,8 +266,7 @@ class Layer:
 
     def _refilter(self, rows: Rows) -> bool:
         """Evaluate the filters of these rows; True when the same ones pass as before."""
-        if self._diagnosis is not None:
-            self._note_reevaluated(rows)
+        self.rejection.evaluated(rows)
         if isinstance(rows, dict):
             same = True
             for row, whole in rows.items():
@@ -382,12 +368,13 @@ class Layer:
             raise PluginFailedError.of(status)
         entries = [entry for entry in self.share.scores if entry.name not in state.skip_score]
         self.columns = []
-        grouped = self._grouped(entries)
         self._score_readers = self.share.refresh_scores
-        if grouped is not None:
-            name = grouped.entry.name
-            self._score_readers = [plugin for plugin in self.share.refresh_scores if plugin.name != name]
-            self._score_readers += [plugin for plugin in self.share.refresh_groups if plugin.name == name]
+        grouped = self._grouped(entries)
+        if grouped is not None and isinstance(grouped.entry, FilterEntry):
+            self._gate = grouped
+            self._gate_readers = _instead(self.share.refresh_filter, self.share.refresh_filter_groups, grouped)
+        elif grouped is not None:
+            self._score_readers = _instead(self.share.refresh_scores, self.share.refresh_groups, grouped)
         else:
             self.columns = [ScoreColumn(entry, len(self.owner)) for entry in entries]
             self._pod_columns = [column for column in self.columns if column.entry.reads_pods]
@@ -410,17 +397,14 @@ class Layer:
         if base is not None:
             base.score()
             named = self._named(self._score_readers, same)
-            if named is None:
+            if named:
+                rows = merged(rows, named, len(self.owner))
+            grouped = self.ranking if isinstance(self.ranking, GroupedRanking) else None
+            if named is None or (grouped is not None and not self._regroup(grouped, rows)):
                 self.is_scored = False
                 self.score()
                 return
-            if named:
-                rows = merged(rows, named, len(self.owner))
-            ranking = self.ranking
-            if isinstance(ranking, GroupedRanking):
-                if not self._regroup(ranking, rows):
-                    self.is_scored = False
-                    self.score()
+            if grouped is not None:
                 return
         images = self._images_version != self._table.images.version
         if images:
@@ -442,21 +426,23 @@ class Layer:
             self._total(rows)
 
     def _grouped(self, entries: list[ScoreEntry]) -> GroupedRanking | None:
-        """Totals by group, where one plugin scores, and gives rows a few groups."""
-        if self.base is None or len(entries) != 1 or not entries[0].has_groups:
+        """Totals by group, where one plugin is all there is: one that scores, or one that filters and none that scores."""
+        deciding: Sequence[FilterEntry | ScoreEntry] = entries or self.filters
+        if self.base is None or len(deciding) != 1 or not deciding[0].has_groups:
             return None
-        ranking = GroupedRanking(self.base._totals, entries[0])
+        ranking = GroupedRanking(self.base._totals, deciding[0])
         return ranking if self._regroup(ranking, None) else None
 
     def _regroup(self, ranking: GroupedRanking, rows: Rows) -> bool:
-        """Catch up with the groups of these rows, and the scores of all groups; False when rows have no groups now."""
+        """Catch up with the groups of these rows, and the answers for all groups; False when rows have no groups now."""
         state, pod, table, base, entry = self.state, self._pod, self._table, self.base, ranking.entry
         assert base is not None
+        below = base if isinstance(entry, FilterEntry) else self  # what decides about a row before its group does
         if isinstance(rows, Many) and len(rows.rows) <= _REGROUPED:
             rows = dict.fromkeys(rows.rows.tolist(), rows.whole)
         if isinstance(rows, dict) and base._epoch == self._base_epoch:
             for row in rows:
-                if self.owner.item(row) != PASSES:
+                if below.owner.item(row) != PASSES:
                     ranking.put(row)
                     continue
                 group = entry.group(state, pod, table, table.info(row))
@@ -464,7 +450,7 @@ class Layer:
                     return False
                 ranking.put(row, group)
         else:
-            feasible = self.feasible_rows()
+            feasible = below.feasible_rows()
             groups = entry.groups(state, pod, table, feasible, MOST_GROUPS)
             if groups is None:
                 return False
@@ -529,3 +515,11 @@ class Layer:
             ranking.replace(totals)
             self._epoch += 1
             self._base_epoch = self.base._epoch if self.base is not None else 0
+
+
+def _instead(
+    plain: Sequence[ChangedRows], by_group: Sequence[ChangedRows], ranking: GroupedRanking
+) -> list[ChangedRows]:
+    """How plugins name rows, the one that gives rows their groups by group."""
+    name = ranking.entry.name
+    return [reader for reader in plain if reader.name != name] + [reader for reader in by_group if reader.name == name]

@@ -46,6 +46,7 @@ class NominationFilter:
     name = ""
     index = 0
     reads_pods = True
+    has_groups = False
 
     def __init__(
         self, framework: Framework, snapshot: Snapshot, view: NominatedPods, base: Layer, skip: frozenset[str]
@@ -183,6 +184,6 @@ class NominationShare(Share):
         self.plugins = ()
         self.refresh_filter = [ChangedRows(nominations, "refresh_filter")]
         self.refresh_scores = []
-        self.refresh_groups = []
+        self.refresh_filter_groups = self.refresh_groups = []
         self.nominations = nominations
         self.view = nominations.view

@@ -42,9 +42,10 @@ class Share:
         scoring = self.pre_scores.union(entry.name for entry in self.scores)
         self.names = filtering | scoring
         self.plugins: tuple[Any, ...] = tuple(framework.plugins[name] for name in sorted(self.names))
-        #: ``refresh_filter``, ``refresh_scores`` and ``refresh_groups`` of those that offer it.
+        #: ``refresh_filter`` and ``refresh_scores``, and in their place where rows have groups, of those that offer it.
         self.refresh_filter = self._offered("refresh_filter", filtering)
         self.refresh_scores = self._offered("refresh_scores", scoring)
+        self.refresh_filter_groups = self._offered("refresh_filter_groups", filtering)
         self.refresh_groups = self._offered("refresh_groups", scoring)
 
     def _offered(self, method: str, names: frozenset[str]) -> list[ChangedRows]:
@@ -87,6 +88,9 @@ class Plan:
             )
         )
 
+        self._keys = tuple((plugin.name, plugin.interaction_key) for plugin in plugins) if self.can_interact else ()
+        #: Names of plugins to skip, and the same with those of ``unsigned``.
+        self._skipping: dict[frozenset[str], frozenset[str]] = {}
         failing = [entry.index for entry in unsigned.filters if getattr(entry.plugin, "may_fail", False)]
         #: The place of the first unsigned filter that may fail for a node, None without any.
         self._first_failing = min(failing, default=None)
@@ -100,19 +104,29 @@ class Plan:
         return first is None or all(entry.index < first for entry in filters)
 
     def interaction_key(self, pod: PodInfo) -> tuple[Hashable, ...] | None:
-        """What the unsigned plugins' answers depend on of a pod; None when one of them gives no signature.
+        """What the unsigned plugins' answers depend on of a pod, if they ``can_interact``; None when one gives no signature.
 
         Raises:
             PluginFailedError: when one of them fails.
         """
         found: list[Hashable] = []
-        for plugin in self.unsigned.plugins:
-            key = called(_PRE_FILTER, plugin.name, plugin.interaction_key, pod)
+        for name, key_of in self._keys:
+            try:
+                key = key_of(pod)
+                hash(key)
+            except (Exception, SystemExit) as error:
+                raise PluginFailedError(name, failed(_PRE_FILTER, name, error)) from error
             if key is None:
                 return None
-            called(_PRE_FILTER, plugin.name, hash, key)
             found.append(key)
         return tuple(found)
+
+    def skipping(self, names: frozenset[str]) -> frozenset[str]:
+        """These names and those of the unsigned plugins."""
+        found = self._skipping.get(names)
+        if found is None:
+            found = self._skipping[names] = names | self.unsigned.names
+        return found
 
     def unaffected(self, state: CycleState, pod: PodInfo, others: Iterable[PodInfo]) -> bool:
         """Whether pods that come to a node change no answer of the unsigned plugins about it; after PreFilter.

@@ -31,8 +31,13 @@ class PodRecorder(Recorder, Protocol):
         """The event, if recording it again would only raise its count in memory."""
         ...
 
-    def before_reading(self, catch_up: Callable[[], None], give_up: Callable[[], None]) -> None:
-        """``catch_up`` is called before the counts of events are read; after ``give_up`` no repeated event is used any more."""
+    def before_reading(
+        self, catch_up: Callable[[], None], give_up: Callable[[], None], let_go: Callable[[float], None]
+    ) -> None:
+        """``catch_up`` is called before the counts of events are read; after ``give_up`` no repeated event is used any more.
+
+        ``let_go`` is called before series of events end: those last repeated at that time of the loop or before are released.
+        """
         ...
 
 

@@ -57,7 +57,7 @@ POD_FIELD_SELECTOR: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 #: How many pods are decided, and for how long (seconds), before other tasks (watches, bindings) get the loop.
 _PODS_PER_TURN: Final = 32
-_TURN_SECONDS: Final = 0.002
+_TURN_SECONDS: Final = 0.005
 
 
 class Scheduler:
@@ -193,8 +193,9 @@ class Scheduler:
         if not self.extenders:
             foresight = Foresight(self.queue, profiles, attempts, sampling)
             failures.offer, self.queue.lines.foresight = foresight.offer, foresight
+            lines = self.queue.lines
             for profile in profiles.values():
-                profile.recorder.before_reading(self.queue.lines.catch_up, self.queue.lines.dissolve_all)
+                profile.recorder.before_reading(lines.catch_up, lines.dissolve_all, lines.dissolve_still)
         self.cycle = Cycle(
             self.queue,
             self.cache,
@@ -366,8 +367,4 @@ class Scheduler:
 
         Only unschedulable pods may be left.
         """
-        return (
-            not self.busy
-            and self.queue.views.is_at_rest
-            and not any(informer.behind for informer in self.informers.values())
-        )
+        return not self.busy and self.queue.views.is_at_rest and not self.informers.are_behind

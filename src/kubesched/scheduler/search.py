@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 from kubesched.cache import NodeTable, Snapshot
@@ -48,6 +48,13 @@ class Signature(tuple[Hashable | None, ...]):
     plan: Plan
     images: int
     until: Hashable = None
+    _hash: int
+
+    def __init__(self, signatures: Iterable[Hashable | None]) -> None:
+        self._hash = super().__hash__()  # layers are looked up several times for a pod
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 #: Signature; and interaction key, None for a signature layer, or the priority that says which nominations count.
@@ -225,13 +232,13 @@ class Search:
         skips = layer is not None and plan.all_skip(pod)
         path, key = self._path(pod, plan, (signature, None), layer, skips=skips, nominated=nominated)
         if skips:
-            state.skip_filter |= plan.unsigned.names
+            state.skip_filter = plan.skipping(state.skip_filter)
         used = self._used(path, key, plan, layer, pod, nominated)
         if layer is not None and used is not None:
             row = used.best(self._rng)
             if row is not None:
-                state.skip_filter |= plan.unsigned.names
-                state.skip_score |= layer.state.skip_score | plan.unsigned.names
+                state.skip_filter = plan.skipping(state.skip_filter)
+                state.skip_score = plan.skipping(layer.state.skip_score)
                 return path, Decision(self.table.info(row), state, len(self.table), used.feasible)
             known = _known(used) if skips else None
             if known is not None:
@@ -258,7 +265,7 @@ class Search:
         answer = self._chosen(request)
         if skips and used is not None and isinstance(answer, Rejection):
             # For the next pod like this one, until a row is rejected for something else.
-            used.diagnosed(answer.diagnosis)
+            used.rejection.learn(answer.diagnosis)
         return Path.FULL_SCAN, answer
 
     def _on_nominated_node(self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool) -> Decision | None:
@@ -369,7 +376,9 @@ class Search:
 def _known(layer: Layer) -> Diagnosis | None:
     """Why a signature or nomination layer rejects every row, where that is remembered."""
     share = layer.share
-    return layer.diagnosis(share.nominations.why if isinstance(share, NominationShare) else layer.why)
+    if layer.feasible:
+        return None
+    return layer.rejection.current(share.nominations.why if isinstance(share, NominationShare) else layer.why)
 
 
 def prepared(state: CycleState, record_plugin_metrics: bool) -> CycleState:

@@ -345,7 +345,7 @@ class _Run:
         """Begin to record what happens in a cluster; before anything is stored there."""
         store, scheduler = embedded.store, embedded.scheduler
         self.book = PodBook(lambda: self.now, embedded.clock.now(), Workloads(store).of)
-        store.followers = (*store.followers, self.book.changed)
+        store.follow(self.book.changed)
         self.course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, shapes)
 
     def preempted(self, preemption: Preemption) -> None:
@@ -436,10 +436,10 @@ class _Run:
         """See :meth:`Session.quiet`. What arrives at ``end`` or later does not."""
         while True:
             await self._quiet()
-            self.course.observe(self.now, len(embedded.scheduler.cache.pods))
             now = self._loop.time()
             arrived = self._arrivals.due(now) if now < end else []
             if not arrived:
+                self.course.observe(self.now, len(embedded.scheduler.cache.pods))
                 return
             self._last_bound = self._last_quiet = now
             self.refused += store_objects(embedded.store, arrived, self.driven)

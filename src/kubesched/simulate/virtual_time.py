@@ -19,14 +19,26 @@ from asyncio.base_events import BaseEventLoop
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
-__all__ = ["VirtualClock", "VirtualDeadlockError", "VirtualTimeError", "VirtualTimeLoop", "close", "run_virtual"]
+__all__ = [
+    "VirtualClock",
+    "VirtualDeadlockError",
+    "VirtualTimeError",
+    "VirtualTimeLoop",
+    "cancel_all",
+    "close",
+    "run_virtual",
+]
 
 T = TypeVar("T")
 
 #: Where simulated time begins by default: 2025-01-01T00:00:00Z.
 DEFAULT_EPOCH = 1_735_689_600.0
+
+
+#: More cancelled timers than this, if they are most of all timers, are dropped together.
+_MANY_CANCELLED: Final = 100
 
 
 class VirtualTimeError(RuntimeError):
@@ -41,6 +53,10 @@ class _Timer(asyncio.TimerHandle):
     """A timer that fires after earlier-set ones of the same time."""
 
     __slots__ = ("order",)
+
+    # Of the base class.
+    _when: float
+    _scheduled: bool
 
     def __init__(
         self,
@@ -97,6 +113,8 @@ class VirtualTimeLoop(BaseEventLoop):
     _scheduled: list[_Timer]
     _timer_cancelled_count: int
     _thread_id: int | None
+    _debug: bool
+    _stopping: bool
     _check_closed: Callable[[], None]
 
     def __init__(self, start_epoch: float = DEFAULT_EPOCH) -> None:
@@ -119,7 +137,7 @@ class VirtualTimeLoop(BaseEventLoop):
         """The time of the next timer that is still wanted, None when there is none."""
         scheduled = self._scheduled
         while scheduled and scheduled[0].cancelled():
-            heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]  # asyncio's own bookkeeping
+            heapq.heappop(scheduled)._scheduled = False
             self._timer_cancelled_count = max(0, self._timer_cancelled_count - 1)
         return scheduled[0].when() if scheduled else None
 
@@ -155,6 +173,7 @@ class VirtualTimeLoop(BaseEventLoop):
                 if not future.done():
                     future.set_result(None)
             return
+        self._drop_cancelled()
         when = self.next_timer()
         if when is None:
             names = sorted(task.get_name() for task in asyncio.all_tasks(self))
@@ -166,6 +185,43 @@ class VirtualTimeLoop(BaseEventLoop):
         # Timers of exactly this time are due, no others; see BaseEventLoop._run_once.
         self._clock_resolution = math.ulp(self._now)
 
+    def _run_once(self) -> None:
+        """One round of the loop: what is ready, and the timers that are due.
+
+        As the base class's, which calls this and compares the time again for a selector that may have waited. It is called
+        some twenty times for a pod.
+        """
+        if self._debug:
+            super()._run_once()  # type: ignore[misc]  # asyncio's own
+            return
+        ready = self._ready
+        if not (ready or self._stopping):
+            when = self.next_timer()
+            if when is None or when > self._now:
+                self._jump()
+        scheduled, now = self._scheduled, self._now
+        while scheduled and scheduled[0]._when <= now:
+            timer = heapq.heappop(scheduled)
+            timer._scheduled = False
+            ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def _drop_cancelled(self) -> None:
+        """Drop the timers that are not wanted any more when they are many."""
+        if self._timer_cancelled_count > max(_MANY_CANCELLED, len(self._scheduled) // 2):
+            kept = []
+            for timer in self._scheduled:
+                if timer.cancelled():
+                    timer._scheduled = False
+                else:
+                    kept.append(timer)
+            heapq.heapify(kept)
+            self._scheduled = kept
+            self._timer_cancelled_count = 0
+
     def call_at(  # type: ignore[override]  # one signature where the stubs use type variables
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
@@ -175,7 +231,7 @@ class VirtualTimeLoop(BaseEventLoop):
         self._timers_set += 1
         timer = _Timer(self._timers_set, when, callback, args, self, context)
         heapq.heappush(self._scheduled, timer)
-        timer._scheduled = True  # type: ignore[attr-defined]  # asyncio's own bookkeeping
+        timer._scheduled = True
         return timer
 
     def create_task(
@@ -267,14 +323,19 @@ def close(loop: VirtualTimeLoop) -> None:
     if loop.is_closed():
         return
     try:
-        while left := sorted(asyncio.all_tasks(loop), key=hash):
-            for task in left:
-                task.cancel()
-            # A future, not a task: the tasks cancel what they find left over.
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        cancel_all(loop)
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
+
+
+def cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel the tasks of a loop that stands still and wait for them. What they raise is dropped."""
+    while left := sorted(asyncio.all_tasks(loop), key=hash):
+        for task in left:
+            task.cancel()
+        # A future, not a task: the tasks cancel what they find left over.
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
 
 
 async def _to_the_end(main: Coroutine[Any, Any, T]) -> T:

@@ -10,7 +10,7 @@ from limits_kit import JSON, a_claim, a_csi_node, a_csi_volume, claims
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 from kubesched.plugins import in_tree_registry
-from kubesched.plugins.preemption.outcomes import Question
+from kubesched.plugins.preemption.outcomes import Questions
 from kubesched.simulate.conformance.attempts import rejection_of
 from kubesched.simulate.conformance.world import World
 
@@ -129,4 +129,4 @@ def test_the_fast_dry_run_is_for_pods_whose_volumes_no_victim_can_free(
     world, found = question(pod("p", sources, priority=10), users, objects)
     rejection = rejection_of(world, found)
     handle = world.frameworks["default-scheduler"].plugins["DefaultPreemption"].handle
-    assert (Question.of(handle, rejection.state, found) is not None) == fast
+    assert (Questions(handle).of(rejection.state, found, frozenset()) is not None) == fast

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final
 
@@ -170,9 +170,10 @@ class WatchCache:
         self._seen = max(self._seen, item.resource_version)
         self._store(item)
 
-    def remove(self, item: Item) -> None:
-        """An object was deleted."""
-        self._seen = max(self._seen, item.resource_version)
-        known = self._objects.get(item.key)
-        if known is not None and known.uid == item.uid:
-            self._remove(item)
+    def remove(self, items: Sequence[Item]) -> None:
+        """Objects were deleted."""
+        for item in items:
+            self._seen = max(self._seen, item.resource_version)
+            known = self._objects.get(item.key)
+            if known is not None and known.uid == item.uid:
+                self._remove(item)

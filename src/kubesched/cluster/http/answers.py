@@ -20,6 +20,7 @@ __all__ = [
     "OPENAPI_V2_PROTOBUF",
     "YAML",
     "Accepted",
+    "Answer",
     "accepted",
     "failed",
     "json_answer",
@@ -101,6 +102,14 @@ def wants_pretty(query_value: str | None, user_agent: str) -> bool:
     return user_agent.startswith(_PRETTY_AGENTS)
 
 
+class Answer(web.Response):
+    """An answer that drops its bytes once they are sent: an idle connection keeps its last answer, a list of megabytes perhaps."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        await super().write_eof(data)
+        self.body = None
+
+
 def json_answer(
     raw: bytes,
     status: int = 200,
@@ -116,7 +125,7 @@ def json_answer(
         raw, content_type = to_yaml(msgspec.json.decode(raw)).encode("utf-8", "surrogatepass"), YAML
     elif pretty:
         raw = msgspec.json.format(raw, indent=2) + b"\n"
-    response = web.Response(body=raw, status=status, headers=_BASE)
+    response = Answer(body=raw, status=status, headers=_BASE)
     response.headers["Content-Type"] = content_type
     for text in warnings:
         response.headers.add("Warning", f"299 - {_quoted(text)}")

@@ -5,7 +5,7 @@ Caller: the verb modules, with the body of a create, update or merging patch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ...api.kinds import Kind
@@ -58,31 +58,26 @@ def unknown_in_manifest(kind: Kind, data: Mapping[str, Any]) -> list[str]:
     return _unknown(root_type(kind.group, kind.kind), data, patch=False)
 
 
-def _unknown(root: Type | None, data: Mapping[str, Any], *, patch: bool) -> list[str]:
-    """Every body that is written is checked here."""
+def _unknown(type_: Type | None, data: Mapping[str, Any], *, patch: bool) -> list[str]:
+    """Every body that is written is checked here; paths are only made for what is unknown."""
+    if type_ is None:
+        return []
     found: list[str] = []
-    known = types()
-
-    def look(type_: Type, data: Mapping[str, Any], path: str) -> None:
-        for key, value in data.items():
-            field = type_.fields.get(key)
-            if field is None:
-                if not (patch and key.startswith("$")):
-                    found.append(f"{path}{key}")
-                continue
-            inner = known.get(field.type) if value and isinstance(value, dict | list) else None
+    for key, value in data.items():
+        field = type_.fields.get(key)
+        if field is None:
+            if not (patch and key.startswith("$")):
+                found.append(key)
+        elif value and isinstance(value, dict | list):
+            inner = types().get(field.type)
             if inner is None or isinstance(value, list) is not field.is_list:
                 continue
-            if field.is_list:
-                parts = [(f"{path}{key}[{index}].", item) for index, item in enumerate(value)]
+            parts: Iterable[tuple[str, Any]] = (("", value),)
+            if isinstance(value, list):
+                parts = ((f"[{index}]", item) for index, item in enumerate(value))
             elif field.is_map:
-                parts = [(f"{path}{key}.{name}.", item) for name, item in value.items()]
-            else:
-                parts = [(f"{path}{key}.", value)]
-            for where, item in parts:
+                parts = ((f".{name}", item) for name, item in value.items())
+            for place, item in parts:
                 if isinstance(item, dict):
-                    look(inner, item, where)
-
-    if root is not None:
-        look(root, data, "")
+                    found += [f"{key}{place}.{path}" for path in _unknown(inner, item, patch=patch)]
     return found

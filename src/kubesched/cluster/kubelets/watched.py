@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -136,6 +136,7 @@ class Sink:
                 _log.warning("hollow kubelets: %s", text)
                 self._note(text)
 
-    def remove(self, item: Item) -> None:
-        """An object was deleted."""
-        self._gone(item.key, item)
+    def remove(self, items: Sequence[Item]) -> None:
+        """Objects were deleted."""
+        for item in items:
+            self._gone(item.key, item)

@@ -2,6 +2,7 @@
 
 from .forms import check_form, check_metadata_form, check_type
 from .objects import (
+    NO_LABELS,
     Document,
     Stored,
     decode_document,
@@ -22,6 +23,7 @@ from .strategic import apply_strategic_patch, is_atomic, list_keys
 from .versions import has_other_shape, served_form, stored_form
 
 __all__ = [
+    "NO_LABELS",
     "Document",
     "Field",
     "FieldRules",

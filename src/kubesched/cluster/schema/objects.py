@@ -19,6 +19,7 @@ from ...api.shared_parts import shared_labels
 from ...api.wire import ApiError, Item
 
 __all__ = [
+    "NO_LABELS",
     "Document",
     "Stored",
     "decode_document",
@@ -35,7 +36,8 @@ __all__ = [
 #: An object split at its top level; values are ``msgspec.Raw`` until opened.
 Document = dict[str, Any]
 
-_NO_LABELS: Final[dict[str, str]] = {}
+#: Of every object without labels: never change it.
+NO_LABELS: Final[dict[str, str]] = {}
 #: The random bits of a version 4 UUID, and the others: version and variant.
 _UID_RANDOM: Final = ~(0xF << 76 | 0x3 << 62)
 _UID_FIXED: Final = 0x4 << 76 | 0x2 << 62
@@ -77,9 +79,13 @@ class Stored(Item):
             namespace: str = metadata.get("namespace") or ""
             super().__init__(kind, raw, namespace, metadata["name"], metadata["uid"], resource_version)
         labels = metadata.get("labels")
-        self.labels = shared_labels(labels) if labels else _NO_LABELS
+        self.labels = shared_labels(labels) if labels else NO_LABELS
         references = metadata.get("ownerReferences")
         self.owners = tuple([item.get("uid", "") for item in references]) if references else ()
+
+    def forget(self) -> None:
+        super().forget()
+        self.fields = None
 
     def document(self) -> Document:
         """The object split at its top level, with ``metadata`` opened: the caller's to change."""

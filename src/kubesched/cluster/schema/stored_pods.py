@@ -14,6 +14,7 @@ import msgspec
 
 from ...api.kinds import PODS, Kind
 from ...api.shared_parts import decode_parts, next_version, split_spec
+from ...api.wire import Item
 from .objects import Document, Stored, encode, encode_clean
 
 __all__ = ["StoredPod", "stored"]
@@ -93,6 +94,21 @@ class StoredPod(Stored):
         item = self._successor(resource_version)
         item._metadata, item._spec, item._status = like._metadata, like._spec, like._status
         item._node, item._ip, item._host = intern(node), b"", b""
+        return item
+
+    @property
+    def can_be_copied(self) -> bool:
+        """Whether the texts have nothing that only this pod has; see :meth:`copy`."""
+        return not self._metadata.startswith(b"{")
+
+    def copy(self, name: str, uid: str, resource_version: int) -> StoredPod:
+        """Another pod that has name, UID and version of its own, and all else from this one."""
+        item = StoredPod.__new__(StoredPod)
+        Item.__init__(item, PODS, b"", self.namespace, name, uid, resource_version)
+        del item.raw
+        item.labels, item.owners, item.fields = self.labels, self.owners, None
+        item._metadata, item._spec, item._status = self._metadata, self._spec, self._status
+        item._node, item._ip, item._host = self._node, self._ip, self._host
         return item
 
     @property

@@ -7,7 +7,7 @@ looks. Only some fields have other names. Caller: ``store``, for requests about 
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from ...api.kinds import CORE_EVENTS, EVENTS, Kind
 from ...api.times import parse_time
 from ...api.wire import Item, WatchEvent
 from ..admission import new_metadata
-from ..schema import Document, Stored, check_form, decode_document, encode, encode_clean
+from ..schema import NO_LABELS, Document, Stored, check_form, decode_document, encode, encode_clean
 
 __all__ = ["EventExpiry", "as_core", "as_new", "new_item", "new_watch_event"]
 
@@ -70,7 +70,7 @@ class _Late(Stored):
         # Not Stored's own: ``raw`` stays unset, so that its first reader ends in __getattr__.
         self.kind, self.namespace, self.name, self.uid = kind, source.namespace, source.name, uid
         self.resource_version = resource_version
-        self.labels, self.owners = (source.labels, source.owners) if isinstance(source, Stored) else ({}, ())
+        self.labels, self.owners = (source.labels, source.owners) if isinstance(source, Stored) else (NO_LABELS, ())
         self.fields = None
         self._key, self._typed = "", None
         self._made_of: Any = source
@@ -129,28 +129,28 @@ class EventExpiry:
     """
 
     def __init__(self) -> None:
-        self._writes: deque[tuple[float, tuple[str, str]]] = deque()
-        self._last: dict[tuple[str, str], float] = {}
+        #: When each was last written, the oldest first. One that was deleted stays until it is due.
+        self._written: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     def written(self, now: float, item: Stored) -> None:
         """An event was created or changed. ``now`` never decreases from call to call."""
         key = (item.namespace, item.name)
-        self._last[key] = now
-        self._writes.append((now, key))
+        self._written[key] = now
+        self._written.move_to_end(key)
 
     def resume(self, items: Iterable[Stored]) -> None:
         """Adopt the events of a saved cluster, with the last-written times that they contain."""
         for written, key in sorted((_last_seen(item), (item.namespace, item.name)) for item in items):
-            self._last[key] = written
-            self._writes.append((written, key))
+            self._written[key] = written
 
     def due(self, now: float, most: float) -> Iterator[tuple[str, str]]:
         """Namespace and name of events not written for an hour, or beyond ``most``, oldest first; each is returned once."""
-        while self._writes and (self._writes[0][0] <= now - EVENT_TTL or len(self._last) > most):
-            written, key = self._writes.popleft()
-            if self._last.get(key) == written:
-                del self._last[key]
-                yield key
+        while self._written:
+            key, written = next(iter(self._written.items()))
+            if written > now - EVENT_TTL and len(self._written) <= most:
+                return
+            del self._written[key]
+            yield key
 
 
 class _Seen(msgspec.Struct):

@@ -180,8 +180,10 @@ class Filter:
         self._labels = labels
         self._fields = fields
         typed = kind is PODS and all(name in _OF_TYPED_POD for name, _, _ in fields)
-        #: The fields, when all can be read from the typed view.
-        self._typed = [(_OF_TYPED_POD[name], equal, value) for name, equal, value in fields] if typed else []
+        #: The fields with the values they must have, and with those they must not have; when all can be read from the typed view.
+        self._typed: dict[Callable[[Pod], str], tuple[set[str], set[str]]] = {}
+        for name, equal, value in fields if typed else ():
+            self._typed.setdefault(_OF_TYPED_POD[name], (set(), set()))[not equal].add(value)
         #: True when labels or fields are asked for, not merely a namespace.
         self.selects = labels is not None or bool(fields)
         #: True when every object passes.
@@ -195,8 +197,9 @@ class Filter:
         if self._fields:
             pod = _typed_pod(item) if self._typed else None
             if pod is not None:
-                for read, equal, value in self._typed:
-                    if (read(pod) == value) is not equal:
+                for read, (wanted, unwanted) in self._typed.items():
+                    value = read(pod)
+                    if value in unwanted or (wanted and wanted != {value}):
                         return False
             else:
                 fields = fields_of(item)

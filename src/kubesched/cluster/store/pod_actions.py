@@ -32,6 +32,10 @@ _NOTHING: Final[dict[str, Any]] = {}
 _ORDER: Final = "$setElementOrder/conditions"
 #: So many patched statuses are remembered; all are forgotten when there are more.
 _MOST_PATCHED: Final = 1 << 10
+_NOMINATED: Final = b'"nominatedNodeName"'
+#: What no node is called, alone and with its field.
+_MARK: Final = "\0"
+_MARKED: Final = b'"nominatedNodeName":"\\u0000"'
 _STATUS_FIELDS: Final = frozenset({"conditions", _ORDER, "nominatedNodeName"})
 
 
@@ -123,8 +127,12 @@ class PodActions:
         texts = old.shared_texts if isinstance(old, StoredPod) else None
         if texts is None or type(wanted) is not dict or not wanted.keys() <= _STATUS_FIELDS:
             return None
-        status = texts[1]
+        status, node = texts[1], wanted.get("nominatedNodeName")
+        # Pods alike are nominated to different nodes: what is remembered has a mark in the place of the node.
+        is_marked = type(node) is str and node != "" and _NOMINATED not in status
         try:
+            if is_marked:
+                wanted, written = {**wanted, "nominatedNodeName": _MARK}, encode(node)
             key = status, encode(wanted)
         except (TypeError, ValueError):
             return None
@@ -136,6 +144,8 @@ class PodActions:
             if len(self._patched) >= _MOST_PATCHED:
                 self._patched.clear()
             self._patched[key] = after
+        if is_marked:
+            after = after.replace(_MARKED, b"%b:%b" % (_NOMINATED, written), 1)
         if after == status:
             return old
         assert isinstance(old, StoredPod)

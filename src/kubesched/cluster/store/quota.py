@@ -157,6 +157,8 @@ class Quotas:
         self._records = records
         self._by_namespace: dict[str, dict[str, _Quota]] = {}
         self._stale: dict[tuple[str, str], None] = {}
+        #: Whether there has been a quota: what is created and removed is counted then.
+        self._counts = False
 
     # -- admission -------------------------------------------------------------------------------------
 
@@ -217,15 +219,24 @@ class Quotas:
 
     # -- counting --------------------------------------------------------------------------------------
 
+    def follow(self) -> None:
+        """Begin with the quotas; with what they count when there is the first one."""
+        self._records.follow(self.changed, RESOURCE_QUOTAS.__eq__)
+
     def changed(self, item: Stored | None, old: Stored | None) -> None:
+        """Note a stored or removed quota."""
+        if not self._counts:
+            self._counts = True
+            self._records.follow(self._count, lambda kind: kind.namespaced and kind != RESOURCE_QUOTAS)
+        self._quota_changed(item, old)
+        if item is None or old is None:
+            self._count(item, old)
+
+    def _count(self, item: Stored | None, old: Stored | None) -> None:
         """Note a stored or removed object."""
         subject = item or old
-        if subject is None or not subject.namespace:
-            return
-        if subject.kind is RESOURCE_QUOTAS:
-            self._quota_changed(item, old)
-        quotas = self._by_namespace.get(subject.namespace)
-        if not quotas or (subject.kind is RESOURCE_QUOTAS and item is not None and old is not None):
+        quotas = self._by_namespace.get(subject.namespace) if subject is not None else None
+        if not quotas:
             return
         for one, sign in ((old, -1), (item, 1)):
             if one is None:

@@ -19,6 +19,8 @@ from .table import Key, Table, Watch, initial_events
 
 __all__ = ["Reading"]
 
+#: Changes of events that are kept at most: clients read events soon, and nearly every pod has some.
+_EVENT_HISTORY: Final = 1_000
 #: The greatest resource version that can be: 64 bits.
 _MAX_VERSION: Final = (1 << 64) - 1
 _CONTINUE_EXPIRED: Final = (
@@ -55,7 +57,8 @@ class Reading:
 
     def register(self, kind: Kind) -> None:
         """Serve one more kind (custom resources); a kind already served stays as it is."""
-        self._tables.setdefault(kind, Table(kind, self._history, self._backlog))
+        history = min(self._history, _EVENT_HISTORY) if kind is CORE_EVENTS else self._history
+        self._tables.setdefault(kind, Table(kind, history, self._backlog))
 
     def table(self, kind: Kind) -> Table:
         """The table of a kind.

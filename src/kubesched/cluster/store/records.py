@@ -11,15 +11,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from ...api.kinds import Kind
 from ...api.times import Clock, timestamp
 from ..schema import Document, Stored, encode_clean, stored
 from .reading import Reading
-from .table import Table
+from .table import Follower, Table
 
-__all__ = ["Follower", "Records", "Work"]
+__all__ = ["Records", "Work"]
 
-#: Receives the version after and the version before a change: None after a removal and before a creation.
-Follower = Callable[[Stored | None, Stored | None], None]
 #: Background work: it yields after each object, so that much of it does not hold up the event loop.
 Work = Callable[[], Iterator[None]]
 
@@ -28,17 +27,37 @@ STEPS_PER_TURN: Final = 256
 
 
 class Records(Reading):
-    """Tables that can be written to. ``followers`` are notified of every change, in order."""
+    """Tables that can be written to, and who is notified of changes."""
 
     def __init__(self, clock: Clock, history: int, backlog: int) -> None:
+        #: With the kinds that they follow.
+        self._followers: list[tuple[Follower, Callable[[Kind], bool]]] = []
         super().__init__(history, backlog)
         self.clock = clock
-        self.followers: tuple[Follower, ...] = ()
         self._second, self._timestamp = -1, ""
         self._background: deque[Work] = deque()
         self._work: Iterator[None] | None = None
         self._settling = False
         self._turn_is_due = False
+
+    def register(self, kind: Kind) -> None:
+        if kind in self._tables:
+            return
+        super().register(kind)
+        self._tables[kind].followers = [follower for follower, of in self._followers if of(kind)]
+
+    def follow(self, follower: Follower, of: Callable[[Kind], bool] = lambda kind: True) -> None:
+        """Notify ``follower`` of every change of the kinds that ``of`` accepts, after those who follow already."""
+        self._followers.append((follower, of))
+        for kind, table in self._tables.items():
+            if kind == table.kind and of(kind):
+                table.followers.append(follower)
+
+    def forget_followers(self) -> None:
+        """Drop all followers."""
+        self._followers.clear()
+        for table in self._tables.values():
+            table.followers.clear()
 
     def now(self) -> str:
         """The clock as a timestamp."""
@@ -77,7 +96,7 @@ class Records(Reading):
         """Store an object that is made already, with the next version; ``old`` is the one before. For this package."""
         self._version = item.resource_version
         table.record("ADDED" if old is None else "MODIFIED", item, old)
-        for follow in self.followers:
+        for follow in table.followers:
             follow(item, old)
         return item
 
@@ -91,7 +110,7 @@ class Records(Reading):
         """Remove an object whose last state is made already, with the next version. For this package."""
         self._version = item.resource_version
         table.record("DELETED", item, old)
-        for follow in self.followers:
+        for follow in table.followers:
             follow(None, old)
         return item
 

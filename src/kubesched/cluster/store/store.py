@@ -25,6 +25,7 @@ from ...api.kinds import (
     PODS,
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
+    RUNTIME_CLASSES,
     SERVICES,
     Kind,
 )
@@ -64,6 +65,7 @@ from .events import EventExpiry, RecordedEvent, as_core, event_sections, new_ite
 from .pod_actions import PodActions
 from .quota import Quotas
 from .records import Records
+from .replicas import Replicas
 from .table import Table
 
 __all__ = ["Store"]
@@ -96,7 +98,7 @@ class Store(Records):
         clock: Clock,
         *,
         random: Random,
-        history: int = 10_000,
+        history: int = 5_000,
         backlog: int = 1_000_000,
         auto_namespaces: bool = False,
         default_tolerations: bool = True,
@@ -120,6 +122,7 @@ class Store(Records):
         self.most_events = math.inf
         self._limits = Limits(self.table(LIMIT_RANGES))
         self._events = self._tables[CORE_EVENTS]
+        self._pods = self._tables[PODS]
         self._follow_changes()
         for name in FIRST_NAMESPACES:
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
@@ -134,10 +137,16 @@ class Store(Records):
         self._event_expiry = EventExpiry()
         self._pod_actions = PodActions(self, self._deletion)
         self._services = ServiceAddresses()
-        self.followers = (self._event_written, self._deletion.follow, self._quotas.changed, self._services.changed)
+        self._replicas = Replicas(self)
+        self.forget_followers()
+        self.follow(self._event_written, CORE_EVENTS.__eq__)
+        self.follow(self._deletion.follow)
+        self._quotas.follow()
+        self.follow(self._services.changed, SERVICES.__eq__)
+        self.follow(self._replicas.forget, {LIMIT_RANGES, PRIORITY_CLASSES, RUNTIME_CLASSES}.__contains__)
 
     def _event_written(self, item: Stored | None, old: Stored | None) -> None:
-        if item is not None and item.kind is CORE_EVENTS:
+        if item is not None:
             self._event_expiry.written(self.clock.now(), item)
 
     # -- writing ---------------------------------------------------------------------------------------
@@ -151,12 +160,33 @@ class Store(Records):
         come instead of being decided here.
         """
         given = _body_metadata(kind, obj)
+        if kind is PODS and not (dry_run or restore):
+            return self._create_pod(namespace, given, obj)
         if kind.group == EVENTS.group:
             event = as_core(event_sections(kind, obj))
             return new_item(self._create(CORE_EVENTS, namespace, given, event, dry_run=dry_run, restore=restore))
         if kind is CORE_EVENTS:
             obj = event_sections(kind, obj)
         return self._create(kind, namespace, given, obj, dry_run=dry_run, restore=restore)
+
+    def _create_pod(self, namespace: str, given: Mapping[str, Any], obj: Mapping[str, Any]) -> Stored:
+        """Add a pod; like the one that was last asked for in the same words, if it need not be checked again."""
+        request = self._replicas.request(namespace, given, obj)
+        like = self._replicas.like(request) if request is not None else None
+        if like is None or not self._quotas.is_free(like.namespace):
+            item = self._create(PODS, namespace, given, obj, dry_run=False, restore=False)
+            if request is not None:
+                self._replicas.add(request, item)
+            return item
+        table, namespace = self._pods, like.namespace
+        name = self._new_name(table, namespace, given)
+        uid = new_uid(self._random)
+        self._check_namespace(PODS, namespace, name, dry_run=False)
+        if (namespace, name) in table.objects:
+            raise ApiError.already_exists(PODS, name)
+        item = self.adopt(table, like.copy(name, uid, self._version + 1))
+        self.settle_later()
+        return item
 
     def record(self, event: EventRecord) -> bool:
         """Add an event as it was recorded. Its form needs no check, and its bytes may never be read.
@@ -511,7 +541,8 @@ class Store(Records):
 
 def _body_metadata(kind: Kind, obj: Any) -> Mapping[str, Any]:
     """The metadata of a request body that is an object of the right kind."""
-    if not isinstance(obj, Mapping):
+    # Plain dicts, as they nearly always are: a mapping of another type takes much longer to recognise.
+    if type(obj) is not dict and not isinstance(obj, Mapping):
         raise ApiError.bad_request(f"a {kind.kind} is an object, got {type(obj).__name__}")
     version, name = obj.get("apiVersion"), obj.get("kind")
     if (version and version != kind.api_version) or (name and name != kind.kind):
@@ -522,7 +553,7 @@ def _body_metadata(kind: Kind, obj: Any) -> Mapping[str, Any]:
     metadata = obj.get("metadata")
     if metadata is None:
         return {}
-    if not isinstance(metadata, Mapping):
+    if type(metadata) is not dict and not isinstance(metadata, Mapping):
         raise ApiError.bad_request(f"metadata: must be an object, got {metadata!r}")
     return metadata
 

@@ -20,15 +20,18 @@ from ...api.wire import ApiError, Item, WatchEvent
 from ..schema import Stored, encode
 from .fields import Filter
 
-__all__ = ["Change", "Table", "Watch"]
+__all__ = ["Change", "Follower", "Table", "Watch"]
+
+#: Receives the version after and the version before a change: None after a removal and before a creation.
+Follower = Callable[[Stored | None, Stored | None], None]
 
 ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"
 DELETED: Final = "DELETED"
 BOOKMARK: Final = "BOOKMARK"
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
-#: The history may exceed its length by this part of it before it is trimmed.
-_SLACK: Final = 8
+#: Old changes are looked after in steps of this part of the history; by so much it may exceed its length.
+_STEP: Final = 8
 
 Key = tuple[str, str]
 
@@ -84,11 +87,14 @@ class Table:
     def __init__(self, kind: Kind, history: int, backlog: int) -> None:
         self.kind = kind
         self.objects: dict[Key, Stored] = {}
+        #: Notified of every change, in order; see :meth:`.records.Records.follow`.
+        self.followers: list[Follower] = []
         self._history = history
         self._backlog = max(backlog, history)
         self._log: list[Change] = []
         self._base = 0  # sequence number of self._log[0]
-        self._trim_at = history + max(256, history // _SLACK)
+        self._step = max(256, history // _STEP)
+        self._step_at = self._step
         self._floor = 0  # versions below this one have lost history
         self._sorted: list[Key] | None = []
         # Dicts as ordered sets: the order of waking must not depend on addresses.
@@ -124,8 +130,10 @@ class Table:
                 else:
                     self._sorted = None
         self._log.append(Change(type_, item, previous))
-        if len(self._log) >= self._trim_at:
+        if len(self._log) >= self._step_at:
+            self._slim(len(self._log) - 2 * self._step, len(self._log) - self._step)
             self._trim()
+            self._step_at = len(self._log) + self._step
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
             for watch in waiting:
@@ -193,6 +201,7 @@ class Table:
         self.objects.clear()
         self._base += len(self._log) + 1
         self._log.clear()
+        self._step_at = self._step
         self._past.clear()
         self._sorted = None
         self._floor = resource_version
@@ -205,18 +214,25 @@ class Table:
         self._floor = self.last_version
         self._base += len(self._log)
         self._log.clear()
+        self._step_at = self._step
         self._past.clear()
         for watch in list(self._watches):
             watch.wake()
 
     def slim(self) -> None:
-        """Drop what was decoded from old versions and can be decoded again: they are rarely read."""
+        """Drop what was decoded from versions that are not current, and can be decoded again.
+
+        They are rarely read: by then informers have read them. It is done for the older part of the history as it grows.
+        """
         self._past.clear()
-        for change in self._log:
-            for item in (change.item, change.previous):
-                if item is not None and self.objects.get(_key_of(item)) is not item:
-                    item.forget()
-                    item.fields = None
+        self._slim(0, len(self._log))
+
+    def _slim(self, start: int, end: int) -> None:
+        for change in self._log[max(start, 0) : end]:
+            if change.previous is not None:
+                change.previous.forget()
+            if change.type == DELETED:
+                change.item.forget()
 
     def _trim(self) -> None:
         """Drop what neither new watches nor live ones may still ask for."""
@@ -229,7 +245,6 @@ class Table:
             self._base += keep
             del self._log[:keep]
             self._past.clear()
-        self._trim_at = len(self._log) + max(256, self._history // _SLACK)
 
     # -- watches ---------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from kubesched.cache import NodeTable
 from kubesched.cache.columns import RowArray
@@ -21,7 +20,7 @@ from kubesched.framework.preemption import Victims
 
 from .budgets import Budgets
 from .importance import importance
-from .reprieve import CRITERIA, by_importance, measures_of, needs_of, reprieve_row, reprieve_rows
+from .reprieve import CRITERIA, MEASURES, Measures, by_importance, measures_of, needs_of, reprieve_row, reprieve_rows
 
 __all__ = ["HUGE", "Alike", "Amounts"]
 
@@ -43,7 +42,8 @@ class Alike:
         spare: int64[amounts, capacity]; what is left once everything lower has left and the preemptor has come.
         fits: bool[capacity]; there is something lower, and nothing of ``spare`` is negative.
         exact: whether all quantities are small enough for this.
-        criteria, earliest, unstarted: as in :class:`.reprieve.Measures`, by row; for rows that are known.
+        measures: :data:`.reprieve.Measures` by row; for rows that are known.
+        needless: whether some row was evaluated where no pod has to leave.
     """
 
     def __init__(self, table: NodeTable, priority: int, amounts: Amounts) -> None:
@@ -51,6 +51,7 @@ class Alike:
         self._priority = priority
         self._amounts = amounts
         self._indexes = [index for index, _ in amounts]
+        self._needs = needs_of(self._indexes, table)
         self._at = np.array(self._indexes, np.intp)[:, None]
         self._needed = np.array([[amount] for _, amount in amounts], np.int64)
         self._position: int | None = None
@@ -63,9 +64,8 @@ class Alike:
         self.exact = True
         self.spare = np.zeros((len(amounts), 0), np.int64)
         self.fits = np.zeros(0, np.bool_)
-        self.criteria: npt.NDArray[np.float64] = np.zeros((CRITERIA, 0))
-        self.earliest: npt.NDArray[np.float64] = np.zeros(0)
-        self.unstarted = np.zeros(0, np.bool_)
+        self.measures: Measures = np.zeros((MEASURES, 0))
+        self.needless = False
 
     # -- keeping up ------------------------------------------------------------------------------------
 
@@ -77,8 +77,7 @@ class Alike:
             self._position = None
             self.spare = np.zeros((len(self._amounts), capacity), np.int64)
             self.fits, self._known = np.zeros(capacity, np.bool_), np.zeros(capacity, np.bool_)
-            self.criteria = np.zeros((CRITERIA, capacity))
-            self.earliest, self.unstarted = np.zeros(capacity), np.zeros(capacity, np.bool_)
+            self.measures = np.zeros((MEASURES, capacity))
         changed = table.journal.since(self._position) if self._position is not None else None
         renominated = nominated.log.since(self._nominated) if changed is not None else None
         moved = restarted.since(self._restarted) if changed is not None else None
@@ -167,13 +166,15 @@ class Alike:
                 self._table, many, self._priority, self._indexes, self.spare[:, many], budgets, now
             )
             if measures is not None:
-                self.criteria[:, many], self.earliest[many], self.unstarted[many] = measures
+                self._note(many, measures)
                 rows = rows[single]
                 if not len(rows):
                     return
-        found = np.array([measures_of(self._find_victims(row, now)) for row in rows.tolist()]).T
-        self.criteria[:, rows], self.earliest[rows] = found[:CRITERIA], found[CRITERIA]
-        self.unstarted[rows] = found[CRITERIA + 1] != 0
+        self._note(rows, np.array([measures_of(self._find_victims(row, now)) for row in rows.tolist()]).T)
+
+    def _note(self, rows: RowArray, measures: Measures) -> None:
+        self.measures[:, rows] = measures
+        self.needless = self.needless or not measures[CRITERIA - 1].all()
 
     def victims(self, row: int, now: float) -> Victims:
         """The victims on a row that was evaluated."""
@@ -189,7 +190,6 @@ class Alike:
         if latest > now:
             ordered = sorted(ordered, key=lambda each: importance(each, now))
             self._volatile.add(row)
-        needs = needs_of(self._indexes, self._table)
-        found = reprieve_row(ordered, self.spare[:, row].tolist(), needs, self._budgets, now)
+        found = reprieve_row(ordered, self.spare[:, row].tolist(), self._needs, self._budgets, now)
         self._victims[row] = found
         return found

@@ -13,9 +13,9 @@ The result is that of the plain procedure (:mod:`.dry_run`), which is used for e
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +33,12 @@ from kubesched.framework.status import Status
 
 from .alike import HUGE, Alike, Amounts
 from .dry_run import NO_VICTIMS, DryRun
+from .reprieve import CRITERIA, EARLIEST, UNSTARTED
 
-__all__ = ["FastDryRuns", "FastFound", "Question", "TrialOrder"]
+__all__ = ["FastDryRuns", "FastFound", "Question", "Questions", "TrialOrder"]
+
+#: A filter's ``fit_amounts``: what a pod needs, or None where amounts do not decide.
+FitAmounts = Callable[[CycleState, PodInfo, NodeTable], Sequence[tuple[int, int]] | None]
 
 #: So many kinds of preemptors are remembered.
 _MOST: Final = 16
@@ -42,7 +46,7 @@ _least: Final = np.minimum.reduce
 _greatest: Final = np.maximum.reduce
 
 
-class Question:
+class Question(NamedTuple):
     """One pod's dry run, where the fast way applies.
 
     Attributes:
@@ -50,42 +54,69 @@ class Question:
         others: the filters that depend on the node alone, and may reject one of the nodes.
     """
 
-    def __init__(self, state: CycleState, pod: PodInfo, amounts: Amounts, others: Sequence[FilterEntry]) -> None:
-        self.state = state
-        self.pod = pod
-        self.amounts = amounts
-        self.others = others
+    state: CycleState
+    pod: PodInfo
+    amounts: Amounts
+    others: Sequence[FilterEntry]
 
-    @classmethod
-    def of(
-        cls, handle: Handle, state: CycleState, pod: PodInfo, rejecting: AbstractSet[str] = frozenset()
-    ) -> Question | None:
+
+class _Filters(NamedTuple):
+    """The filters that a question is about: what gives amounts, and those that depend on the node alone."""
+
+    fits: Sequence[FitAmounts]
+    others: Sequence[FilterEntry]
+
+
+class Questions:
+    """Makes the questions of one profile. Which filters they are about is remembered by those that pods alike skip."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        #: None where it takes the plain procedure.
+        self._filters: dict[tuple[AbstractSet[str], AbstractSet[str]], _Filters | None] = {}
+
+    def of(self, state: CycleState, pod: PodInfo, rejecting: AbstractSet[str]) -> Question | None:
         """None when it takes the plain procedure.
 
         ``rejecting``: the plugins that rejected the nodes just now; all nodes have passed the filters before these.
         """
-        framework, table = handle.framework, handle.snapshot.table
-        places = {entry.name: entry.index for entry in framework.filters} if rejecting else {}
-        passed = min([places.get(name, 0) for name in rejecting], default=0)
-        if framework.has_active_extensions(state):
+        key = state.skip_filter, rejecting
+        if key not in self._filters:
+            if len(self._filters) >= _MOST:
+                self._filters.clear()
+            self._filters[key] = self._find(state, rejecting)
+        filters = self._filters[key]
+        if filters is None:
             return None
         amounts: list[tuple[int, int]] = []
-        others = []
-        for entry in framework.filters:
-            if entry.name in state.skip_filter:
-                continue
-            if entry.can_sign and not entry.reads_pods:
-                if entry.index >= passed:
-                    others.append(entry)
-                continue
-            fit = getattr(entry.plugin, "fit_amounts", None)
-            wanted = fit(state, pod, table) if fit is not None else None
+        for fit in filters.fits:
+            wanted = fit(state, pod, self._handle.snapshot.table)
             if wanted is None:
                 return None
             amounts += wanted
         if not amounts or any(amount >= HUGE for _, amount in amounts):
             return None
-        return cls(state, pod, tuple(amounts), others)
+        return Question(state, pod, tuple(amounts), filters.others)
+
+    def _find(self, state: CycleState, rejecting: AbstractSet[str]) -> _Filters | None:
+        framework = self._handle.framework
+        if framework.has_active_extensions(state):
+            return None
+        places = {entry.name: entry.index for entry in framework.filters}
+        passed = min([places.get(name, 0) for name in rejecting], default=0)
+        fits: list[FitAmounts] = []
+        others: list[FilterEntry] = []
+        for entry in framework.filters:
+            if entry.name in state.skip_filter:
+                continue
+            if not entry.can_sign or entry.reads_pods:
+                fit = getattr(entry.plugin, "fit_amounts", None)
+                if fit is None:
+                    return None
+                fits.append(fit)
+            elif entry.index >= passed:
+                others.append(entry)
+        return _Filters(fits, others)
 
 
 class TrialOrder:
@@ -167,7 +198,7 @@ class FastDryRuns:
                 found.histogram()
         except PluginFailedError:
             return None  # the plain procedure meets it again, for this node and no other
-        if not alike.criteria[-1][taken].all():
+        if alike.needless and not alike.measures[CRITERIA - 1][taken].all():
             return None  # no victim is needed: the plain procedure says what that means
         return found
 
@@ -193,12 +224,12 @@ class FastDryRuns:
         while len(taken) < wanted and len(part := open_.take(wanted - len(taken))):
             taken = np.concatenate((taken, self._passing(question, part)))
         alike.evaluate(taken, now)
-        if may_violate and len(taken) == wanted and alike.criteria[0][taken].all():
+        if may_violate and len(taken) == wanted and alike.measures[0][taken].all():
             # More each time: a pass costs some time however few they are.
             while len(part := open_.take(3 * open_.taken)):
                 part = self._passing(question, part)
                 alike.evaluate(part, now)
-                clean = part[alike.criteria[0][part] == 0]
+                clean = part[alike.measures[0][part] == 0]
                 if len(clean):
                     return np.concatenate((taken, clean[:1]))
         return taken
@@ -313,14 +344,14 @@ class FastFound:
         """The one that :func:`.choose.choose` would take."""
         alike, rows = self._alike, self.rows
         # Most candidates of a pass are alike, which one pass over all criteria finds out. Methods of arrays are slower than ufuncs.
-        values = alike.criteria.take(rows, axis=1)
-        if (_least(values, axis=1) != _greatest(values, axis=1)).any():
-            for column in alike.criteria:
-                wanted = column.take(rows)
-                rows = rows[wanted == _least(wanted)]
-        if len(rows) > 1:
-            starts, unstarted = alike.earliest.take(rows), alike.unstarted.take(rows)
-            if unstarted.any():
-                starts = np.where(unstarted, np.minimum(starts, now), starts)
-            return self._candidate(rows.item(starts.argmax()))  # the first of those that are equal
-        return self._candidate(rows.item(0))
+        values = alike.measures.take(rows, axis=1)
+        least, greatest = _least(values, axis=1).tolist(), _greatest(values, axis=1).tolist()
+        if least[:CRITERIA] != greatest[:CRITERIA]:
+            for number in range(CRITERIA):
+                best = np.flatnonzero(values[number] == _least(values[number]))
+                rows, values = rows[best], values[:, best]
+        if greatest[UNSTARTED] == 0 and least[EARLIEST] == greatest[EARLIEST]:
+            return self._candidate(rows.item(0))
+        starts, unstarted = values[EARLIEST], values[UNSTARTED] != 0
+        starts = np.where(unstarted, np.minimum(starts, now), starts)
+        return self._candidate(rows.item(starts.argmax()))  # the first of those that are equal

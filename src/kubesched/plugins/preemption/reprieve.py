@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +33,29 @@ from .budgets import Budgets
 from .choose import PER_VICTIM
 from .importance import importance, start_of
 
-__all__ = ["CRITERIA", "Measures", "Needs", "by_importance", "measures_of", "needs_of", "reprieve_row", "reprieve_rows"]
+__all__ = [
+    "CRITERIA",
+    "EARLIEST",
+    "MEASURES",
+    "UNSTARTED",
+    "Measures",
+    "Needs",
+    "by_importance",
+    "measures_of",
+    "needs_of",
+    "reprieve_row",
+    "reprieve_rows",
+]
 
-#: How many numbers candidates are compared by before start times.
+#: What candidates are compared by, float64[6, n]: violations, priority of the first victim, sum of priorities, victims (the least
+#: wins, in this order); the earliest start of the most important victims that have started, else infinity (the latest
+#: wins); whether one of them has not started, which counts as now.
+Measures = npt.NDArray[np.float64]
+MEASURES: Final = 6
+#: How many of them come before start times.
 CRITERIA: Final = 4
+EARLIEST: Final = 4
+UNSTARTED: Final = 5
 #: Where the columns of pods have a resource; None: each pod counts as one.
 _PLACES: Final[dict[int, int | None]] = {
     PODS_ROW: None, CPU_ROW: CPU_AT, MEMORY_ROW: MEMORY_AT, EPHEMERAL_ROW: EPHEMERAL_AT,
@@ -49,21 +68,6 @@ _MOST_KEYS: Final = 1 << 62
 Needs = Callable[[PodInfo], Sequence[int]]
 
 
-class Measures(NamedTuple):
-    """What candidates are compared by.
-
-    Attributes:
-        criteria: float64[4, n]; violations, priority of the first victim, sum of priorities, victims; the least wins, in
-            order.
-        earliest: float64[n]; the earliest start of the most important victims that have started, else infinity.
-        unstarted: bool[n]; one of them has not started, which counts as now.
-    """
-
-    criteria: npt.NDArray[np.float64]
-    earliest: npt.NDArray[np.float64]
-    unstarted: npt.NDArray[np.bool_]
-
-
 def by_importance(pods: list[PodInfo]) -> tuple[list[PodInfo], float]:
     """By importance, as if pods that have not started were to start at the end of time.
 
@@ -71,6 +75,9 @@ def by_importance(pods: list[PodInfo]) -> tuple[list[PodInfo], float]:
     infinity when all have started.
     """
     infinity = math.inf
+    kinds = {(pod.pod.spec.priority or 0, pod.pod.status.start_time) for pod in pods}
+    if len(kinds) == 1:
+        return pods, -infinity
     starts = [start_of(pod, infinity) for pod in pods]
     ranked = sorted([(-(pod.pod.spec.priority or 0), starts[place], place) for place, pod in enumerate(pods)])
     latest = -infinity
@@ -122,7 +129,7 @@ def reprieve_row(ordered: Sequence[PodInfo], left: list[int], needs: Needs, budg
 
 
 def measures_of(victims: Victims) -> tuple[float, ...]:
-    """The criteria, the earliest start, and whether a foremost victim has not started; see :class:`Measures`."""
+    """What a candidate with these victims is compared by; see :data:`Measures`."""
     pods = victims.pods
     if not pods:
         return victims.pdb_violations, 0, 0, 0, math.inf, 0
@@ -241,18 +248,17 @@ def _measured(
 ) -> Measures:
     """The measures of nodes from their victims, which are ordered by node, the most important first."""
     nodes = len(violations)
-    criteria = np.zeros((CRITERIA, nodes))
-    criteria[0] = violations
-    earliest, unstarted = np.full(nodes, math.inf), np.zeros(nodes, np.bool_)
+    measures = np.zeros((MEASURES, nodes))
+    measures[0], measures[EARLIEST] = violations, math.inf
     count = np.bincount(node, minlength=nodes)
     having = np.flatnonzero(count)
     if len(having):
         first = (np.cumsum(count) - count)[having]
         highest = priorities[first]
-        criteria[1, having] = highest
-        criteria[2, having] = np.add.reduceat(priorities, first) + count[having] * PER_VICTIM
-        criteria[3] = count
+        measures[1, having] = highest
+        measures[2, having] = np.add.reduceat(priorities, first) + count[having] * PER_VICTIM
+        measures[3] = count
         foremost = priorities == np.repeat(highest, count[having])
-        earliest[having] = np.minimum.reduceat(np.where(foremost, starts, math.inf), first)
-        unstarted[having] = np.logical_or.reduceat(foremost & np.isinf(starts), first)
-    return Measures(criteria, earliest, unstarted)
+        measures[EARLIEST, having] = np.minimum.reduceat(np.where(foremost, starts, math.inf), first)
+        measures[UNSTARTED, having] = np.logical_or.reduceat(foremost & np.isinf(starts), first)
+    return measures
