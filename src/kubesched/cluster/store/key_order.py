@@ -1,8 +1,8 @@
-"""The keys of a table in order, sorted when somebody reads them and not when they are written.
+"""The keys of a table in order, sorted when they are read and not when they are written.
 
     add ──▶ at the end of the order, or to the rest        remove ──▶ noted        read ──▶ one order again
 
-A table that is written to while it is read would otherwise be sorted anew for each list: 60 ms for 100,000 keys. Merging the rest
+A table that is written to while it is read would otherwise be sorted again for each list: 60 ms for 100,000 keys. Merging the rest
 into an order takes a fifth of that.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["Key", "KeyOrder", "Moment"]
 #: Namespace and name.
 Key = tuple[str, str]
 
-#: So many removed keys may be kept until somebody reads; and no more than there are others.
+#: So many removed keys may be kept until the next read; and no more than there are others.
 _MOST_GONE: Final = 1024
 
 
