@@ -496,7 +496,7 @@ class Store(Records):
         self.forget_work()
         self._follow_changes()
         for item in items:
-            self.table(item.kind).objects[item.namespace, item.name] = item
+            self.table(item.kind).load(item)
             self._deletion.follow(item, None)
             self._services.changed(item, None)
             if b'"deletionTimestamp"' in item.raw:
