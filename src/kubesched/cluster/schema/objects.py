@@ -149,7 +149,7 @@ def encode_clean(value: Any, what: str = "the object") -> bytes:
 
 def new_uid(random: Random) -> str:
     """A version 4 UUID from a seeded generator."""
-    digits = f"{random.getrandbits(128) & _UID_RANDOM | _UID_FIXED:032x}"
+    digits = (random.getrandbits(128) & _UID_RANDOM | _UID_FIXED).to_bytes(16).hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
