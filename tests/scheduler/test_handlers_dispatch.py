@@ -48,7 +48,7 @@ class Diary:
             (
                 queue,
                 "queue",
-                ("add", "update", "delete", "move_all_to_active_or_backoff_queue", "move_after_deletions"),
+                ("add_or_update", "update", "delete", "move_all_to_active_or_backoff_queue", "move_after_deletions"),
             ),
         ):
             for method in methods:
@@ -93,7 +93,7 @@ CASES: list[tuple[str, Callable[[PodHandler], None], list[str]]] = [
         lambda h: add(h, pod("q", "u2", node="n1", scheduler="x")),
         ["cache.add_pod", "AssignedPodAdd"],
     ),
-    ("unassigned pod added", lambda h: add(h, pod("q", "u2")), ["queue.add"]),
+    ("unassigned pod added", lambda h: add(h, pod("q", "u2")), ["queue.add_or_update"]),
     ("unassigned pod of another scheduler added", lambda h: add(h, pod("q", "u2", scheduler="x")), []),
     (
         "pod bound",
@@ -147,12 +147,12 @@ CASES: list[tuple[str, Callable[[PodHandler], None], list[str]]] = [
     (
         "another pod of the name, unassigned",
         lambda h: h.on_update(pod("q", "u2"), pod("q", "u3", "2")),
-        ["cache.remove_pod", "AssignedPodDelete", "queue.delete", "queue.add"],
+        ["cache.remove_pod", "AssignedPodDelete", "queue.delete", "queue.add_or_update"],
     ),
     (
         "another pod of the name, of ours where the one before was not",
         lambda h: h.on_update(pod("q", "u2", scheduler="x"), pod("q", "u3", "2")),
-        ["cache.remove_pod", "AssignedPodDelete", "queue.add"],
+        ["cache.remove_pod", "AssignedPodDelete", "queue.add_or_update"],
     ),
     (
         "another pod of the name, bound already",
