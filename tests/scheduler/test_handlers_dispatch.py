@@ -202,6 +202,30 @@ def test_assigned_pods_changing_and_going() -> None:
     run_virtual(main())
 
 
+def test_deletions_together_leave_the_cache_before_the_queue_is_notified() -> None:
+    """One that the cache does not know costs the others nothing, and one that waits in the queue leaves it in its turn."""
+
+    async def main() -> None:
+        expected = ["cannot remove pod default/unknown"]
+        async with world(config=a_config(), settled=False, start=False, expect_errors=expected) as found:
+            handler, scheduler = a_pod_handler(found), found.scheduler
+            scheduler.cache.set_node(from_builtins(a_node("n1"), Node))
+            placed = [pod(f"p{number}", f"u{number}", node="n1") for number in range(3)]
+            for one in placed:
+                add(handler, one)
+            waiting = pod("waiting", "u8")
+            add(handler, waiting)
+            diary = Diary(found)
+            handler.on_delete_all([placed[0], pod("unknown", "u9", node="n1"), placed[1], waiting, placed[2]])
+            first = ["cache.remove_pod"] * 3 + ["AssignedPodDelete"] * 3
+            assert diary.lines == [*first, "queue.delete", "cache.remove_pod", "AssignedPodDelete"]
+            assert not scheduler.cache.pods
+            assert not scheduler.queue.views.is_queued(waiting)
+            assert found.metric("event_handling_duration_seconds", "AssignedPodDelete") == 4
+
+    run_virtual(main())
+
+
 def node(version: str = "1", **more: Any) -> Node:
     data = a_node("n1", **more)
     data["metadata"]["resourceVersion"] = version
