@@ -217,8 +217,8 @@ class _Builder:
         self.document.lines[id(frame.value)] = frame.lines
         if frame.anchor:
             self.anchors[frame.anchor] = (frame.value, self.nodes - frame.nodes_before, frame.height)
-        if self.stack:
-            self.stack[-1].height = max(self.stack[-1].height, frame.height + 1)
+        if self.stack and self.stack[-1].height <= frame.height:
+            self.stack[-1].height = frame.height + 1
         self._add(frame.value, frame.line)
 
     def _add(self, value: Any, line: int) -> None:
@@ -241,12 +241,13 @@ class _Builder:
             frame.key = _NO_KEY
 
     def _key(self, value: Any, frame: _Frame, line: int) -> str:
-        if isinstance(value, bool):
-            value = "true" if value else "false"
-        elif isinstance(value, (int, float)):
-            value = json_number(value)
         if not isinstance(value, str):
-            raise self._fail("invalid map key: write a name before the colon", line)
+            if isinstance(value, bool):
+                value = "true" if value else "false"
+            elif isinstance(value, (int, float)):
+                value = json_number(value)
+            else:
+                raise self._fail("invalid map key: write a name before the colon", line)
         if value in frame.value:
             self.document.duplicates.append(Duplicate(line, value, self._path(value)))
         return value
@@ -269,8 +270,7 @@ class _Builder:
         if tag is None:
             if not event.implicit[0]:
                 return text
-            is_key = self.stack and self.stack[-1].key is _NO_KEY and isinstance(self.stack[-1].value, dict)
-            if is_key and text == "<<":
+            if text == "<<" and self.stack and self.stack[-1].key is _NO_KEY and isinstance(self.stack[-1].value, dict):
                 return _MERGE
             value = resolve_plain(text)
         elif tag in ("!", _TAG + "str", _TAG + "timestamp"):
