@@ -11,7 +11,7 @@ from .daemon_sets import daemon_spec
 from .device_pools import DEVICES as DEVICES_ANNOTATION
 from .device_pools import DevicesError, parse_devices
 from .job_status import completed_indexes
-from .jobs import COMPLETION_INDEX, TRACKING, finished_as, indexed_spec
+from .jobs import COMPLETION_INDEX, TRACKING, finished_as, indexed_spec, job_labels
 from .manager import ALL, BATCH, DEVICES, STORAGE, ControllerManager, ControllerStatistics
 from .pods import owner_reference, pod_body
 
@@ -33,6 +33,7 @@ __all__ = [
     "daemon_spec",
     "finished_as",
     "indexed_spec",
+    "job_labels",
     "owner_reference",
     "parse_devices",
     "pod_body",

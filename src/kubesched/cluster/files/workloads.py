@@ -22,6 +22,7 @@ from ..controllers import (
     daemon_spec,
     finished_as,
     indexed_spec,
+    job_labels,
     owner_reference,
     pod_body,
 )
@@ -223,12 +224,7 @@ def _job(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
     succeeded, uid = status.get("succeeded"), owner.data["metadata"]["uid"]
     if completions and isinstance(succeeded, int):
         count = min(count, max(0, completions - succeeded))
-    labels = {
-        "batch.kubernetes.io/job-name": owner.name,
-        "job-name": owner.name,
-        "batch.kubernetes.io/controller-uid": uid,
-        "controller-uid": uid,
-    }
+    labels = job_labels(owner.name, uid)
     if spec.get("completionMode") != "Indexed":
         return _random_named(owner, count, labels)
     done = completed_indexes(owner.data)
