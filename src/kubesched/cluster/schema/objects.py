@@ -94,6 +94,12 @@ class Stored(Item):
         document["metadata"] = msgspec.json.decode(document["metadata"])
         return document
 
+    def seen_at(self, resource_version: int) -> Stored:
+        """The same object with another version."""
+        document = self.document()
+        document["metadata"]["resourceVersion"] = str(resource_version)
+        return Stored(self.kind, encode(document), document["metadata"], resource_version)
+
     def section(self, name: str) -> Any:
         """One top-level member as plain data; None when absent."""
         section = _split(self.raw).get(name)
@@ -156,7 +162,7 @@ def encode_clean(value: Any, what: str = "the object", *, nulls: bool = False) -
 
 def new_uid(random: Random) -> str:
     """A version 4 UUID from a seeded generator."""
-    digits = f"{random.getrandbits(128) & _UID_RANDOM | _UID_FIXED:032x}"
+    digits = (random.getrandbits(128) & _UID_RANDOM | _UID_FIXED).to_bytes(16).hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 

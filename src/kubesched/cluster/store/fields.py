@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from operator import attrgetter
 from sys import intern
 from typing import Any, Final
 
@@ -113,22 +114,23 @@ def _known_fields(kind: Kind) -> set[str]:
 
 #: What watches of pods select by, read from the view that informers share.
 _OF_TYPED_POD: Final[dict[str, Callable[[Pod], str]]] = {
-    "metadata.name": lambda pod: pod.metadata.name,
-    "metadata.namespace": lambda pod: pod.metadata.namespace,
-    "spec.nodeName": lambda pod: pod.spec.node_name,
-    "spec.schedulerName": lambda pod: pod.spec.scheduler_name,
-    "status.phase": lambda pod: pod.status.phase,
-    "status.nominatedNodeName": lambda pod: pod.status.nominated_node_name,
+    "metadata.name": attrgetter("metadata.name"),
+    "metadata.namespace": attrgetter("metadata.namespace"),
+    "spec.nodeName": attrgetter("spec.node_name"),
+    "spec.schedulerName": attrgetter("spec.scheduler_name"),
+    "status.phase": attrgetter("status.phase"),
+    "status.nominatedNodeName": attrgetter("status.nominated_node_name"),
 }
 
 
-def _typed_pod(item: Stored) -> Pod | None:
-    """The shared view of a pod; None when it cannot be decoded."""
-    try:
-        pod: Pod = item.typed
-    except (DecodeError, msgspec.DecodeError):
-        return None
-    return pod
+def _typed_terms(fields: tuple[tuple[str, bool, str], ...]) -> list[tuple[Callable[[Pod], str], bool, frozenset[str]]]:
+    """The terms about pods by what they read: it must be, or must not be, among the values."""
+    unlike: dict[str, set[str]] = {}
+    terms = [(_OF_TYPED_POD[name], True, frozenset((value,))) for name, equal, value in fields if equal]
+    for name, equal, value in fields:
+        if not equal:
+            unlike.setdefault(name, set()).add(value)
+    return terms + [(_OF_TYPED_POD[name], False, frozenset(values)) for name, values in unlike.items()]
 
 
 class Filter:
@@ -143,10 +145,8 @@ class Filter:
         self._labels = labels
         self._fields = fields
         typed = kind is PODS and all(name in _OF_TYPED_POD for name, _, _ in fields)
-        #: The fields with the values they must have, and with those they must not have; when all can be read from the typed view.
-        self._typed: dict[Callable[[Pod], str], tuple[set[str], set[str]]] = {}
-        for name, equal, value in fields if typed else ():
-            self._typed.setdefault(_OF_TYPED_POD[name], (set(), set()))[not equal].add(value)
+        #: The fields, when all can be read from the typed view.
+        self._typed = _typed_terms(fields) if typed else []
         #: True when labels or fields are asked for, not merely a namespace.
         self.selects = labels is not None or bool(fields)
         #: True when every object passes.
@@ -157,18 +157,19 @@ class Filter:
             return False
         if self._labels is not None and not self._labels.matches(item.labels):
             return False
-        if self._fields:
-            pod = _typed_pod(item) if self._typed else None
-            if pod is not None:
-                for read, (wanted, unwanted) in self._typed.items():
-                    value = read(pod)
-                    if value in unwanted or (wanted and wanted != {value}):
-                        return False
+        if self._typed:
+            try:
+                pod = item.typed
+            except (DecodeError, msgspec.DecodeError):
+                pass  # by its fields, which may be readable
             else:
-                fields = fields_of(item)
-                for name, equal, value in self._fields:
-                    if (fields[name] == value) is not equal:
+                for read, among, values in self._typed:  # noqa: SIM110 - for each change of a pod, and faster
+                    if (read(pod) in values) is not among:
                         return False
+                return True
+        if self._fields:
+            fields = fields_of(item)
+            return all((fields[name] == value) is equal for name, equal, value in self._fields)
         return True
 
 

@@ -8,7 +8,6 @@ Caller: ``store.list``.
 from __future__ import annotations
 
 import base64
-from bisect import bisect_right
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +16,7 @@ from ...api.turns import Steps
 from ...api.wire import ApiError, ListPage
 from ..schema import Stored, encode
 from .fields import Filter
-from .table import Key
+from .key_order import Key, Moment
 
 __all__ = ["BATCH", "make_page", "read_token", "write_token"]
 
@@ -25,21 +24,25 @@ __all__ = ["BATCH", "make_page", "read_token", "write_token"]
 BATCH: Final = 1024
 
 
-def make_page(items: list[Stored], filter_: Filter, version: int, after: Key | None, limit: int) -> Steps[ListPage]:
-    """The objects after a key that a filter selects, at most ``limit`` unless that is 0."""
-    start = 0 if after is None else bisect_right(items, after, key=lambda item: (item.namespace, item.name))
-    if filter_.is_trivial:
-        end = len(items) if limit <= 0 else start + limit
-        found, rest = items[start:end], max(0, len(items) - end)
+def make_page(moment: Moment, filter_: Filter, version: int, after: Key | None, limit: int) -> Steps[ListPage]:
+    """The objects after a key that a filter selects, at most ``limit`` unless that is 0.
+
+    ``moment`` has the filter's namespace only; what is needed of it is read in the first step.
+    """
+    start = 0 if after is None else moment.after(after)
+    found: list[Stored] = []
+    rest = 0
+    if not filter_.selects:
+        end = start + limit if limit > 0 else len(moment.keys)
+        found, rest = moment.items(start, end), max(0, len(moment.keys) - end)
     else:
-        found, rest = [], 0
-        for index in range(start, len(items)):
-            if (index - start) % BATCH == BATCH - 1:
+        for number, item in enumerate(moment.items(start), 1):
+            if number % BATCH == 0:
                 yield
-            if not filter_.matches(items[index]):
+            if not filter_.matches(item):
                 continue
             if limit <= 0 or len(found) < limit:
-                found.append(items[index])
+                found.append(item)
             else:
                 rest += 1
                 if filter_.selects:

@@ -279,7 +279,10 @@ class Store(Records):
 
     def expire_events(self) -> None:
         """Remove expired events. A new event does it too; a caller with a timer may do it from time to time."""
-        for key in self._event_expiry.due(self.clock.now(), self.most_events):
+        now = self.clock.now()
+        if not self._event_expiry.is_due(now, self.most_events):
+            return
+        for key in self._event_expiry.due(now, self.most_events):
             old = self._events.objects.get(key)
             last = old.at(self._version + 1) if isinstance(old, RecordedEvent) else None
             if last is not None and old is not None:
@@ -493,7 +496,7 @@ class Store(Records):
         self.forget_work()
         self._follow_changes()
         for item in items:
-            self.table(item.kind).objects[item.namespace, item.name] = item
+            self.table(item.kind).load(item)
             self._deletion.follow(item, None)
             self._services.changed(item, None)
             if b'"deletionTimestamp"' in item.raw:
