@@ -26,6 +26,7 @@ __all__ = [
     "drop_nulls",
     "encode",
     "encode_clean",
+    "has_condition",
     "letters_of",
     "new_uid",
     "open_section",
@@ -136,6 +137,12 @@ def drop_nulls(data: Any) -> Any:
     if isinstance(data, list):
         return [drop_nulls(value) for value in data]
     return data
+
+
+def has_condition(data: Mapping[str, Any], type_: str, status: str = "True") -> bool:
+    """Whether an object's status has a condition of a type with this status."""
+    conditions = (data.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == type_ and one.get("status") == status for one in conditions)
 
 
 def encode_clean(value: Any, what: str = "the object", *, nulls: bool = False) -> bytes:

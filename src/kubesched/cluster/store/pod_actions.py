@@ -18,7 +18,7 @@ from ...api.selectors import SelectorError, compile_label_selector
 from ...api.types import LabelSelector
 from ...api.wire import ApiError
 from ..admission import Causes
-from ..schema import Document, Stored, StoredPod, check_form, encode, open_section
+from ..schema import Document, Stored, StoredPod, check_form, encode, has_condition, open_section
 from .deletion import Deletion
 from .records import Records
 
@@ -226,7 +226,7 @@ class PodActions:
         document = budget.document()
         spec, status = open_section(document, "spec") or {}, open_section(document, "status") or {}
         healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
-        if not _is_ready(pod):
+        if not has_condition(pod, "Ready"):
             always = spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
             if always or (healthy >= desired and desired > 0):
                 return
@@ -270,11 +270,6 @@ def _needs_no_consent(pod: dict[str, Any]) -> bool:
         "Failed",
         "Pending",
     )
-
-
-def _is_ready(pod: dict[str, Any]) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
 
 
 def _too_many(message: str, cause: str, retry_after: int) -> ApiError:
