@@ -1,4 +1,4 @@
-"""The collector looks at new objects once, and at all of them rarely."""
+"""The collector traverses new objects once, and all of them rarely."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def clocks() -> Iterator[_Clocks]:
     undo()
 
 
-def test_what_survives_a_pass_is_not_looked_at_again(clocks: _Clocks) -> None:
+def test_what_survives_a_pass_is_not_traversed_again(clocks: _Clocks) -> None:
     kept = [[number] for number in range(5000)]
     clocks.look()
     assert not any(item is kept[0] for item in gc.get_objects())  # which leaves out what is frozen
@@ -90,7 +90,7 @@ def test_a_cycle_that_was_in_use_at_a_pass_waits_for_a_full_one_in_a_quiet_time(
     assert gone() is None
     gone = weakref.ref(_Ring())
     clocks.look()
-    assert gone() is None  # looking at new objects goes on
+    assert gone() is None  # new objects are still traversed
 
 
 def test_a_process_that_is_never_quiet_makes_a_full_pass_in_the_end(clocks: _Clocks) -> None:

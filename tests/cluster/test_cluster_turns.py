@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from kubesched.api.kinds import NAMESPACES, PODS, Kind, kind_by_plural
 from kubesched.api.turns import in_turns
+from kubesched.api.wire import Item
+from kubesched.client.reflector import Reflector
 from kubesched.cluster.files import read, save, saving
+from kubesched.cluster.schema import Stored
 from kubesched.cluster.store import InProcessClient, Store
+from kubesched.cluster.store.key_order import Moment
 from kubesched.cluster.store.paging import BATCH
 from kubesched.cluster.store.records import STEPS_PER_TURN
+from kubesched.cluster.store.table import INITIAL_BATCH
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 COUNT = 1500
@@ -235,9 +242,48 @@ def test_the_initial_state_of_a_filtered_watch_takes_turns_and_shows_one_moment(
         turns.start()
         watch = await in_turns(store.watching(CONFIG_MAPS, label_selector="odd=1", send_initial_events=True))
         assert turns.stop() >= 3
-        events = [(type_, item.name) for type_, item in watch.drain()]
+        parts = []
+        while watch.pending:
+            parts.append([(type_, item.name) for type_, item in watch.drain()])
+        assert [len(part) for part in parts] == [INITIAL_BATCH, INITIAL_BATCH, 3]
+        events = [event for part in parts for event in part]
         assert events == [*wanted, ("BOOKMARK", ""), ("ADDED", "zzz"), ("DELETED", f"c{4 * BATCH - 1:05}")]
         watch.close()
+
+    in_loop(main)
+
+
+def test_pages_in_one_process_are_read_in_turns_and_cost_their_own_objects_only() -> None:
+    async def main(store: Store) -> None:
+        fill(store, "default", 2 * COUNT)
+        read: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        class Sink:
+            async def replace(self, items: list[Item], version: int) -> None:
+                read.set_result(len(items))
+
+            def upsert(self, item: Item) -> None: ...
+            def remove(self, items: Sequence[Item]) -> None: ...
+
+        copied = 0
+        copy = Moment.items
+
+        def count(moment: Moment, start: int = 0, end: int | None = None) -> list[Stored]:
+            nonlocal copied
+            found = copy(moment, start, end)
+            copied += len(found)
+            return found
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Moment, "items", count)
+            turns = Turns(lambda: fill(store, "kube-system", 1))
+            turns.start()
+            reflector = Reflector(InProcessClient(store), CONFIG_MAPS, Sink(), rng=Random(1), page_size=100)
+            task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(reflector.run())
+            assert await read == 2 * COUNT  # the moment of the first page
+            assert turns.stop() >= 2 * COUNT // 100
+            task.cancel()
+        assert copied == 2 * COUNT
 
     in_loop(main)
 

@@ -1,49 +1,155 @@
-"""The bytes of a long list are made in steps, in every form."""
+"""A long list is sent in parts, in every form, and has the bytes of one piece all the same."""
 
 from __future__ import annotations
 
-import json
-from random import Random
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
 
+import aiohttp
+import msgspec
 import pytest
-from aiohttp.test_utils import make_mocked_request
+from http_world import PARTIAL_LIST, TABLE, Api, run, served
 
-from kubesched.api.kinds import kind_by_plural
-from kubesched.cluster.http.answers import Accepted
-from kubesched.cluster.http.calls import Call, Target
-from kubesched.cluster.http.catalog import Catalog
-from kubesched.cluster.http.queries import Query
-from kubesched.cluster.http.reading import shape_list
-from kubesched.cluster.http.tables import BATCH
-from kubesched.cluster.store import Store
+from kubesched.api.kinds import PODS, kind_by_plural
+from kubesched.api.wire import Item
+from kubesched.api.yamltext import to_yaml
+from kubesched.cluster.http import long_answers
+from kubesched.cluster.http.long_answers import BATCH
 
-
-class StillClock:
-    def now(self) -> float:
-        return 0.0
+COUNT = 2 * BATCH + 3
+CONFIG_MAPS = kind_by_plural("", "configmaps") or PODS
+PATH = "/api/v1/namespaces/default/configmaps"
 
 
-@pytest.mark.parametrize("transform", ["", "PartialObjectMetadataList", "Table"])
-def test_a_long_list_is_shaped_in_steps(transform: str) -> None:
-    store = Store(StillClock(), random=Random(1))
-    kind = kind_by_plural("", "configmaps")
-    assert kind is not None
-    for number in range(3 * BATCH):
-        store.create(kind, "default", {"metadata": {"name": f"c{number:05}"}})
-    catalog = Catalog(store)
-    catalog.refresh()
-    resource = catalog.find("", "v1", "configmaps")
-    assert resource is not None
-    form = Accepted(transform=transform, version="v1")
-    call = Call(make_mocked_request("GET", "/"), Query(), form, Target("", "v1", plural="configmaps"), resource)
-    steps, count = shape_list(store, call, store.list(kind)), 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            answer = json.loads(done.value)
-            break
-        count += 1
-    assert count >= 2
-    objects = [row["object"] for row in answer["rows"]] if transform == "Table" else answer["items"]
-    assert [one["metadata"]["name"] for one in objects] == [f"c{number:05}" for number in range(3 * BATCH)]
+def fill(api: Api, count: int = COUNT) -> None:
+    for number in range(count):
+        data = {"empty": "", "two": "first\nsecond", "letter": "ä"}
+        metadata = {"name": f"c{number:05}", "labels": {"odd": str(number % 2)}}
+        api.store.create(CONFIG_MAPS, "default", {"metadata": metadata, "data": data})
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of objects in each part of what is sent, and 0 for each turn of another task."""
+    found: list[int] = []
+    answer_parts = long_answers.answer_parts
+
+    async def counted(call: Any, head: Any, member: str, items: Sequence[Item], shape: Any) -> Any:
+        def shaped(part: Sequence[Item]) -> bytes:
+            found.append(len(part))
+            asyncio.get_running_loop().call_soon(found.append, 0)
+            raw: bytes = shape(part)
+            return raw
+
+        return await answer_parts(call, head, member, items, shaped)
+
+    monkeypatch.setattr("kubesched.cluster.http.reading.answer_parts", counted)
+    return found
+
+
+@pytest.mark.parametrize("accept", ["application/json", PARTIAL_LIST, TABLE])
+def test_a_long_list_is_sent_in_parts_in_every_form(accept: str, parts: list[int]) -> None:
+    async def main() -> None:
+        async with served() as api:
+            fill(api)
+            plain = await api.get(PATH, accept=accept)
+            assert parts == [BATCH, 0, BATCH, 0, 3, 0]
+            assert "Content-Length" not in plain.headers
+            assert plain.headers["Content-Type"] == "application/json"
+            objects = [row["object"] for row in plain.data["rows"]] if accept == TABLE else plain.data["items"]
+            assert [one["metadata"]["name"] for one in objects] == [f"c{number:05}" for number in range(COUNT)]
+            pretty = await api.get(PATH, accept=accept, pretty="true")
+            assert pretty.raw == msgspec.json.format(plain.raw.rstrip(), indent=2) + b"\n"
+            parts.clear()
+            yaml = await api.get(PATH, accept=accept.split(",", maxsplit=1)[0].replace("json", "yaml"))
+            assert max(parts) == long_answers._YAML_BATCH
+            assert yaml.headers["Content-Type"] == "application/yaml"
+            assert yaml.raw.decode() == to_yaml(plain.data)
+
+    run(main())
+
+
+def test_a_long_list_shows_one_moment(parts: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with served() as api:
+            fill(api)
+            wanted = (await api.get(PATH)).raw
+            parts.clear()
+            part = long_answers._Json.part
+
+            def meddle(writer: Any, raw: bytes) -> bytes:
+                api.store.delete(CONFIG_MAPS, "default", f"c{COUNT - len(parts):05}")
+                return part(writer, raw)
+
+            monkeypatch.setattr(long_answers._Json, "part", meddle)
+            assert (await api.get(PATH)).raw == wanted
+            assert len(api.store.table(CONFIG_MAPS).objects) == COUNT - 3
+
+    run(main())
+
+
+def test_a_short_list_is_one_answer_with_its_length(parts: list[int]) -> None:
+    async def main() -> None:
+        async with served() as api:
+            assert (await api.get(PATH)).data["items"] == []
+            fill(api, BATCH)
+            answer = await api.get(PATH)
+            assert int(answer.headers["Content-Length"]) == len(answer.raw)
+            assert parts == [BATCH, 0]
+
+    run(main())
+
+
+def test_the_answer_to_a_deleted_collection_is_sent_in_parts(parts: list[int]) -> None:
+    async def main() -> None:
+        async with served() as api:
+            fill(api)
+            answer = await api.delete(PATH)
+            assert [one["metadata"]["name"] for one in answer.data["items"]] == [f"c{n:05}" for n in range(COUNT)]
+            assert parts[::2] == [BATCH, BATCH, 3]
+            assert (await api.get(PATH)).data["items"] == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_failure_within_a_list_is_no_list_that_ends_early(
+    at: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = 0
+
+    def fail(writer: Any, raw: bytes) -> bytes:
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            raise RuntimeError("broken")
+        return raw
+
+    async def main() -> None:
+        async with served() as api:
+            fill(api)
+            monkeypatch.setattr(long_answers._Json, "part", fail)
+            if at == 1:
+                assert (await api.get(PATH)).status == 500
+            else:
+                with pytest.raises(aiohttp.ClientError):
+                    await api.get(PATH)
+            assert "broken" in caplog.text
+            assert (await api.get(PATH)).status == 200
+
+    caplog.set_level(logging.ERROR)
+    run(main())
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_list_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with served() as api:
+            fill(api)
+            async with api.session.get(api.server.url + PATH) as response:
+                await response.content.readany()
+            assert (await api.get("/healthz")).status == 200
+
+    run(main())
+    assert not caplog.records

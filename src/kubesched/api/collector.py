@@ -1,7 +1,7 @@
 """Garbage collection of a process that runs a cluster or a scheduler.
 
 Nearly all that is allocated is either gone at once or kept (a pod's versions, its event), and next to nothing of it is in
-cycles: seven objects of each closed connection, none of a pod. So every object is examined once, soon after it was made; what
+cycles: seven objects of each closed connection, none of a pod. So every object is traversed once, soon after it was made; what
 survives is left out of later passes. Python's own passes over what survived hold a large cluster's event loop
 for 0.3 s and more.
 
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 __all__ = ["PASS_SECONDS", "CollectorTimer", "collector_off", "collector_paused", "settle_collector"]
 
-#: New objects are examined this often in an event loop: with 8,000 pods/s that is 3 ms each time.
+#: New objects are traversed this often in an event loop: with 8,000 pods/s that is 3 ms each time.
 PASS_SECONDS: Final = 0.1
 #: And whenever there are so many more of them than were freed. Python counts the freed ones of any age, so this bounds nothing while
 #: old objects are replaced by new ones.
@@ -31,14 +31,15 @@ _FULL_SECONDS: Final = 600.0
 #: It waits until the process has used less than this part of a CPU for so many seconds,
 _QUIET_SHARE: Final = 0.1
 _QUIET_SECONDS: Final = 10.0
-#: but not without limit: so many times longer.
+#: but at most so many times longer.
 _OVERDUE: Final = 10
 
 
 def settle_collector(every: float = PASS_SECONDS) -> Callable[[], None]:
-    """From now on, examine new objects only; the result undoes that.
+    """From now on, traverse new objects only; the result undoes that.
 
-    In an event loop this happens every so many of its seconds, otherwise by the number of objects alone.
+    In an event loop this happens every so many of its seconds, otherwise by the number of objects alone. The interpreter does not
+    look for cycles either when the process ends.
     """
     settled = _Settled()
     gc.collect()
@@ -73,17 +74,16 @@ def collector_paused(at_end: Callable[[Callable[[], None]], object], every: floa
 
 
 class _Settled:
-    """The collector while only new objects are examined."""
+    """The collector while only new objects are traversed."""
 
     def __init__(self) -> None:
         self._before = gc.get_threshold()
         self._timer: CollectorTimer | None = None
 
     def begin(self, every: float) -> None:
-        gc.freeze()
-        # Nor does the interpreter search for cycles when the process ends.
         atexit.unregister(gc.freeze)
         atexit.register(gc.freeze)
+        gc.freeze()
         gc.set_threshold(_YOUNG, *self._before[1:])
         if _leave_survivors not in gc.callbacks:
             gc.callbacks.append(_leave_survivors)
@@ -100,7 +100,7 @@ class _Settled:
 
 
 def _leave_survivors(phase: str, info: Mapping[str, Any]) -> None:
-    """After a pass of any kind: none of the objects that are there now is examined again. This takes the same time for any number."""
+    """After a pass of any kind: none of the objects that are there now is traversed again. This takes the same time for any number."""
     if phase == "stop":
         gc.freeze()
 

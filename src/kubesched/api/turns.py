@@ -8,10 +8,11 @@ immutable ones first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator, Iterable
+from itertools import islice
 from typing import TypeAlias, TypeVar
 
-__all__ = ["Steps", "finish", "in_turns"]
+__all__ = ["Steps", "finish", "in_batches", "in_turns"]
 
 T = TypeVar("T")
 
@@ -40,3 +41,18 @@ async def in_turns(steps: Steps[T]) -> T:
             await asyncio.sleep(0)
     finally:
         steps.close()
+
+
+async def in_batches(items: Iterable[T], size: int) -> AsyncIterator[list[T]]:
+    """The items in lists of that size at most; other tasks get a turn between two lists.
+
+    What is iterated must not change meanwhile.
+    """
+    rest = iter(items)
+    batch = list(islice(rest, size))
+    while batch:
+        yield batch
+        if len(batch) < size:
+            return
+        await asyncio.sleep(0)
+        batch = list(islice(rest, size))

@@ -19,6 +19,7 @@ from kubesched.api.decode import DecodeError
 from kubesched.api.kinds import Kind
 from kubesched.api.tasks import Supervisor
 from kubesched.api.tombstone import DeletedFinalStateUnknown
+from kubesched.api.turns import in_batches
 from kubesched.api.wire import Item, Transport
 
 from .delivery import Deliveries, ResourceEventHandler, uid_of
@@ -214,46 +215,38 @@ class Informer(Background):
         before, known = store.objects, store.versions
         objects: dict[str, Any] = {}
         versions: dict[str, int] = {}
-        for count, item in enumerate(items, 1):
-            if count % YIELD_INTERVAL == 0:
-                await asyncio.sleep(0)
-            key = item.key
-            obj = before[key] if known.get(key) == item.resource_version else self._decode(item)
-            if obj is not None:
-                objects[key] = obj
-                versions[key] = item.resource_version
+        documents: dict[str, bytes] = {}
+        async for part in in_batches(items, YIELD_INTERVAL):
+            for item in part:
+                key = item.key
+                obj = before[key] if known.get(key) == item.resource_version else self._decode(item)
+                if obj is not None:
+                    objects[key] = obj
+                    versions[key] = item.resource_version
+                    if self._documents is not None and self._wants_document(obj):
+                        documents[key] = item.raw
         store.replace(objects, versions, version)
         if self._documents is not None:
-            self._documents.clear()
-            for item in items:
-                if (obj := objects.get(item.key)) is not None:
-                    self._keep_document(item, obj)
+            self._documents = documents
 
         # A handler added from here on receives the whole new store by itself.
         deliveries = self._deliveries
         audience = deliveries.audience()
-        count = 0
-        for key, old in before.items():
-            if self._stopped:
-                return
-            if key not in objects:
-                deliveries.delete(key, DeletedFinalStateUnknown(key, old), audience)
-                count += 1
-                if count % YIELD_INTERVAL == 0:
-                    await asyncio.sleep(0)
-        for key, obj in objects.items():
-            if self._stopped:
-                return
-            old = before.get(key)
-            if old is None:
-                deliveries.add(key, obj, not self._synced, audience)
-            elif old is not obj:
-                deliveries.update(key, old, obj, audience)
-            else:
-                continue
-            count += 1
-            if count % YIELD_INTERVAL == 0:
-                await asyncio.sleep(0)
+        async for gone in in_batches(before.items(), YIELD_INTERVAL):
+            for key, old in gone:
+                if self._stopped:
+                    return
+                if key not in objects:
+                    deliveries.delete(key, DeletedFinalStateUnknown(key, old), audience)
+        async for there in in_batches(objects.items(), YIELD_INTERVAL):
+            for key, obj in there:
+                if self._stopped:
+                    return
+                old = before.get(key)
+                if old is None:
+                    deliveries.add(key, obj, not self._synced, audience)
+                elif old is not obj:
+                    deliveries.update(key, old, obj, audience)
         self._synced = True
         self._sync_or_end.set()
 

@@ -235,6 +235,7 @@ class Reflector:
                 page = await self._page(resource_version=version)
                 return list(page.items), int(page.resource_version or 0)
             items.extend(page.items)
+            await asyncio.sleep(0)  # in one process nothing else waits between two pages
         return items, found
 
     async def _page(self, *, limit: int = 0, continue_token: str = "", resource_version: str = "") -> ListPage:

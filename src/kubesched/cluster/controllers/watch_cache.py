@@ -13,6 +13,7 @@ from random import Random
 from typing import Final
 
 from ...api.kinds import Kind
+from ...api.turns import in_batches
 from ...api.wire import Item, Transport
 from ...client.reflector import YIELD_INTERVAL, Reflector
 
@@ -155,14 +156,17 @@ class WatchCache:
     async def replace(self, items: list[Item], version: int) -> None:
         """A complete list: what is not in it was deleted, unless it arrived after ``version``."""
         self._seen = max(self._seen, version)
-        listed = {item.key: item.uid for item in items}
-        for known in list(self._objects.values()):
-            if listed.get(known.key) != known.uid and known.resource_version <= version:
-                self._remove(known)
-        for number, item in enumerate(items, 1):
-            self._store(item)
-            if number % YIELD_INTERVAL == 0:
-                await asyncio.sleep(0)
+        listed: dict[str, str] = {}
+        async for part in in_batches(items, YIELD_INTERVAL):
+            listed.update((item.key, item.uid) for item in part)
+        async for batch in in_batches(self.values(), YIELD_INTERVAL):
+            for known in batch:
+                is_gone = listed.get(known.key) != known.uid and known.resource_version <= version
+                if is_gone and self._objects.get(known.key) is known:
+                    self._remove(known)
+        async for part in in_batches(items, YIELD_INTERVAL):
+            for item in part:
+                self._store(item)
         self.synced.set()
 
     def upsert(self, item: Item) -> None:

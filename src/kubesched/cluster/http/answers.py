@@ -17,6 +17,7 @@ from ...api.yamltext import to_yaml
 from ..schema import encode
 
 __all__ = [
+    "JSON",
     "OPENAPI_V2_PROTOBUF",
     "YAML",
     "Accepted",
@@ -25,6 +26,7 @@ __all__ = [
     "failed",
     "json_answer",
     "refusal",
+    "set_headers",
     "success",
     "text_answer",
 ]
@@ -125,13 +127,19 @@ def json_answer(
         raw, content_type = to_yaml(msgspec.json.decode(raw)).encode("utf-8", "surrogatepass"), YAML
     elif pretty:
         raw = msgspec.json.format(raw, indent=2) + b"\n"
-    response = Answer(body=raw, status=status, headers=_BASE)
-    response.headers["Content-Type"] = content_type
-    for text in warnings:
-        response.headers.add("Warning", f"299 - {_quoted(text)}")
+    response = Answer(body=raw, status=status)
+    set_headers(response, content_type, warnings)
     if headers:
         response.headers.update(headers)
     return response
+
+
+def set_headers(response: web.StreamResponse, content_type: str, warnings: Sequence[str]) -> None:
+    """What the answers to all requests on resources have."""
+    response.headers.update(_BASE)
+    response.headers["Content-Type"] = content_type
+    for text in warnings:
+        response.headers.add("Warning", f"299 - {_quoted(text)}")
 
 
 def _quoted(text: str) -> str:

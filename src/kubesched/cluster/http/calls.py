@@ -73,14 +73,13 @@ class Call:
             text = "the namespace of the provided object does not match the namespace sent on the request"
             raise ApiError.bad_request(text)
 
+    @property
+    def pretty(self) -> bool:
+        """Whether JSON is indented."""
+        return self.query.pretty(self.request.headers.get("User-Agent", ""))
+
     def answer(self, raw: bytes, status: int = 200) -> web.Response:
-        return json_answer(
-            raw,
-            status,
-            form=self.form,
-            pretty=self.query.pretty(self.request.headers.get("User-Agent", "")),
-            warnings=self.warnings,
-        )
+        return json_answer(raw, status, form=self.form, pretty=self.pretty, warnings=self.warnings)
 
 
 def not_served(elsewhere: str = "") -> ApiError:

@@ -1,24 +1,25 @@
-"""Get and list over HTTP: bytes as they are stored, joined; tables and metadata when asked for.
+"""Get and list over HTTP: bytes as they are stored; tables and metadata when asked for.
 
 Caller: :mod:`.dispatch`. Watches are in :mod:`.watching`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
 
-from ...api.turns import Steps, finish, in_turns
+from ...api.turns import Steps, in_turns
 from ...api.wire import Item, ListPage
-from ..schema import encode
 from ..store import Store
 from .calls import Call
+from .long_answers import answer_parts, whole
 from .scaling import SCALES
-from .tables import BATCH, TableMaker, metadata_only
+from .tables import TableMaker, metadata_only
 
-__all__ = ["Shape", "answer_object", "answer_scale", "get_object", "list_objects"]
+__all__ = ["Shape", "answer_list", "answer_object", "answer_scale", "get_object", "list_objects"]
 
 
 def get_object(store: Store, call: Call) -> web.Response:
@@ -51,15 +52,14 @@ class Shape:
             return self._resource.outward(item.raw)
         if self.tables is None:
             return metadata_only(item.raw, self._version)
-        metadata = {"resourceVersion": str(item.resource_version)}
-        return finish(self.tables.table([item], self._store.clock.now(), metadata, headers=headers))
+        head = self.tables.head({"resourceVersion": str(item.resource_version)}, headers=headers)
+        return whole(head, "rows", [self.tables.rows([item], self._store.clock.now())])
 
 
-async def list_objects(store: Store, call: Call) -> web.Response:
+async def list_objects(store: Store, call: Call) -> web.StreamResponse:
     """A page of objects. A long one lets others have their turn; it shows one moment all the same."""
     call.query.check_list(watch=False)
-    page = await in_turns(read_page(store, call))
-    return call.answer(await in_turns(shape_list(store, call, page)))
+    return await answer_list(store, call, await in_turns(read_page(store, call)))
 
 
 def read_page(store: Store, call: Call) -> Steps[ListPage]:
@@ -85,7 +85,7 @@ def read_page(store: Store, call: Call) -> Steps[ListPage]:
     )
 
 
-def shape_list(store: Store, call: Call, page: ListPage) -> Steps[bytes]:
+async def answer_list(store: Store, call: Call, page: ListPage) -> web.StreamResponse:
     """A page as a list, a table, or bare metadata."""
     resource, form = call.resource, call.form
     metadata: dict[str, Any] = {"resourceVersion": page.resource_version}
@@ -94,18 +94,13 @@ def shape_list(store: Store, call: Call, page: ListPage) -> Steps[bytes]:
     if page.remaining is not None:
         metadata["remainingItemCount"] = page.remaining
     if form.transform == "Table":
-        return (yield from TableMaker(call).table(page.items, store.clock.now(), metadata))
-    version = form.version or "v1"
-    kind, api_version = f"{resource.kind.kind}List", resource.api_version
+        tables, now = TableMaker(call), store.clock.now()
+        return await answer_parts(call, tables.head(metadata), "rows", page.items, lambda part: tables.rows(part, now))
     if form.transform:
-        kind, api_version = "PartialObjectMetadataList", f"meta.k8s.io/{version}"
-    batches: list[bytes] = []
-    for start in range(0, len(page.items), BATCH):
-        if start:
-            yield
-        raws = (item.raw for item in page.items[start : start + BATCH])
-        batches.append(
-            b",".join([metadata_only(raw, version) if form.transform else resource.outward(raw) for raw in raws])
-        )
-    head = encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})
-    return b"".join((head[:-1], b',"items":[', b",".join(batches), b"]}\n"))
+        version = form.version or "v1"
+        head = {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{version}", "metadata": metadata}
+        shape: Callable[[bytes], bytes] = lambda raw: metadata_only(raw, version)  # noqa: E731
+    else:
+        head = {"kind": f"{resource.kind.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
+        shape = resource.outward
+    return await answer_parts(call, head, "items", page.items, lambda part: b",".join([shape(one.raw) for one in part]))

@@ -6,13 +6,12 @@ Caller: :mod:`.reading` and :mod:`.watching`. Columns are in :mod:`.columns`; cu
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from ...api.turns import Steps
 from ...api.wire import ApiError, Item
 from ..schema import encode
 from .calls import Call
@@ -21,10 +20,7 @@ from .columns import Column, Layout, layouts
 from .crds import Column as DefinedColumn
 from .jsonpath import find
 
-__all__ = ["BATCH", "TableMaker", "metadata_only"]
-
-#: Objects shown in one step of a long list.
-BATCH: Final = 256
+__all__ = ["TableMaker", "metadata_only"]
 
 _DESCRIPTIONS: Final = {
     "Name": "The object's name, unique in its namespace.",
@@ -87,30 +83,23 @@ class TableMaker:
         known = layouts()
         self._layout = _defined_layout(columns) if columns else known.get(resource.kind.group_resource, known["*"])
 
-    def table(
-        self, items: Sequence[Item], now: float, metadata: dict[str, Any], *, headers: bool = True
-    ) -> Steps[bytes]:
-        """A table of objects; ``metadata`` is the list's."""
-        include = self._include
-        rows = []
-        for number, item in enumerate(items):
-            if number % BATCH == BATCH - 1:
-                yield
-            raw = item.raw
-            if include == "Metadata":
-                shown: msgspec.Raw | None = msgspec.Raw(metadata_only(raw, self._version))
-            else:
-                shown = None if include == "None" else msgspec.Raw(self._resource.outward(raw))
-            rows.append(_Row(self._cells(item, now), shown))
-        return encode(
-            {
-                "kind": "Table",
-                "apiVersion": f"meta.k8s.io/{self._version}",
-                "metadata": metadata,
-                "columnDefinitions": self._headers() if headers else [],
-                "rows": rows,
-            }
-        )
+    def head(self, metadata: Mapping[str, Any], *, headers: bool = True) -> dict[str, Any]:
+        """A table without its rows; ``metadata`` is the list's."""
+        return {
+            "kind": "Table",
+            "apiVersion": f"meta.k8s.io/{self._version}",
+            "metadata": metadata,
+            "columnDefinitions": self._headers() if headers else [],
+        }
+
+    def rows(self, items: Sequence[Item], now: float) -> bytes:
+        """The rows of these objects, with commas between them."""
+        return encode([_Row(self._cells(item, now), self._shown(item.raw)) for item in items])[1:-1]
+
+    def _shown(self, raw: bytes) -> msgspec.Raw | None:
+        if self._include == "Metadata":
+            return msgspec.Raw(metadata_only(raw, self._version))
+        return None if self._include == "None" else msgspec.Raw(self._resource.outward(raw))
 
     def _cells(self, item: Item, now: float) -> list[Any]:
         """The row of an object. What cannot be made of it is shown as such: one object never costs a list."""

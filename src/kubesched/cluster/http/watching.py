@@ -131,10 +131,9 @@ class Watches:
                 lines = shaper.lines(events[start : start + BATCH], bookmarks=bookmarks)
                 if lines:
                     await response.write(lines)
-                if start:
-                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
             left = deadline - loop.time()
-            if left <= 0:
+            if left <= 0 and not watch.begins:
                 if bookmarks and not watch.pending:
                     await response.write(shaper.lines([watch.bookmark()], bookmarks=True))
                 return

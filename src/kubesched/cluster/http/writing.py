@@ -20,11 +20,11 @@ from .apply import apply_object, is_tracked, patch_object, tracked_update
 from .bodies import Body, media_type, unsupported
 from .calls import Call
 from .fieldcheck import check_fields
+from .long_answers import BATCH
 from .posted import delete_options, expect
 from .queries import invalid_options
-from .reading import answer_object, answer_scale, read_page, shape_list
+from .reading import answer_list, answer_object, answer_scale, read_page
 from .scaling import scale_of, write_scale
-from .tables import BATCH
 
 __all__ = ["create", "delete", "delete_collection", "patch", "update"]
 
@@ -205,7 +205,7 @@ def delete(store: Store, call: Call, raw: bytes) -> web.Response:
     return call.answer(success({key: value for key, value in details.items() if value}))
 
 
-async def delete_collection(store: Store, call: Call, raw: bytes) -> web.Response:
+async def delete_collection(store: Store, call: Call, raw: bytes) -> web.StreamResponse:
     """DELETE of a collection: everything its selectors choose. Others have their turn between batches."""
     call.query.check_list(watch=False)
     options = delete_options(call, raw)
@@ -218,4 +218,4 @@ async def delete_collection(store: Store, call: Call, raw: bytes) -> web.Respons
         except ApiError as error:
             if error.code != 404:
                 raise
-    return call.answer(await in_turns(shape_list(store, call, page)))
+    return await answer_list(store, call, page)

@@ -5,7 +5,6 @@ Caller: :mod:`.hollow`.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -15,6 +14,7 @@ import msgspec
 
 from ...api.decode import DecodeError
 from ...api.kinds import Kind
+from ...api.turns import in_batches
 from ...api.wire import Item, Transport
 from ...client.reflector import YIELD_INTERVAL, Reflector
 
@@ -117,13 +117,16 @@ class Sink:
 
     async def replace(self, items: list[Item], version: int) -> None:
         """A complete list: what is not in it was deleted."""
-        keys = {item.key for item in items}
-        for key in [key for key in self._known if key not in keys]:
-            self._gone(key, None)
-        for number, item in enumerate(items, 1):
-            self.upsert(item)
-            if number % YIELD_INTERVAL == 0:
-                await asyncio.sleep(0)
+        keys: set[str] = set()
+        async for part in in_batches(items, YIELD_INTERVAL):
+            keys.update(item.key for item in part)
+        async for known in in_batches(list(self._known), YIELD_INTERVAL):
+            for key in known:
+                if key not in keys:
+                    self._gone(key, None)
+        async for part in in_batches(items, YIELD_INTERVAL):
+            for item in part:
+                self.upsert(item)
 
     def upsert(self, item: Item) -> None:
         """An object was added or modified. One that cannot be read, from whatever server, costs no other its kubelet."""

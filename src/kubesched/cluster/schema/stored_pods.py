@@ -15,7 +15,7 @@ import msgspec
 
 from ...api.kinds import PODS, Kind
 from ...api.shared_parts import decode_parts, next_version, split_spec
-from .objects import Document, Stored, encode, encode_clean
+from .objects import Document, Stored, drop_nulls, encode, encode_clean
 
 __all__ = ["StoredPod", "stored"]
 
@@ -48,7 +48,10 @@ def stored(
     """
     if kind is PODS and document.keys() == _PARTS:
         return StoredPod(document, resource_version, before, same_metadata=same_metadata)
-    return Stored(kind, encode_clean(document), document["metadata"], resource_version, before)
+    metadata = document["metadata"]
+    if kind.custom:  # its schema has dropped other nulls than those that may be there
+        document = {**document, "metadata": drop_nulls(metadata)}
+    return Stored(kind, encode_clean(document, nulls=kind.custom), metadata, resource_version, before)
 
 
 class StoredPod(Stored):
@@ -110,31 +113,38 @@ class StoredPod(Stored):
         return item
 
     @property
-    def shared_texts(self) -> tuple[bytes, bytes] | None:
-        """The texts of metadata, without what only this pod has, and status.
+    def texts(self) -> tuple[bytes, bytes] | None:
+        """The texts of metadata, without name, UID and version, and status, which :meth:`next_version` goes on from.
 
-        None where they have the version or an address, and for a pod that is being deleted.
+        None where the text of the metadata has these, and for a pod that is being deleted.
         """
         metadata = self._metadata
-        if self._ip or self._host or metadata.startswith(b"{") or _says_deleted(metadata):
+        if metadata.startswith(b"{") or _says_deleted(metadata):
             return None
-        return metadata, self._status
+        return metadata, self._whole_status(self._status)
 
-    def next_version(self, resource_version: int, status: bytes) -> StoredPod:
-        """The pod with another version and this text of a status; for a pod with :attr:`shared_texts`."""
+    def next_version(self, resource_version: int, status: bytes | None = None) -> StoredPod:
+        """The pod with another version, and with this text of a status, or the same one."""
         item = self._successor(resource_version)
         item._metadata, item._spec, item._node = self._metadata, self._spec, self._node
-        text = _texts.get(status)
-        if text is not None:  # so it has no addresses
-            item._ip, item._host, item._status = b"", b"", text
+        if status is None:
+            item._ip, item._host, item._status = self._ip, self._host, self._status
+        elif (known := _texts.get(status)) is not None:  # so it has no addresses
+            item._ip, item._host, item._status = b"", b"", known
         else:
             item._ip, item._host, text = _without_addresses(status)
             item._status = _once(text)
+            if item._ip == self._ip:
+                item._ip = self._ip
         if self._typed is not None:
             # Informers read every version. Most of it is in the view of this one.
-            other = None if item._status is self._status else item._status
+            other = None if item._status is self._status else (item._status, item._whole_status)
             item._typed = next_version(self._typed, resource_version, other)
         return item
+
+    def seen_at(self, resource_version: int) -> Stored:
+        own = self._metadata.startswith(b"{")
+        return super().seen_at(resource_version) if own else self.next_version(resource_version)
 
     def _successor(self, resource_version: int) -> StoredPod:
         """The next version of the pod, whose parts are still to be set."""

@@ -178,10 +178,10 @@ class Deletion:
 
     def _last_version(self, old: StoredPod, asked: int | None) -> Stored | None:
         """The last state of a pod that has nothing to wait for; None for any other, and for one that is being deleted."""
-        texts = old.shared_texts
+        texts = old.texts
         if texts is None or _has_finalizers(texts[0]) or self._grace(old, _NOTHING, asked):
             return None
-        return old.next_version(self._records.resource_version + 1, texts[1])
+        return old.next_version(self._records.resource_version + 1)
 
     def _check_request(self, old: Stored, uid: str, resource_version: str, propagation_policy: str) -> None:
         if uid and uid != old.uid:
@@ -327,7 +327,7 @@ class Deletion:
             for kind, table in list(records.tables.items()):
                 if not kind.namespaced or kind != table.kind:
                     continue
-                for key in [(item.namespace, item.name) for item in table.items(namespace)]:
+                for key in table.present().within(namespace).keys:
                     item = table.objects.get(key)
                     if item is not None and "deletionTimestamp" not in item.section("metadata"):
                         self.delete(item)

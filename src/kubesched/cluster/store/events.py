@@ -18,8 +18,8 @@ from ...api.event_record import EventRecord
 from ...api.kinds import CORE_EVENTS, EVENTS, Kind
 from ...api.times import parse_time
 from ...api.wire import Item, WatchEvent
-from ..admission import new_metadata
-from ..schema import NO_LABELS, Document, Stored, check_form, decode_document, encode, encode_clean
+from ..admission import Causes, new_metadata
+from ..schema import NO_LABELS, Document, Stored, check_form, decode_document, encode, encode_clean, open_section
 
 __all__ = ["EventExpiry", "as_core", "as_new", "new_item", "new_watch_event"]
 
@@ -48,6 +48,18 @@ def event_sections(kind: Kind, obj: Mapping[str, Any]) -> Document:
     raw = encode_clean({key: value for key, value in obj.items() if key not in ("metadata", "status")})
     check_form(kind, raw)
     return decode_document(raw)
+
+
+def check_event(namespace: str, event: Document, causes: Causes) -> None:
+    """An event is in the namespace of what it is about; one about something without a namespace in one of some.
+
+    Upstream knows by its time which API an event was written for: older ones have no ``eventTime``.
+    """
+    of = (open_section(event, "involvedObject") or {}).get("namespace") or ""
+    is_new = bool(open_section(event, "eventTime"))
+    without = ("default", "kube-system") if is_new else ("default",)
+    if (of != namespace and not is_new) if of else namespace not in without:
+        causes.invalid("involvedObject.namespace", of, "does not match event.namespace")
 
 
 def as_core(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,60 +23,6 @@ from ..schema import Stored
 __all__ = ["Filter", "compile_filter", "fields_of"]
 
 
-class _View(msgspec.Struct, rename="camel", gc=False):
-    """Base of the minimal decoders: only what field selectors read."""
-
-
-class _PodSpec(_View):
-    node_name: str | None = ""
-    scheduler_name: str | None = ""
-    restart_policy: str | None = ""
-    service_account_name: str | None = ""
-    host_network: bool | None = False
-
-
-class _PodStatus(_View):
-    phase: str | None = ""
-    nominated_node_name: str | None = ""
-    pod_ip: str | None = msgspec.field(default="", name="podIP")
-
-
-class _Pod(_View):
-    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
-    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
-
-
-class _NodeSpec(_View):
-    unschedulable: bool | None = False
-
-
-class _Node(_View):
-    spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
-
-
-_pod = msgspec.json.Decoder(_Pod).decode
-_node = msgspec.json.Decoder(_Node).decode
-
-
-def _pod_fields(item: Stored) -> dict[str, str]:
-    # Tens of thousands of pods have the same few values: one string each will do.
-    pod = _pod(item.raw)
-    return {
-        "spec.nodeName": intern(pod.spec.node_name or ""),
-        "spec.schedulerName": intern(pod.spec.scheduler_name or ""),
-        "spec.restartPolicy": intern(pod.spec.restart_policy or ""),
-        "spec.serviceAccountName": intern(pod.spec.service_account_name or ""),
-        "spec.hostNetwork": "true" if pod.spec.host_network else "false",
-        "status.phase": intern(pod.status.phase or ""),
-        "status.nominatedNodeName": pod.status.nominated_node_name or "",
-        "status.podIP": pod.status.pod_ip or "",
-    }
-
-
-def _node_fields(item: Stored) -> dict[str, str]:
-    return {"spec.unschedulable": "true" if _node(item.raw).spec.unschedulable else "false"}
-
-
 #: The terms of a selector, which commas part; and the letters of a value: an escaped one, or any other.
 _TERMS: Final = re.compile(r"(?:\\.|[^,\\]|\\$)+", re.DOTALL)
 _LETTERS: Final = re.compile(r"(\\.?)|([^\\])", re.DOTALL)
@@ -97,13 +43,15 @@ def _event_fields(item: Stored) -> dict[str, str]:
     return fields
 
 
-def _path_fields(*paths: str, absent: str = "", **renamed: str) -> Callable[[Stored], dict[str, str]]:
-    """A reader that walks dotted paths; for kinds too rare to deserve a decoder.
+def _path_fields(
+    *paths: str, absent: str = "", flags: tuple[str, ...] = (), **renamed: str
+) -> Callable[[Stored], dict[str, str]]:
+    """A reader that walks dotted paths.
 
-    A value that is not there reads as ``absent``. ``renamed`` are paths below the status by the names they are
-    selected by there.
+    A value that is not there reads as ``absent``, one of ``flags`` as ``false``. ``renamed`` are paths below the status
+    by the names they are selected by there.
     """
-    by_name = {path: path for path in paths}
+    by_name = {path: path for path in (*paths, *flags)}
     by_name.update({f"status.{name}": f"status.{path}" for name, path in renamed.items()})
 
     def read(item: Stored) -> dict[str, str]:
@@ -112,15 +60,28 @@ def _path_fields(*paths: str, absent: str = "", **renamed: str) -> Callable[[Sto
             value: Any = data
             for part in path.split("."):
                 value = value.get(part) if isinstance(value, dict) else None
-            fields[name] = absent if value is None else str(value)
+            # Tens of thousands of objects have the same few values: one string each will do.
+            if name in flags:
+                fields[name] = "true" if value else "false"
+            else:
+                fields[name] = absent if value is None else intern(str(value))
         return fields
 
     return read
 
 
 _READERS: Final[dict[str, Callable[[Stored], dict[str, str]]]] = {
-    PODS.group_resource: _pod_fields,
-    NODES.group_resource: _node_fields,
+    PODS.group_resource: _path_fields(
+        "spec.nodeName",
+        "spec.schedulerName",
+        "spec.restartPolicy",
+        "spec.serviceAccountName",
+        "status.phase",
+        "status.nominatedNodeName",
+        "status.podIP",
+        flags=("spec.hostNetwork",),
+    ),
+    NODES.group_resource: _path_fields(flags=("spec.unschedulable",)),
     "events": _event_fields,
     "events.events.k8s.io": _event_fields,
     "namespaces": _path_fields("status.phase"),
@@ -153,6 +114,8 @@ def _known_fields(kind: Kind) -> set[str]:
 
 #: What watches of pods select by, read from the view that informers share.
 _OF_TYPED_POD: Final[dict[str, Callable[[Pod], str]]] = {
+    "metadata.name": attrgetter("metadata.name"),
+    "metadata.namespace": attrgetter("metadata.namespace"),
     "spec.nodeName": attrgetter("spec.node_name"),
     "spec.schedulerName": attrgetter("spec.scheduler_name"),
     "status.phase": attrgetter("status.phase"),

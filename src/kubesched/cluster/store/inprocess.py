@@ -104,7 +104,7 @@ class InProcessClient:
                 # A reader that writes must not occupy the loop with its own changes while other tasks wait.
                 await asyncio.sleep(0)
             left = None if deadline is None else deadline - loop.time()
-            if left is not None and left <= 0:
+            if left is not None and left <= 0 and not watch.begins:
                 if not watch.pending:
                     yield [watch.bookmark()]
                 return

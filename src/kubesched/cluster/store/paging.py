@@ -8,7 +8,6 @@ Caller: ``store.list``.
 from __future__ import annotations
 
 import base64
-from bisect import bisect_right
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +16,7 @@ from ...api.turns import Steps
 from ...api.wire import ApiError, ListPage
 from ..schema import Stored, encode
 from .fields import Filter
-from .table import Key
+from .key_order import Key, Moment
 
 __all__ = ["BATCH", "make_page", "read_token", "write_token"]
 
@@ -25,25 +24,31 @@ __all__ = ["BATCH", "make_page", "read_token", "write_token"]
 BATCH: Final = 1024
 
 
-def make_page(items: list[Stored], filter_: Filter, version: int, after: Key | None, limit: int) -> Steps[ListPage]:
-    """The objects after a key that a filter selects, at most ``limit`` unless that is 0."""
-    start = 0 if after is None else bisect_right(items, after, key=lambda item: (item.namespace, item.name))
-    if filter_.is_trivial:
-        end = len(items) if limit <= 0 else start + limit
-        found, rest = items[start:end], max(0, len(items) - end)
+def make_page(moment: Moment, filter_: Filter, version: int, after: Key | None, limit: int) -> Steps[ListPage]:
+    """The objects after a key that a filter selects, at most ``limit`` unless that is 0.
+
+    ``moment`` has the filter's namespace only. All of the page is as it is in the first step.
+    """
+    start = 0 if after is None else moment.after(after)
+    count = len(moment.keys)
+    found: list[Stored] = []
+    rest = 0
+    if limit > 0 and not filter_.selects:
+        found, rest = moment.items(start, start + limit), max(0, count - start - limit)
     else:
-        found, rest = [], 0
-        for index in range(start, len(items)):
-            if (index - start) % BATCH == BATCH - 1:
+        if count - start > BATCH:
+            moment = moment.kept()
+        for place in range(start, count, BATCH):
+            if place > start:
                 yield
-            if not filter_.matches(items[index]):
-                continue
-            if limit <= 0 or len(found) < limit:
-                found.append(items[index])
-            else:
-                rest += 1
-                if filter_.selects:
-                    break  # how many more there are is not said
+            items = moment.items(place, place + BATCH)
+            if filter_.selects:
+                items = [item for item in items if filter_.matches(item)]
+            found += items
+            if 0 < limit < len(found):
+                rest = 1  # how many more there are is not said
+                del found[limit:]
+                break
     if not rest:
         return ListPage(list[Any](found), str(version))
     token = write_token(version, (found[-1].namespace, found[-1].name))

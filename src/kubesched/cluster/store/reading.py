@@ -14,8 +14,9 @@ from ...api.wire import ApiError, ListOptions, ListPage
 from ..schema import Stored
 from .events import new_item, new_watch_event
 from .fields import compile_filter
+from .key_order import Key
 from .paging import make_page, read_token, write_token
-from .table import Key, Table, Watch, initial_events
+from .table import Table, Watch, initial_events
 
 __all__ = ["Reading"]
 
@@ -127,7 +128,7 @@ class Reading:
             if version < 0:
                 version = self._version
             try:
-                items = table.at(version)
+                moment = table.at(version)
             except ApiError:
                 raise ApiError.expired(_CONTINUE_EXPIRED, continue_token=write_token(-1, after)) from None
         else:
@@ -135,10 +136,10 @@ class Reading:
             if resource_version_match == "Exact":
                 if not wanted:
                     raise ApiError.bad_request("resourceVersionMatch Exact needs a resourceVersion greater than 0")
-                version, items = wanted, table.at(wanted)
+                version, moment = wanted, table.at(wanted)
             else:
-                items = table.items(namespace)
-        page = yield from make_page(items, filter_, version, after, options.get("limit", 0))
+                moment = table.present()
+        page = yield from make_page(moment.within(namespace), filter_, version, after, options.get("limit", 0))
         if kind.group == EVENTS.group:
             page.items[:] = [new_item(item) for item in page.items]
         return page
@@ -163,9 +164,9 @@ class Reading:
         send_initial_events = options.get("send_initial_events", False)
         convert = new_watch_event if kind.group == EVENTS.group else None
         if version and not send_initial_events:
-            return Watch(table, filter_, table.position_after(version), [], lambda: self._version, convert)
-        items, version, position = table.items(namespace), self._version, table.end
-        page = yield from make_page(items, filter_, version, None, 0)
+            return Watch(table, filter_, table.position_after(version), None, lambda: self._version, convert)
+        moment, version, position = table.present().within(namespace), self._version, table.end
+        page = yield from make_page(moment, filter_, version, None, 0)
         first = initial_events(table.kind, page.items, version, marker=send_initial_events)
         return Watch(table, filter_, position, first, lambda: self._version, convert)
 

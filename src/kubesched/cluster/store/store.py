@@ -61,7 +61,7 @@ from ..schema import (
     same_section,
 )
 from .deletion import Deletion
-from .events import EventExpiry, RecordedEvent, as_core, event_sections, new_item
+from .events import EventExpiry, RecordedEvent, as_core, check_event, event_sections, new_item
 from .pod_actions import PodActions
 from .quota import Quotas
 from .records import Records
@@ -252,11 +252,14 @@ class Store(Records):
             if len(obj) > 3:
                 document.update((key, value) for key, value in obj.items() if key not in _POD_HEAD)
         elif kind is CORE_EVENTS:
+            event = dict(obj)
+            if not restore:
+                check_event(namespace, event, causes)
             causes.raise_if_any(kind, name)
-            document.update((section, value) for section, value in obj.items() if section not in _HEAD)
+            document.update((section, value) for section, value in event.items() if section not in _HEAD)
         else:
             rest = {key: value for key, value in obj.items() if key not in _HEAD}
-            raw = encode_clean(rest)
+            raw = encode_clean(rest, nulls=kind.custom)
             check_form(kind, raw)
             document.update(msgspec.json.decode(raw))
             default_kind(kind, document, self.admission, keep_status=restore)
@@ -306,7 +309,7 @@ class Store(Records):
             check_form(kind, encode_clean(obj))
             return new_item(self.update(CORE_EVENTS, namespace, name, as_core(obj), dry_run=dry_run))
         old = self.get(kind, namespace, name)
-        document = decode_document(encode_clean(obj))
+        document = decode_document(encode_clean(obj, nulls=kind.custom))
         open_section(document, "metadata")
         return self._replace(old, old.document(), document, subresource, dry_run=dry_run)
 
@@ -493,7 +496,7 @@ class Store(Records):
         self.forget_work()
         self._follow_changes()
         for item in items:
-            self.table(item.kind).objects[item.namespace, item.name] = item
+            self.table(item.kind).load(item)
             self._deletion.follow(item, None)
             self._services.changed(item, None)
             if b'"deletionTimestamp"' in item.raw:

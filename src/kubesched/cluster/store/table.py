@@ -9,16 +9,18 @@ Caller: ``store``, which owns one table per kind and hands watches to the transp
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from ...api.kinds import Kind
 from ...api.wire import ApiError, Item, WatchEvent
-from ..schema import Stored, encode
+from ..schema import Stored
 from .fields import Filter
+from .key_order import Key, KeyOrder, Moment
 
 __all__ = ["Change", "Follower", "Table", "Watch"]
 
@@ -30,10 +32,10 @@ MODIFIED: Final = "MODIFIED"
 DELETED: Final = "DELETED"
 BOOKMARK: Final = "BOOKMARK"
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+#: Objects of a long initial state that a watch shows at once.
+INITIAL_BATCH: Final = 1024
 #: Old changes are looked after in steps of this part of the history; by so much it may exceed its length.
 _STEP: Final = 8
-
-Key = tuple[str, str]
 
 
 def _key_of(item: Stored) -> Key:
@@ -69,10 +71,7 @@ class Change(msgspec.Struct, gc=False, eq=False):
     def _leaving(self) -> WatchEvent:
         """The last state that matched, carrying the version of the change that made it leave (upstream's rule)."""
         if self._gone is None and self.previous is not None:
-            document = self.previous.document()
-            document["metadata"]["resourceVersion"] = str(self.resource_version)
-            item = Stored(self.item.kind, encode(document), document["metadata"], self.resource_version)
-            self._gone = WatchEvent(DELETED, item)
+            self._gone = WatchEvent(DELETED, self.previous.seen_at(self.resource_version))
         assert self._gone is not None
         return self._gone
 
@@ -96,39 +95,38 @@ class Table:
         self._step = max(256, history // _STEP)
         self._step_at = self._step
         self._floor = 0  # versions below this one have lost history
-        self._sorted: list[Key] | None = []
+        self._order = KeyOrder()
         # Dicts as ordered sets: the order of waking must not depend on addresses.
         self._watches: dict[Watch, None] = {}
         self._waiting: dict[Watch, None] = {}
-        self._past: dict[int, list[Stored]] = {}
+        self._past: dict[int, Moment] = {}
 
     # -- objects ---------------------------------------------------------------------------------------
 
     def items(self, namespace: str = "") -> list[Stored]:
         """All objects in key order, or those of one namespace."""
-        keys, objects = self._keys(), self.objects
-        if namespace:
-            keys = keys[bisect_left(keys, (namespace, "")) : bisect_left(keys, (namespace + "\0", ""))]
-        return [objects[key] for key in keys]
+        return self.present().within(namespace).items()
 
-    def _keys(self) -> list[Key]:
-        if self._sorted is None:
-            self._sorted = sorted(self.objects)
-        return self._sorted
+    def present(self) -> Moment:
+        """The objects as they are now; to be read before anything changes."""
+        return Moment(self._order.read(), self.objects)
+
+    def load(self, item: Stored) -> None:
+        """Add an object that was saved, without history."""
+        key = _key_of(item)
+        self.objects[key] = item
+        self._order.add(key)
 
     def record(self, type_: str, item: Stored, previous: Stored | None) -> None:
         """Apply one change, append it to the history and wake the watches that wait."""
         key = (item.namespace, item.name)
         if type_ == DELETED:
             del self.objects[key]
-            self._sorted = None
+            self._order.remove(key)
         else:
             self.objects[key] = item
             if previous is None:
-                if self._sorted is not None and (not self._sorted or self._sorted[-1] < key):
-                    self._sorted.append(key)
-                else:
-                    self._sorted = None
+                self._order.add(key)
         self._log.append(Change(type_, item, previous))
         if len(self._log) >= self._step_at:
             self._slim(len(self._log) - 2 * self._step, len(self._log) - self._step)
@@ -173,24 +171,29 @@ class Table:
             raise ApiError.expired(f"too old resource version: {resource_version} ({floor})")
         return self._base + bisect_right(self._log, resource_version, key=lambda change: change.resource_version)
 
-    def at(self, resource_version: int) -> list[Stored]:
-        """All objects as they were at a version, in key order.
+    def at(self, resource_version: int) -> Moment:
+        """All objects as they were at a version; to be read before anything changes.
 
         Raises:
             ApiError: 410, when that version is older than the history.
         """
         newer = self._log[self.position_after(resource_version) - self._base :]
         if not newer:
-            return self.items()
+            return self.present()
         known = self._past.get(resource_version)
         if known is None:
             objects = dict(self.objects)
+            order = KeyOrder(self._order.read())
             for change in reversed(newer):
+                key = _key_of(change.item)
                 if change.previous is None:
-                    objects.pop(_key_of(change.item), None)
+                    del objects[key]
+                    order.remove(key)
                 else:
-                    objects[_key_of(change.item)] = change.previous
-            known = [objects[key] for key in sorted(objects)]
+                    if change.type == DELETED:
+                        order.add(key)
+                    objects[key] = change.previous
+            known = Moment(order.read(), objects)
             while len(self._past) >= 4:
                 del self._past[next(iter(self._past))]
             self._past[resource_version] = known
@@ -203,7 +206,7 @@ class Table:
         self._log.clear()
         self._step_at = self._step
         self._past.clear()
-        self._sorted = None
+        self._order = KeyOrder()
         self._floor = resource_version
 
     def compact(self) -> None:
@@ -267,7 +270,7 @@ class Table:
 class Watch:
     """One reader of a table's changes.
 
-    ``drain`` gives what is there now; ``wait`` sleeps until there may be more. One consumer per watch.
+    ``drain`` gives what is there now, of a long initial state a part; ``wait`` sleeps until there may be more. One consumer per watch.
     Close it when done, or the history it has not read is kept for it.
     """
 
@@ -276,7 +279,7 @@ class Watch:
         table: Table,
         filter_: Filter,
         position: int,
-        initial: list[WatchEvent],
+        initial: Iterator[WatchEvent] | None,
         current_version: Callable[[], int],
         convert: Callable[[WatchEvent], WatchEvent] | None = None,
     ) -> None:
@@ -303,25 +306,38 @@ class Watch:
             raise error
         if self.closed:
             return []
+        events: list[WatchEvent] = []
+        if self._initial is not None:
+            events += islice(self._initial, INITIAL_BATCH)
+            if len(events) == INITIAL_BATCH:
+                return self._converted(events)
+            self._initial = None
         changes = self._table.since(self.position)
         if changes is None:
             self.close()
             raise ApiError.expired(f"too old resource version: history before {self._table.floor} is gone")
-        initial, self._initial = self._initial, []
         self.position = self._table.end
         if self._filter.is_trivial:
-            events = [change.event for change in changes]
+            events += [change.event for change in changes]
         else:
             filter_ = self._filter
-            events = [event for change in changes if (event := change.seen_through(filter_)) is not None]
-        if initial:
-            events = initial + events
+            events += [event for change in changes if (event := change.seen_through(filter_)) is not None]
+        return self._converted(events)
+
+    def _converted(self, events: list[WatchEvent]) -> list[WatchEvent]:
         return events if self._convert is None else [self._convert(event) for event in events]
+
+    @property
+    def begins(self) -> bool:
+        """Whether more of the initial state is to come."""
+        return self._initial is not None
 
     @property
     def pending(self) -> bool:
         """Whether ``drain`` may have something to give or to raise."""
-        return bool(self.closed or self._initial or self._error is not None or self.position != self._table.end)
+        return bool(
+            self.closed or self._initial is not None or self._error is not None or self.position != self._table.end
+        )
 
     async def wait(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - a stream's own time limit
         """Sleep until something may have happened; False when ``timeout`` seconds passed first."""
@@ -369,9 +385,9 @@ def _bookmark(kind: Kind, resource_version: int, *, initial_events_end: bool) ->
     return WatchEvent(BOOKMARK, Item(kind, raw, "", "", "", resource_version))
 
 
-def initial_events(kind: Kind, items: Iterable[Item], resource_version: int, *, marker: bool) -> list[WatchEvent]:
+def initial_events(kind: Kind, items: Iterable[Item], resource_version: int, *, marker: bool) -> Iterator[WatchEvent]:
     """The state of a table as synthetic ADDED events, closed by the end marker when asked for."""
-    events = [WatchEvent(ADDED, item) for item in items]
+    for item in items:
+        yield WatchEvent(ADDED, item)
     if marker:
-        events.append(_bookmark(kind, resource_version, initial_events_end=True))
-    return events
+        yield _bookmark(kind, resource_version, initial_events_end=True)

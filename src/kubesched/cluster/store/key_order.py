@@ -1,0 +1,92 @@
+"""The keys of a table in order, sorted when they are read and not when they are written.
+
+    add ──▶ at the end of the order, or to the rest        remove ──▶ noted        read ──▶ one order again
+
+A table that is written to while it is read would otherwise be sorted again for each list: 60 ms for 100,000 keys. Merging the rest
+into an order takes a fifth of that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from ..schema import Stored
+
+__all__ = ["Key", "KeyOrder", "Moment"]
+
+#: Namespace and name.
+Key = tuple[str, str]
+
+#: So many removed keys may be kept until the next read; and no more than there are others.
+_MOST_GONE: Final = 1024
+
+
+class KeyOrder:
+    """A set of keys. A key is added once and removed once, in turns."""
+
+    def __init__(self, keys: Iterable[Key] = ()) -> None:
+        self._order = sorted(keys)
+        #: What was added out of order.
+        self._rest: list[Key] = []
+        #: Removed, but still in one of the two.
+        self._gone: set[Key] = set()
+
+    def add(self, key: Key) -> None:
+        if self._gone and key in self._gone:
+            self._gone.remove(key)
+        elif not self._rest and (not self._order or self._order[-1] < key):
+            self._order.append(key)
+        else:
+            self._rest.append(key)
+
+    def remove(self, key: Key) -> None:
+        self._gone.add(key)
+        gone = len(self._gone)
+        if gone > _MOST_GONE and 2 * gone > len(self._order) + len(self._rest):
+            self._drop()
+
+    def read(self) -> list[Key]:
+        """All keys in order. The list changes when keys are added: take what is needed of it at once."""
+        if self._gone:
+            self._drop()
+        if self._rest:
+            self._order += self._rest
+            self._order.sort()  # which finds out that most of it is in order
+            self._rest = []
+        return self._order
+
+    def _drop(self) -> None:
+        gone = self._gone
+        self._order = [key for key in self._order if key not in gone]
+        self._rest = [key for key in self._rest if key not in gone]
+        self._gone = set()
+
+
+class Moment(NamedTuple):
+    """Objects as they were at one moment, in the order of their keys; those of the present until something changes."""
+
+    keys: Sequence[Key]
+    #: These and perhaps others.
+    objects: Mapping[Key, Stored]
+
+    def within(self, namespace: str) -> Moment:
+        """Those of one namespace; all when it is empty."""
+        if not namespace:
+            return self
+        start, end = bisect_left(self.keys, (namespace, "")), bisect_left(self.keys, (namespace + "\0", ""))
+        return Moment(self.keys[start:end], self.objects)
+
+    def kept(self) -> Moment:
+        """One that stays as it is. Copying a dictionary takes a tenth of the time of reading all objects in order."""
+        return Moment(list(self.keys), dict(self.objects))
+
+    def after(self, key: Key) -> int:
+        """The place of the first key after this one."""
+        return bisect_right(self.keys, key)
+
+    def items(self, start: int = 0, end: int | None = None) -> list[Stored]:
+        """The objects from one place to another."""
+        objects = self.objects
+        return [objects[key] for key in self.keys[start:end]]
