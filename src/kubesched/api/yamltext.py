@@ -241,16 +241,18 @@ class _Builder:
             frame.key = _NO_KEY
 
     def _key(self, value: Any, frame: _Frame, line: int) -> str:
-        if not isinstance(value, str):
-            if isinstance(value, bool):
-                value = "true" if value else "false"
-            elif isinstance(value, (int, float)):
-                value = json_number(value)
-            else:
-                raise self._fail("invalid map key: write a name before the colon", line)
-        if value in frame.value:
-            self.document.duplicates.append(Duplicate(line, value, self._path(value)))
-        return value
+        key = value if isinstance(value, str) else self._text_of(value, line)
+        if key in frame.value:
+            self.document.duplicates.append(Duplicate(line, key, self._path(key)))
+        return key
+
+    def _text_of(self, value: Any, line: int) -> str:
+        """The text of a key that is no text."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, (int, float)):
+            return json_number(value)
+        raise self._fail("invalid map key: write a name before the colon", line)
 
     def _path(self, last: str) -> str:
         text = ""

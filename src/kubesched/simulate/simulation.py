@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kubesched.api.collector import collector_off
 from kubesched.api.decode import DecodeError, from_builtins
 from kubesched.api.kinds import CRON_JOBS, PODS
 from kubesched.api.quantity import QuantityError
@@ -109,14 +110,15 @@ async def simulate(
     """
     loop = asyncio.get_running_loop()
     kind_of_controllers: Controllers = "all" if controllers else "batch"
-    intake = gather(
-        manifests,
-        nodes=nodes,
-        node_template=node_template,
-        zones=zones,
-        controllers=kind_of_controllers,
-        pods_end=any(stage.kind == PODS.kind for stage in stages),
-    )
+    with collector_off():
+        intake = gather(
+            manifests,
+            nodes=nodes,
+            node_template=node_template,
+            zones=zones,
+            controllers=kind_of_controllers,
+            pods_end=any(stage.kind == PODS.kind for stage in stages),
+        )
     with_storage = intake.uses_storage
     if with_storage:
         intake.objects = in_order(with_default_class(intake.objects))

@@ -103,13 +103,13 @@ def saving(store: Store, path: str | Path, *, time: float | None = None) -> Step
         OSError: when the file cannot be written, or is there and no regular file.
     """
     store.settle()
-    tables = [(kind, table.items()) for kind, table in store.tables.items() if kind == table.kind]
+    tables = [(kind, table.present().kept()) for kind, table in store.tables.items() if kind == table.kind]
     built_in = set(KINDS)
     header = _Header(
         FORMAT,
         VERSION,
         store.resource_version,
-        sum(len(items) for _, items in tables),
+        sum(len(moment.keys) for _, moment in tables),
         micro_time(store.clock.now() if time is None else time),
         [
             (one.group, one.version, one.kind, one.plural, one.namespaced, one.singular, one.short_names)
@@ -118,7 +118,7 @@ def saving(store: Store, path: str | Path, *, time: float | None = None) -> Step
         ],
         sorted(store.status_kinds - STATUS_KINDS),
     )
-    lines = (item.raw for _, items in tables for item in items)
+    lines = (moment.objects[key].raw for _, moment in tables for key in moment.keys)
     yield from _write(Path(path), chain((msgspec.json.encode(header),), lines))
     return header.objects
 

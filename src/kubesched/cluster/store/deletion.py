@@ -327,7 +327,7 @@ class Deletion:
             for kind, table in list(records.tables.items()):
                 if not kind.namespaced or kind != table.kind:
                     continue
-                for key in [(item.namespace, item.name) for item in table.items(namespace)]:
+                for key in table.present().within(namespace).keys:
                     item = table.objects.get(key)
                     if item is not None and "deletionTimestamp" not in item.section("metadata"):
                         self.delete(item)

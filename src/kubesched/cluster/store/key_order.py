@@ -65,7 +65,7 @@ class KeyOrder:
 
 
 class Moment(NamedTuple):
-    """Objects as they were at one moment, in the order of their keys."""
+    """Objects as they were at one moment, in the order of their keys; those of the present until something changes."""
 
     keys: Sequence[Key]
     #: These and perhaps others.
@@ -77,6 +77,10 @@ class Moment(NamedTuple):
             return self
         start, end = bisect_left(self.keys, (namespace, "")), bisect_left(self.keys, (namespace + "\0", ""))
         return Moment(self.keys[start:end], self.objects)
+
+    def kept(self) -> Moment:
+        """One that stays as it is. Copying a dictionary takes a tenth of the time of reading all objects in order."""
+        return Moment(list(self.keys), dict(self.objects))
 
     def after(self, key: Key) -> int:
         """The place of the first key after this one."""

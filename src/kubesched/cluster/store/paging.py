@@ -27,26 +27,28 @@ BATCH: Final = 1024
 def make_page(moment: Moment, filter_: Filter, version: int, after: Key | None, limit: int) -> Steps[ListPage]:
     """The objects after a key that a filter selects, at most ``limit`` unless that is 0.
 
-    ``moment`` has the filter's namespace only; what is needed of it is read in the first step.
+    ``moment`` has the filter's namespace only. All of the page is as it is in the first step.
     """
     start = 0 if after is None else moment.after(after)
+    count = len(moment.keys)
     found: list[Stored] = []
     rest = 0
-    if not filter_.selects:
-        end = start + limit if limit > 0 else len(moment.keys)
-        found, rest = moment.items(start, end), max(0, len(moment.keys) - end)
+    if limit > 0 and not filter_.selects:
+        found, rest = moment.items(start, start + limit), max(0, count - start - limit)
     else:
-        for number, item in enumerate(moment.items(start), 1):
-            if number % BATCH == 0:
+        if count - start > BATCH:
+            moment = moment.kept()
+        for place in range(start, count, BATCH):
+            if place > start:
                 yield
-            if not filter_.matches(item):
-                continue
-            if limit <= 0 or len(found) < limit:
-                found.append(item)
-            else:
-                rest += 1
-                if filter_.selects:
-                    break  # how many more there are is not said
+            items = moment.items(place, place + BATCH)
+            if filter_.selects:
+                items = [item for item in items if filter_.matches(item)]
+            found += items
+            if 0 < limit < len(found):
+                rest = 1  # how many more there are is not said
+                del found[limit:]
+                break
     if not rest:
         return ListPage(list[Any](found), str(version))
     token = write_token(version, (found[-1].namespace, found[-1].name))
