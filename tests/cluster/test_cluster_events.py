@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from kubesched.api.kinds import CORE_EVENTS, EVENTS
+from kubesched.api.wire import ApiError
 from kubesched.cluster.store import Store
 from kubesched.cluster.store.events import EVENT_TTL
 
@@ -70,6 +71,32 @@ def test_what_a_write_through_the_new_group_returns_is_the_event_as_that_group_s
     assert (core.data()["message"], core.uid, core.resource_version) == ("hello", item.uid, item.resource_version)
     with pytest.raises(AttributeError):
         item.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("namespace", "about", "time", "is_right"),
+    [
+        ("default", "default", None, True),
+        ("default", "other", None, False),
+        ("default", "", None, True),
+        ("kube-system", "", None, False),
+        ("kube-system", "", "2026-01-01T00:00:00.000000Z", True),
+        ("kube-public", "", "2026-01-01T00:00:00.000000Z", False),
+    ],
+)
+def test_an_event_is_in_the_namespace_of_its_object(
+    namespace: str, about: str, time: str | None, is_right: bool
+) -> None:
+    store = Store(_Clock(), random=Random(0))
+    event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": about}}
+    if time is not None:
+        event["eventTime"] = time  # type: ignore[assignment]
+    if is_right:
+        assert store.create(CORE_EVENTS, namespace, event).namespace == namespace
+    else:
+        with pytest.raises(ApiError, match=r"involvedObject\.namespace: .* does not match event\.namespace") as caught:
+            store.create(CORE_EVENTS, namespace, event)
+        assert caught.value.code == 422
 
 
 def test_the_oldest_events_go_when_there_are_too_many() -> None:

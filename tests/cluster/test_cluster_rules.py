@@ -27,6 +27,8 @@ TEMPLATES, SLICES = kind("resourceclaimtemplates", "resource.k8s.io"), kind("res
 QUOTAS, LIMITS, POLICIES = kind("resourcequotas"), kind("limitranges"), kind("networkpolicies", "networking.k8s.io")
 AUTOSCALERS = kind("horizontalpodautoscalers", "autoscaling")
 
+INGRESSES = kind("ingresses", "networking.k8s.io")
+
 LABELS = {"app": "a"}
 SELECTOR = {"matchLabels": LABELS}
 
@@ -81,6 +83,17 @@ def scoped(**expression: Any) -> Data:
 def a_slice(**device: Any) -> Data:
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
     return {"spec": {"driver": "d", "nodeName": "n", "pool": pool, "devices": [{"name": "d", **device}]}}
+
+
+def level(whole: Data, each: Data) -> Data:
+    """A pod with resources of its own and of its two containers."""
+    return {"spec": {"resources": whole, "containers": [{"name": n, "image": "i", "resources": each} for n in "ab"]}}
+
+
+def ingress(host: str) -> Data:
+    backend = {"service": {"name": "s", "port": {"number": 1}}}
+    path = {"path": "/", "pathType": "Prefix", "backend": backend}
+    return {"spec": {"rules": [{"host": host, "http": {"paths": [path]}}]}}
 
 
 def make(store: Store, of: Kind, rest: Data, name: str = "x", namespace: str = "default") -> Data:
@@ -197,6 +210,13 @@ REFUSED: list[tuple[str, Kind, Data, str]] = [
     ("expression", RESOURCE_CLAIMS, {"spec": devices(selectors=[{"cel": {"expression": "device."}}])}, 'spec.devices.requests[0].exactly.selectors[0].cel.expression: Invalid value: "device."'),
     ("toleration", RESOURCE_CLAIMS, {"spec": devices(tolerations=[{"operator": "Exists", "value": "v"}])}, 'spec.devices.requests[0].exactly.tolerations[0].value: Invalid value: "v": must be empty for operator `Exists`'),
     ("nowhere", SLICES, {"spec": {**a_slice()["spec"], "nodeName": None}}, "spec: Required value: exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"),
+    ("less than its containers", PODS, level({"requests": {"cpu": "1"}}, {"requests": {"cpu": "600m"}}), 'spec.resources.requests[cpu]: Invalid value: "1": must be greater than or equal to aggregate container requests of 1200m'),
+    ("lower than a container's", PODS, level({"limits": {"memory": "1Gi"}}, {"limits": {"memory": "2Gi"}}), 'spec.containers[0].resources.limits[memory]: Invalid value: "2Gi": must be less than or equal to pod limits of 1Gi'),
+    ("an address as host", INGRESSES, ingress("10.0.0.1"), 'spec.rules[0].host: Invalid value: "10.0.0.1": must be a DNS name, not an IP address'),
+    ("capitals", INGRESSES, ingress("A.example"), 'spec.rules[0].host: Invalid value: "A.example": a lowercase RFC 1123 subdomain'),
+    ("an asterisk inside", INGRESSES, ingress("a.*.example"), 'spec.rules[0].host: Invalid value: "a.*.example": a wildcard DNS-1123 subdomain'),
+    ("no version", SLICES, a_slice(attributes={"a": {"version": "1.0"}}), 'spec.devices[0].attributes[a].version: Invalid value: "1.0": must be a string compatible with semver.org spec 2.0.0'),
+    ("leading zero", SLICES, a_slice(attributes={"a": {"versions": ["1.0.0", "01.0.0"]}}), 'spec.devices[0].attributes[a].versions[1]: Invalid value: "01.0.0": must be a string compatible'),
     ("two values", SLICES, a_slice(attributes={"a": {"int": 1, "bool": True}}), "spec.devices[0].attributes[a]: Invalid value: "),
     ("long text", SLICES, a_slice(attributes={"a": {"string": "x" * 65}}), "spec.devices[0].attributes[a].string: Too long: may not be more than 64 bytes"),
     ("taint", SLICES, a_slice(taints=[{"key": "-", "effect": "NoExecute"}]), 'spec.devices[0].taints[0].key: Invalid value: "-": name part must consist of'),
@@ -213,6 +233,10 @@ def test_an_object_is_refused_with_field_and_reason(what: str, of: Kind, rest: D
 
 
 ACCEPTED: list[tuple[str, Kind, Data]] = [
+    ("enough for its containers", PODS, level({"requests": {"cpu": "1200m"}, "limits": {"cpu": "2"}}, {"requests": {"cpu": "600m"}, "limits": {"cpu": "2"}})),
+    ("any", INGRESSES, ingress("*.example.com")),
+    ("before a release", SLICES, a_slice(attributes={"a": {"version": "1.0.0-beta.1+build.01"}})),
+    ("without a service", STATEFUL_SETS, workload()),
     ("headless", SERVICES, {"spec": {"clusterIP": "None", "selector": LABELS}}),
     ("outside", SERVICES, {"spec": {"type": "ExternalName", "externalName": "example.com"}}),
     ("named port", SERVICES, {"spec": {"ports": [{"port": 80, "targetPort": "http"}]}}),
@@ -239,6 +263,18 @@ ACCEPTED: list[tuple[str, Kind, Data]] = [
 )
 def test_amounts_that_cannot_be_read(of: Kind, rest: Data, where: str) -> None:
     with refused(400, "BadRequest", f"{where}: quantities must match"):
+        make(a_store(), of, rest)
+
+
+@pytest.mark.parametrize(
+    ("of", "rest", "where"),
+    [
+        (kind("priorityclasses", "scheduling.k8s.io"), {"value": 2**31}, "value"),
+        (DEPLOYMENTS, workload(replicas=-(2**31) - 1), "spec.replicas"),
+    ],
+)
+def test_numbers_that_are_too_long_for_their_field(of: Kind, rest: Data, where: str) -> None:
+    with refused(400, "BadRequest", f"`{where}`"):
         make(a_store(), of, rest)
 
 

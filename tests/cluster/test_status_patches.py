@@ -1,4 +1,4 @@
-"""The patches of conditions and nominations that a scheduler sends have a way of their own, with the same result."""
+"""The patches of a pod's status that a scheduler and a kubelet send have a way of their own, with the same result."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kubesched.api.kinds import PODS
 from kubesched.api.wire import ApiError
+from kubesched.cluster.kubelets.pod_status import finished_status, running_status
 from kubesched.cluster.store import Store
 from kubesched.cluster.store.pod_actions import PodActions
 
@@ -34,6 +35,19 @@ conditions = st.fixed_dictionaries(
         "$patch": st.just("delete"),
     },
 )
+addresses = st.sampled_from(
+    ({"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}, {"ip": 5}, {"ip": "10.0.0.1", "zone": None}, {}, 5)
+)
+containers = st.sampled_from(
+    (
+        {"name": "c", "image": "i", "imageID": "", "ready": True, "restartCount": 0, "state": {"running": {}}},
+        {"name": "c", "image": "i", "imageID": "", "ready": False, "restartCount": 1, "started": None},
+        {"name": "c", "image": "$i", "imageID": ":null", "ready": True, "restartCount": 0},
+        {"name": "c", "$patch": "delete"},
+        {"name": 5},
+        None,
+    )
+)
 orders = st.lists(st.sampled_from(TYPES), unique=True).map(lambda names: [{"type": name} for name in names])
 statuses = st.fixed_dictionaries(
     {},
@@ -41,7 +55,14 @@ statuses = st.fixed_dictionaries(
         "conditions": st.lists(conditions, max_size=3),
         "$setElementOrder/conditions": orders,
         "nominatedNodeName": st.sampled_from(("n1", "n2", None, "", 'n"3', "\0", "\u00fc")),
-        "phase": st.sampled_from(("Pending", "Running")),
+        "phase": st.sampled_from(("Pending", "Running", None, 5)),
+        "startTime": st.sampled_from(("2025-01-01T00:00:00Z", None)),
+        "podIP": st.sampled_from(("10.0.0.1", "10.0.0.2")),
+        "podIPs": st.lists(addresses, max_size=2),
+        "hostIP": st.just("192.168.0.1"),
+        "hostIPs": st.lists(addresses, max_size=1),
+        "containerStatuses": st.lists(containers, max_size=2),
+        "qosClass": st.just("Burstable"),
     },
 )
 patches = st.fixed_dictionaries(
@@ -62,6 +83,7 @@ def outcome(store: Store, patch: dict[str, Any]) -> Any:
 def new_store() -> Store:
     store = Store(StillClock(), random=Random(0))
     store.create(PODS, "default", POD)
+    _ = store.get(PODS, "default", "p").typed  # as informers read every version
     return store
 
 
@@ -73,6 +95,24 @@ def test_it_leaves_what_the_general_way_leaves(changes: list[dict[str, Any]]) ->
         found = outcome(one, patch)
         with mock.patch.object(PodActions, "patch_status", return_value=None):
             assert found == outcome(other, patch)
+
+
+def test_it_is_used_for_what_a_kubelet_writes() -> None:
+    store = new_store()
+    store.bind("default", "p", "", "n1")
+    pod = store.get(PODS, "default", "p").typed
+    now = "2023-11-14T22:13:21Z"
+    with mock.patch("kubesched.cluster.store.store.apply_strategic_patch", side_effect=AssertionError):
+        for status in (
+            running_status(pod, now, "10.0.0.1", "192.168.0.1"),
+            finished_status(pod, now, phase="Succeeded", reason="Completed", exit_code=0),
+        ):
+            patch = {"metadata": {"uid": pod.uid}, "status": status}
+            store.patch(PODS, "default", "p", patch, subresource="status")
+            found = store.get(PODS, "default", "p").section("status")
+            assert found.items() >= {name: value for name, value in status.items() if name != "conditions"}.items()
+    assert found["conditions"][0]["type"] == "PodScheduled"
+    assert found["podIPs"] == [{"ip": "10.0.0.1"}]
 
 
 def test_pods_alike_may_be_nominated_to_different_nodes() -> None:

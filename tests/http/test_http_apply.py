@@ -215,7 +215,7 @@ def test_lists_of_custom_resources_merge_as_their_schema_says() -> None:
 
 _PODS = kind_by_plural("", "pods")
 assert _PODS is not None
-SHAPE = Shape(Resource(_PODS, "v1", "pod"))
+SHAPE = Shape(Resource(_PODS, "v1"))
 NAMES = st.sampled_from(["a", "b", "c"])
 CONTAINERS = st.lists(
     st.fixed_dictionaries({"name": NAMES}, optional={"image": NAMES, "args": st.lists(NAMES, max_size=2)}),

@@ -149,6 +149,54 @@ def test_unknown_fields_are_pruned_and_absent_ones_get_their_defaults() -> None:
     with_widgets(main)
 
 
+def test_nulls_stay_where_a_schema_allows_them_and_count_as_absent_elsewhere() -> None:
+    nullable = {"type": "string", "nullable": True}
+    spec = obj(
+        until={**nullable, "default": "x"},
+        parts={"type": "object", "additionalProperties": nullable},
+        size={"type": "integer", "default": 3},
+        name={"type": "string"},
+        free={"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    )
+
+    async def main(api: Api) -> None:
+        body = {**widget(), "metadata": {"name": "w", "labels": None, "annotations": {"a": "b"}}}
+        body["spec"] = {"until": None, "parts": {"a": None}, "size": None, "name": None, "free": {"any": None}}
+        want: Data = {"until": None, "parts": {"a": None}, "size": 3, "free": {"any": None}}
+        created = await api.post(WIDGETS, body)
+        assert (created.status, created.data["spec"]) == (201, want), created.raw
+        assert "labels" not in created.data["metadata"]
+        read = (await api.get(f"{WIDGETS}/w")).data
+        assert read["spec"] == want
+        read["spec"] |= {"name": "abc", "size": None}
+        assert (await api("PUT", f"{WIDGETS}/w", read)).data["spec"] == {**want, "name": "abc"}
+        patched = await api.patch(f"{WIDGETS}/w", {"spec": {"until": None, "name": None}}, type=MERGE)
+        assert patched.data["spec"] == {**want, "until": "x"}  # a merge patch removes, and the default comes back
+
+    with_widgets(main, spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ({"jsonPath": "spec.size"}, 'jsonPath: Invalid value: "spec.size": must be a simple json path starting with .'),
+        ({"jsonPath": ""}, "jsonPath: Required value"),
+        ({"type": "text"}, 'type: Invalid value: "text": must be one of boolean,date,integer,number,string'),
+        ({"format": "hex"}, 'format: Invalid value: "hex": must be one of byte,date,'),
+        ({"name": ""}, "name: Required value"),
+    ],
+)
+def test_a_definition_with_columns_that_cannot_be_shown_is_refused(column: Data, text: str) -> None:
+    async def main() -> None:
+        async with served() as api:
+            columns = [{"name": "Size", "type": "integer", "jsonPath": ".spec.size", **column}]
+            answer = await api.post(DEFINITIONS, a_definition(additionalPrinterColumns=columns))
+            assert (answer.status, answer.reason) == (422, "Invalid")
+            assert f"spec.versions[0].additionalPrinterColumns[0].{text}" in answer.message
+
+    run(main())
+
+
 def test_rules_about_changes_see_the_last_state() -> None:
     async def main(api: Api) -> None:
         parts = [{"id": "a", "n": 5}, {"id": "b", "n": 5}]

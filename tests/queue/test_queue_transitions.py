@@ -305,6 +305,25 @@ def test_a_pod_in_flight_already_is_dropped_when_popped_again() -> None:
     assert bench.queue.views.check() == []
 
 
+def test_a_pod_that_is_delivered_again_is_updated_where_it_is() -> None:
+    bench = Bench()
+    first = a_pod("a")
+    bench.queue.add_or_update(first)
+    assert bench.place(first) == "Active"
+    record = bench.pop()
+    bench.queue.add_or_update(first)
+    assert bench.place(first) == "InFlight"
+    record.unschedulable_plugins = {"fit"}
+    bench.queue.add_unschedulable_if_not_present(record, 0)
+    bench.queue.add_or_update(first)
+    assert bench.queue.views.get_pod(first.name, first.namespace) is record, "with its history"
+    successor = a_pod("a", uid="another")
+    bench.queue.add_or_update(successor)
+    assert bench.queue.views.where(first) == ""
+    assert bench.place(successor) == "Active"
+    assert bench.queue.views.check() == []
+
+
 def test_gated_hints_are_not_run_without_an_event_for_the_gate() -> None:
     bench = Bench()
     gated_after_attempt(bench, a_pod())

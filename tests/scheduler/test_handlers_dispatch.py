@@ -48,7 +48,7 @@ class Diary:
             (
                 queue,
                 "queue",
-                ("add", "update", "delete", "move_all_to_active_or_backoff_queue", "move_after_deletions"),
+                ("add_or_update", "update", "delete", "move_all_to_active_or_backoff_queue", "move_after_deletions"),
             ),
         ):
             for method in methods:
@@ -93,7 +93,7 @@ CASES: list[tuple[str, Callable[[PodHandler], None], list[str]]] = [
         lambda h: add(h, pod("q", "u2", node="n1", scheduler="x")),
         ["cache.add_pod", "AssignedPodAdd"],
     ),
-    ("unassigned pod added", lambda h: add(h, pod("q", "u2")), ["queue.add"]),
+    ("unassigned pod added", lambda h: add(h, pod("q", "u2")), ["queue.add_or_update"]),
     ("unassigned pod of another scheduler added", lambda h: add(h, pod("q", "u2", scheduler="x")), []),
     (
         "pod bound",
@@ -147,12 +147,12 @@ CASES: list[tuple[str, Callable[[PodHandler], None], list[str]]] = [
     (
         "another pod of the name, unassigned",
         lambda h: h.on_update(pod("q", "u2"), pod("q", "u3", "2")),
-        ["cache.remove_pod", "AssignedPodDelete", "queue.delete", "queue.add"],
+        ["cache.remove_pod", "AssignedPodDelete", "queue.delete", "queue.add_or_update"],
     ),
     (
         "another pod of the name, of ours where the one before was not",
         lambda h: h.on_update(pod("q", "u2", scheduler="x"), pod("q", "u3", "2")),
-        ["cache.remove_pod", "AssignedPodDelete", "queue.add"],
+        ["cache.remove_pod", "AssignedPodDelete", "queue.add_or_update"],
     ),
     (
         "another pod of the name, bound already",
@@ -198,6 +198,30 @@ def test_assigned_pods_changing_and_going() -> None:
             metric = found.metric
             assert metric("event_handling_duration_seconds", "AssignedPodUpdatePodLabel") == 1
             assert metric("event_handling_duration_seconds", "AssignedPodUpdate") == 1
+
+    run_virtual(main())
+
+
+def test_deletions_together_leave_the_cache_before_the_queue_is_notified() -> None:
+    """One that the cache does not know costs the others nothing, and one that waits in the queue leaves it in its turn."""
+
+    async def main() -> None:
+        expected = ["cannot remove pod default/unknown"]
+        async with world(config=a_config(), settled=False, start=False, expect_errors=expected) as found:
+            handler, scheduler = a_pod_handler(found), found.scheduler
+            scheduler.cache.set_node(from_builtins(a_node("n1"), Node))
+            placed = [pod(f"p{number}", f"u{number}", node="n1") for number in range(3)]
+            for one in placed:
+                add(handler, one)
+            waiting = pod("waiting", "u8")
+            add(handler, waiting)
+            diary = Diary(found)
+            handler.on_delete_all([placed[0], pod("unknown", "u9", node="n1"), placed[1], waiting, placed[2]])
+            first = ["cache.remove_pod"] * 3 + ["AssignedPodDelete"] * 3
+            assert diary.lines == [*first, "queue.delete", "cache.remove_pod", "AssignedPodDelete"]
+            assert not scheduler.cache.pods
+            assert not scheduler.queue.views.is_queued(waiting)
+            assert found.metric("event_handling_duration_seconds", "AssignedPodDelete") == 4
 
     run_virtual(main())
 

@@ -340,6 +340,7 @@ class CrampedMachine(LayerMachine):
         "plugins.compiled_constraints._LEAST_KEPT": 3,
         "plugins.compiled_constraints._BUDGET": 1,
         "scheduler.layer_cache._BUDGET": 1,
+        "scheduler.layer_cache._PER_NODE": 0,
         "scheduler.layers.MOST_GROUPS": 3,
         "plugins.inter_pod_affinity._MANY_DOMAINS": 0,
         "plugins.inter_pod_affinity._SMALL_DOMAIN": 24,
@@ -694,7 +695,7 @@ def test_an_evicted_base_does_not_leave_a_stale_interaction_layer() -> None:
 
 def test_the_number_of_layers_is_bounded() -> None:
     world = world_of_zones(2, 4)
-    with patch("kubesched.scheduler.layer_cache._BUDGET", 1):
+    with patch("kubesched.scheduler.layer_cache._BUDGET", 1), patch("kubesched.scheduler.layer_cache._PER_NODE", 0):
         for kind in ("default", "hard-zone", "soft-both", "soft-rack", "hard-and-soft", "near-zone", "likes-zone"):
             place(world, kind, 3)
     assert len(world.searches["default-scheduler"]._layers) == 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,6 +14,8 @@ from harness import World, a_config, a_node, a_pod, play, server_error, world
 from recording import Answers, holder
 
 from kubesched.api.kinds import BUDGETS
+from kubesched.api.types import Pod
+from kubesched.api.wire import ApiError
 from kubesched.client.port import ApiPort
 from kubesched.cluster.store import InProcessClient
 from kubesched.config import KubeSchedulerConfiguration
@@ -273,6 +276,34 @@ def test_a_refused_eviction_is_tried_again(gates: FeatureGates, verb: Any) -> No
 
     errors = ["?preemption on node n1 for pod default/high: .*injected 500", "?cannot patch"]
     play_preempting(scenario, gates=gates, expect_errors=errors)
+
+
+def test_preemptions_that_begin_together_fail_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three begin in one turn: one is refused at once, one has to wait for the server, one needs nothing of that."""
+    refused = ApiError(403, "Forbidden", "not this one")
+    delete_pod_now, calls = ApiPort.delete_pod_now, Counter[str]()
+
+    def delete(port: ApiPort, pod: Pod) -> bool | None:
+        node = pod.spec.node_name
+        calls[node] += 1
+        if node == "n1" and calls[node] == 1:
+            raise refused
+        return None if node == "n2" else delete_pod_now(port, pod)
+
+    async def scenario(there: World) -> None:
+        names = ["n1", "n2", "n3"]
+        there.create(*(a_node(name, labels={"name": name}) for name in names))
+        there.create(*(low(f"low{number}", nodeSelector={"name": name}) for number, name in enumerate(2 * names)))
+        await there.settle()
+        monkeypatch.setattr(ApiPort, "delete_pod_now", delete)
+        there.create(*(high(name, nodeSelector={"name": name}) for name in names))
+        await there.settle()
+        assert [there.node_of(name) for name in names] == names
+        assert not any(there.exists(f"low{number}") for number in range(6))
+        results = [there.metric("preemption_goroutines_execution_total", result) for result in ("error", "success")]
+        assert results == [1, 3]
+
+    play_preempting(scenario, expect_errors=["?preemption on node n1 for pod default/n1: .*not this one"])
 
 
 def test_a_victim_that_is_gone_already_holds_nobody_up() -> None:

@@ -65,6 +65,10 @@ class Connection(InProcessClient):
         self.before_patch: Callable[[Kind, str], None] = lambda kind, name: None
         self.after_patch: Callable[[Kind, str], None] = lambda kind, name: None
 
+    @property
+    def _is_faulty(self) -> bool:
+        return not self.alive or super()._is_faulty
+
     async def _before(self, verb: Any, kind: Kind, name: str = "") -> None:
         if not self.alive:
             raise ConnectionResetError("this process is gone")

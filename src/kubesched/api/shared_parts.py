@@ -138,17 +138,19 @@ def decode_parts(
     return Pod(shared_metadata, pods_spec, shared_status)
 
 
-def next_version(before: Pod, resource_version: int, status: bytes | None) -> Pod | None:
-    """A pod with another version, and with the status of a text that was decoded before; without one with the same status.
-
-    None where :func:`decode_parts` has to decode the status.
-    """
-    after = before.status if status is None else _statuses.get(status)
-    return (
-        None
-        if after is None
-        else Pod(replace(before.metadata, resource_version=str(resource_version)), before.spec, after)
-    )
+def next_version(before: Pod, resource_version: int, status: Section | None) -> Pod | None:
+    """A pod with another version, and with another status or the same; None if the status cannot be decoded."""
+    after = before.status
+    if status is not None:
+        known = _statuses.get(status[0])
+        if known is None:
+            try:
+                known = _statuses.read(*status)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                return None
+            share_parts(Pod(before.metadata, before.spec, known))
+        after = known
+    return Pod(replace(before.metadata, resource_version=str(resource_version)), before.spec, after)
 
 
 def split_spec(raw: bytes) -> tuple[str, bytes]:

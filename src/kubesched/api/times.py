@@ -64,7 +64,7 @@ class SteadyClock:
 
 @lru_cache(maxsize=256)
 def _second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]
 
 
 def timestamp(seconds: float) -> str:
@@ -104,6 +104,7 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
+@lru_cache(maxsize=1 << 10)
 def parse_duration(text: str) -> float:
     """Seconds of a duration such as ``1m30s``, ``250ms``, ``-1h`` or ``0``.
 

@@ -15,10 +15,20 @@ import math
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
+from yaml.events import (
+    AliasEvent,
+    CollectionStartEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
 
 from .documents import MAX_DEPTH, TOO_DEEP, Document, Duplicate, TextError
 from .jsontext import parse_json
@@ -58,6 +68,8 @@ _INTEGER: Final = re.compile(
 )
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _BASES: Final = {"bin": 2, "hex": 16, "oct": 8, "dec": 10}
+#: A decimal number with fewer digits fits into 64 bits.
+_SHORT: Final = 19
 _NUMERIC_START: Final = frozenset("+-.0123456789")
 _CONTROL: Final = yaml.reader.Reader.NON_PRINTABLE
 #: The problem of a text with characters that YAML does not allow.
@@ -73,6 +85,8 @@ def resolve_plain(text: str) -> Any:
         return _WORDS[text]
     if text[0] not in _NUMERIC_START:
         return text
+    if len(text) < _SHORT and text.isdecimal() and text.isascii() and (text[0] != "0" or len(text) == 1):
+        return int(text)
     digits = text.replace("_", "")
     match = _INTEGER.match(digits)
     if match:
@@ -108,19 +122,21 @@ _MERGE: Final = object()
 _OPEN: Final = object()
 
 
-@dataclass(slots=True)
 class _Frame:
     """A list or a mapping being read."""
 
-    value: Any
-    anchor: str | None
-    nodes_before: int
-    line: int
-    #: Levels of collections within each other, this one included.
-    height: int = 1
-    lines: dict[Any, int] = field(default_factory=dict)
-    key: Any = _NO_KEY
-    merged: list[Any] = field(default_factory=list)
+    __slots__ = ("anchor", "height", "key", "line", "lines", "merged", "nodes_before", "value")
+
+    def __init__(self, value: Any, anchor: str | None, nodes_before: int, line: int) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.nodes_before = nodes_before
+        self.line = line
+        #: Levels of collections within each other, this one included.
+        self.height = 1
+        self.lines: dict[Any, int] = {}
+        self.key: Any = _NO_KEY
+        self.merged: list[Any] = []
 
 
 def _copied(value: Any) -> Any:
@@ -147,17 +163,17 @@ class _Builder:
         """Take the next of the parser's events (a :class:`yaml.Event`)."""
         kind = type(event)
         line = event.start_mark.line + 1
-        if kind is yaml.ScalarEvent:
+        if kind is ScalarEvent:
             self.nodes += 1
             value = self._scalar(event, line)
             if event.anchor:
                 self.anchors[event.anchor] = (value, 1, 0)
             self._add(value, line)
-        elif kind is yaml.SequenceStartEvent or kind is yaml.MappingStartEvent:
+        elif kind is MappingStartEvent or kind is SequenceStartEvent:
             self._start(event, line)
-        elif kind is yaml.SequenceEndEvent or kind is yaml.MappingEndEvent:
+        elif kind is MappingEndEvent or kind is SequenceEndEvent:
             self._end(line)
-        elif kind is yaml.AliasEvent:
+        elif kind is AliasEvent:
             self._add(self._alias(event.anchor or "", line), line)
 
     def _fail(self, problem: str, line: int, *details: str) -> TextError:
@@ -179,8 +195,8 @@ class _Builder:
             self.stack[-1].height = max(self.stack[-1].height, height + 1)
         return _copied(value)
 
-    def _start(self, event: yaml.CollectionStartEvent, line: int) -> None:
-        is_map = isinstance(event, yaml.MappingStartEvent)
+    def _start(self, event: CollectionStartEvent, line: int) -> None:
+        is_map = isinstance(event, MappingStartEvent)
         kind = "map" if is_map else "seq"
         if event.tag not in (None, "!", _TAG + kind):
             raise self._fail(f"tag {event.tag!r} is not supported here", line)
@@ -201,8 +217,8 @@ class _Builder:
         self.document.lines[id(frame.value)] = frame.lines
         if frame.anchor:
             self.anchors[frame.anchor] = (frame.value, self.nodes - frame.nodes_before, frame.height)
-        if self.stack:
-            self.stack[-1].height = max(self.stack[-1].height, frame.height + 1)
+        if self.stack and self.stack[-1].height <= frame.height:
+            self.stack[-1].height = frame.height + 1
         self._add(frame.value, frame.line)
 
     def _add(self, value: Any, line: int) -> None:
@@ -225,15 +241,18 @@ class _Builder:
             frame.key = _NO_KEY
 
     def _key(self, value: Any, frame: _Frame, line: int) -> str:
+        key = value if isinstance(value, str) else self._text_of(value, line)
+        if key in frame.value:
+            self.document.duplicates.append(Duplicate(line, key, self._path(key)))
+        return key
+
+    def _text_of(self, value: Any, line: int) -> str:
+        """The text of a key that is no text."""
         if isinstance(value, bool):
-            value = "true" if value else "false"
-        elif isinstance(value, (int, float)):
-            value = json_number(value)
-        if not isinstance(value, str):
-            raise self._fail("invalid map key: write a name before the colon", line)
-        if value in frame.value:
-            self.document.duplicates.append(Duplicate(line, value, self._path(value)))
-        return value
+            return "true" if value else "false"
+        if isinstance(value, (int, float)):
+            return json_number(value)
+        raise self._fail("invalid map key: write a name before the colon", line)
 
     def _path(self, last: str) -> str:
         text = ""
@@ -247,14 +266,13 @@ class _Builder:
             raise self._fail("map merge requires map or sequence of maps as the value", line)
         return sources
 
-    def _scalar(self, event: yaml.ScalarEvent, line: int) -> Any:
+    def _scalar(self, event: ScalarEvent, line: int) -> Any:
         text: str = event.value
         tag: str | None = event.tag
         if tag is None:
             if not event.implicit[0]:
                 return text
-            is_key = self.stack and self.stack[-1].key is _NO_KEY and isinstance(self.stack[-1].value, dict)
-            if is_key and text == "<<":
+            if text == "<<" and self.stack and self.stack[-1].key is _NO_KEY and isinstance(self.stack[-1].value, dict):
                 return _MERGE
             value = resolve_plain(text)
         elif tag in ("!", _TAG + "str", _TAG + "timestamp"):
@@ -302,7 +320,12 @@ def as_text(raw: str | bytes) -> str:
 def _events(text: str) -> Iterator[Any]:
     """The parser's events. Raises TextError; the number of its document is for the caller to set."""
     try:
-        yield from yaml.parse(text, Loader=_LOADER)
+        parser: Any = _LOADER(text)
+        try:
+            while (event := parser.get_event()) is not None:
+                yield event
+        finally:
+            parser.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         details = [f"{error.context} from line {error.context_mark.line + 1}"] if error.context_mark else []
@@ -328,10 +351,10 @@ def parse_documents(raw: str | bytes, *, first: int = 1) -> Iterator[Document]:
     ended = 0
     try:
         for event in _events(as_text(raw)):
-            if type(event) is yaml.DocumentStartEvent:
+            if type(event) is DocumentStartEvent:
                 mark: Any = event.start_mark
                 builder.document.start = builder.document.line = mark.line + 1
-            elif type(event) is yaml.DocumentEndEvent:
+            elif type(event) is DocumentEndEvent:
                 yield builder.document
                 mark = event.end_mark
                 builder, ended = _Builder(builder.document.number + 1), mark.line + 1

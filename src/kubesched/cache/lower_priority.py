@@ -101,7 +101,7 @@ class LowerPriorityColumns:
         if found is None:
             priority = self._priority
             pods = self._table.info(row).pods.values()
-            found = self._pods[row] = ordered([pod for pod in pods if pod.priority < priority])
+            found = self._pods[row] = ordered([pod for pod in pods if (pod.pod.spec.priority or 0) < priority])
         return found
 
 

@@ -49,6 +49,13 @@ def _int64(value: int) -> int:
     return value if -INT64_MAX <= value <= INT64_MAX else (INT64_MAX if value > 0 else -INT64_MAX)
 
 
+def _grown(matrix: IntArray, used: int, shape: tuple[int, int]) -> IntArray:
+    """A matrix of this shape that begins with the first ``used`` lines of another; zeros take no memory until written."""
+    grown = np.zeros(shape, np.int64)
+    grown[:used, : matrix.shape[1]] = matrix[:used]
+    return grown
+
+
 class NodeTable:
     """Rows and columns of all nodes.
 
@@ -366,25 +373,17 @@ class NodeTable:
             index = self.resource_index[name] = len(self.resource_index)
             if index >= len(self.allocatable):
                 # More than needed: every node may have a resource of its own, and each growth copies all there is.
-                blank = np.zeros((len(self.allocatable), self.capacity), np.int64)
-                self.allocatable = np.concatenate((self.allocatable, blank))
-                self.requested = np.concatenate((self.requested, blank))
+                self.allocatable = _grown(self.allocatable, index, (2 * index, self.capacity))
+                self.requested = _grown(self.requested, index, (2 * index, self.capacity))
         return index
 
     def _grow(self) -> None:
         old, new = self.capacity, self.capacity * 2
         self.capacity = new
-
-        def wide(matrix: IntArray) -> IntArray:
-            grown = np.zeros((matrix.shape[0], new), matrix.dtype)
-            grown[:, :old] = matrix
-            return grown
-
-        self.allocatable, self.requested, self.nonzero = (
-            wide(self.allocatable),
-            wide(self.requested),
-            wide(self.nonzero),
-        )
+        used, shape = len(self.resource_index), (len(self.allocatable), new)
+        self.allocatable = _grown(self.allocatable, used, shape)
+        self.requested = _grown(self.requested, used, shape)
+        self.nonzero = _grown(self.nonzero, 2, (2, new))
         self.alive = np.concatenate((self.alive, np.zeros(old, np.bool_)))
         self.unschedulable = np.concatenate((self.unschedulable, np.zeros(old, np.bool_)))
         self.features = np.concatenate((self.features, np.zeros(old, np.int64)))

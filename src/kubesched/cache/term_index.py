@@ -141,6 +141,8 @@ class TermIndex:
         self._bundles: dict[AffinityTerms, tuple[CarriedTerm, ...]] = {}
         self._anti: TermLookup[CarriedTerm] = TermLookup()
         self._scoring: TermLookup[CarriedTerm] = TermLookup()
+        #: Some pod on a node carries required anti-affinity; a term that counts in scoring.
+        self.has_anti = self.has_scoring = False
         #: Counters with domains, hence with arrays.
         self._awake: dict[Counter, None] = {}
         self._tick = 0
@@ -308,16 +310,6 @@ class TermIndex:
 
     # -- carried rules ---------------------------------------------------------------------------------
 
-    @property
-    def has_anti(self) -> bool:
-        """Some pod on a node carries required anti-affinity."""
-        return len(self._anti) > 0
-
-    @property
-    def has_scoring(self) -> bool:
-        """Some pod on a node carries a term that counts in scoring."""
-        return len(self._scoring) > 0
-
     def anti_terms(self, namespace: str, labels: Labels) -> list[CarriedTerm]:
         """The required anti-affinity terms of pods on nodes that match a pod with these properties."""
         return self._matching(self._anti, namespace, labels)
@@ -361,7 +353,7 @@ class TermIndex:
             anywhere = not term.namespace_selector.matches_nothing
             lookup = self._anti if role is Role.ANTI else self._scoring
             lookup.add(carried, None if anywhere else term.namespaces, term.selector)
-            self.carried_version += 1
+            self._carried_changed()
         return carried
 
     def _drop_carried(self, carried: CarriedTerm) -> None:
@@ -369,13 +361,17 @@ class TermIndex:
         (self._anti if carried.role is Role.ANTI else self._scoring).remove(carried)
         carried.live = False
         carried.rest()  # its sums refer back to it: without this they would wait for the garbage collector
-        self.carried_version += 1
+        self._carried_changed()
         self._awake.pop(carried, None)
         for terms in carried.bundles:
             # The other terms of the list stay; the next pod that carries it finds them again.
             for other in self._bundles.pop(terms, ()):
                 if other is not carried:
                     other.bundles.discard(terms)
+
+    def _carried_changed(self) -> None:
+        self.carried_version += 1
+        self.has_anti, self.has_scoring = len(self._anti) > 0, len(self._scoring) > 0
 
     # -- namespaces ------------------------------------------------------------------------------------
 

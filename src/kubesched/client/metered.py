@@ -95,14 +95,12 @@ class MeteredTransport:
             self._answered(method, code, seconds)
         return answer
 
-    def _answered(self, method: str, code: str, seconds: float) -> None:
-        self._count(method, code)
-        if self.on_request is not None:
+    def _answered(self, method: str, code: str, seconds: float | None) -> None:
+        """Count a request; it took so many seconds, or is a stream."""
+        key, requests = (method, code), self.requests
+        requests[key] = requests.get(key, 0) + 1
+        if seconds is not None and self.on_request is not None:
             self.on_request(method, code, seconds)
-
-    def _count(self, method: str, code: str) -> None:
-        key = (method, code)
-        self.requests[key] = self.requests.get(key, 0) + 1
 
     # -- Transport -----------------------------------------------------------------------------------------
 
@@ -125,7 +123,7 @@ class MeteredTransport:
             code = NO_RESPONSE
             raise
         finally:
-            self._count("GET", code)
+            self._answered("GET", code, None)
             aclose = getattr(stream, "aclose", None)
             if aclose is not None:
                 await aclose()

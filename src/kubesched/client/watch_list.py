@@ -38,13 +38,16 @@ class OpenWatch:
         Raises:
             ApiError, OSError: what the transport says.
         """
-        try:
-            async with asyncio.timeout_at(self._deadline) as deadline:
-                batch = await anext(self._stream, None)
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-            return None
+        if self._deadline is None:
+            batch = await anext(self._stream, None)
+        else:
+            try:
+                async with asyncio.timeout_at(self._deadline) as deadline:
+                    batch = await anext(self._stream, None)
+            except TimeoutError:
+                if not deadline.expired():
+                    raise
+                return None
         self.events += len(batch or ())
         return batch
 

@@ -129,22 +129,32 @@ class BindingPoints:
     def _bind(
         self, state: CycleState, pod: PodInfo, node_name: str, plugins: Sequence[Any], start: float
     ) -> Status | Awaitable[Status | None] | None:
-        async def go_on(plugin: Any, waiting: Awaitable[Any], left: Sequence[Any]) -> Status | None:
-            answer = await self._driver.awaited(BIND, plugin, waiting)
-            if _skips(answer):
-                more = self._bind(state, pod, node_name, left, start)
-                return await more if isinstance(more, Awaitable) else more
-            return self._bound(plugin, answer, start)
-
         for place, plugin in enumerate(plugins):
             answer = self._driver.ask_or_await(state, BIND, plugin, pod, node_name)
             if not isinstance(answer, tuple):
-                return go_on(plugin, answer, plugins[place + 1 :])
+                return self._bind_later(state, pod, node_name, plugins[place:], answer, start)
             if not _skips(answer):
                 return self._bound(plugin, answer, start)
         status = Status.skip()
         self._driver.observed(BIND, start, status)
         return status
+
+    async def _bind_later(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        node_name: str,
+        plugins: Sequence[Any],
+        waiting: Awaitable[Any],
+        start: float,
+    ) -> Status | None:
+        """Go on with the Bind plugins, of which the first has to be waited for."""
+        plugin = plugins[0]
+        answer = await self._driver.awaited(BIND, plugin, waiting)
+        if _skips(answer):
+            more = self._bind(state, pod, node_name, plugins[1:], start)
+            return await more if isinstance(more, Awaitable) else more
+        return self._bound(plugin, answer, start)
 
     def _bound(self, plugin: Any, answer: Answer, start: float) -> Status | None:
         _, status = self._driver.outcome(BIND, plugin, answer)

@@ -270,6 +270,7 @@ class Histogram:
         return child
 
     def observe(self, value: float, *values: str) -> None:
+        """Observe in the series with these label values; :meth:`labels` gives the one to keep for a hot path."""
         child = self.children.get(values) or self.labels(*values)
         child.counts[bisect_left(child.bounds, value)] += 1
         child.sum += value

@@ -55,10 +55,8 @@ class Moves:
         self._incoming = metrics.queue_incoming_pods_total
         self._rejected_by = metrics.unschedulable_pods
 
-    def enter(self, record: QueuedPodInfo, label: str) -> bool:
-        """Bring in a new record; what was queued under its name, if anything, is dropped."""
-        key = record.key
-        stale = self._queues.get(key)
+    def enter(self, key: str, record: QueuedPodInfo, label: str, stale: QueuedPodInfo | None) -> bool:
+        """Bring in a new record; ``stale``, what is queued under its name, is dropped."""
         entered = self.to_active(key, record, label)
         if stale is not None:
             # A new record that is gated does not replace an active or backoff one: then it is the one dropped.
@@ -86,18 +84,16 @@ class Moves:
         self._queues.unschedulable.put(line.key, line)
         self._on_wait()
 
-    def pop(self, *, apart: bool = False) -> QueuedPodInfo | None:
-        """Take the best active pod, else the pod whose backoff ends first; pods that failed by an error wait.
+    def pop_early(self, *, apart: bool = False) -> QueuedPodInfo | None:
+        """Take the pod whose backoff ends first, as none is active; pods that failed by an error wait.
 
         ``apart``: of the pods apart, instead of the others.
         """
-        record = self._queues.active.pop(apart=apart)
-        if record is None:
-            record = self._queues.backoff.pods.pop(apart=apart)
-            if record is None:
-                return None
-            if not isinstance(record, Line):  # its pods are counted one by one, or when they have been tried
-                self._incoming.inc("active", POP_FROM_BACKOFF)
+        record = self._queues.backoff.pods.pop(apart=apart)
+        if record is not None and not isinstance(
+            record, Line
+        ):  # its pods are counted one by one, or when they have been tried
+            self._incoming.inc("active", POP_FROM_BACKOFF)
         return record
 
     def to_active(self, key: str, record: QueuedPodInfo, label: str, *, from_backoff: bool = False) -> bool:

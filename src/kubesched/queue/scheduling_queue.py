@@ -144,9 +144,26 @@ class SchedulingQueue:
         Raises:
             QuantityError: when a request of the pod is malformed; the queue is unchanged.
         """
-        record = self._records.new(pod)
-        self._disturb(record.key)
-        self._enter(record, POD_ADD)
+        record, key = self._records.new(pod), pod.key
+        self._disturb(key)
+        self._enter(key, record, POD_ADD, self._queues.get(key))
+
+    def add_or_update(self, pod: Pod) -> None:
+        """A pod without a node was delivered, perhaps again: one that is here, in flight or not, is updated.
+
+        Raises:
+            QuantityError: as for :meth:`add`.
+        """
+        key, uid = pod.key, pod.uid
+        if uid in self._in_flight:
+            self.update(None, pod)
+            return
+        self._disturb(key)
+        known = self._queues.get(key)
+        if known is not None and known.uid == uid:
+            self.update(None, pod)
+        else:
+            self._enter(key, self._records.new(pod), POD_ADD, known)
 
     def update(self, old: Pod | None, new: Pod) -> None:
         """A pod has changed; ``old`` may be None when its last state is unknown.
@@ -182,21 +199,22 @@ class SchedulingQueue:
                     self._waiters.notify()
                     break
         else:
-            self._enter(self._records.new(new), POD_UPDATE)
+            self._enter(key, self._records.new(new), POD_UPDATE, None)
 
     def delete(self, pod: Pod) -> None:
         """A pod was deleted, or bound. What is in flight stays until :meth:`done`."""
+        key = pod.key
         self.nominator.delete(pod)
-        self.lines.release(pod.key)
-        self._moves.leave(pod.key)
+        self.lines.release(key)
+        self._moves.leave(key)
 
     def _disturb(self, key: str) -> None:
         """A pod changes, or comes: lines that this may concern are dissolved."""
         self.lines.close()
         self.lines.release(key)
 
-    def _enter(self, record: QueuedPodInfo, label: str) -> None:
-        if self._moves.enter(record, label):
+    def _enter(self, key: str, record: QueuedPodInfo, label: str, stale: QueuedPodInfo | None) -> None:
+        if self._moves.enter(key, record, label, stale):
             self._waiters.notify()
 
     def _refresh(self, record: QueuedPodInfo, old: Pod, new: Pod) -> None:
@@ -348,8 +366,10 @@ class SchedulingQueue:
         while True:
             record = self.lines.next() if self.lines.is_open else None
             if record is None:
-                early = not len(self._queues.active)
-                record = self._moves.pop(apart=apart)
+                record = self._queues.active.pop(apart=apart)
+                early = record is None
+                if record is None:
+                    record = self._moves.pop_early(apart=apart)
                 if isinstance(record, Line):
                     popped = (self._queues.backoff.pods if early else self._queues.active).popped
                     self.lines.open(record, early=early, place=popped)

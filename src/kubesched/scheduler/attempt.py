@@ -81,7 +81,7 @@ class AttemptMetrics:
 
     def failed(self, attempt: Attempt, *, rejected: bool) -> None:
         """Count an attempt that a plugin rejected, or that failed by an error."""
-        self._count("unschedulable" if rejected else "error", attempt)
+        self._count("unschedulable" if rejected else "error", attempt, self._clock.now())
 
     def failed_alike(self, profile_name: str, times: int, seconds: float) -> None:
         """Count attempts that plugins rejected, so many in so much time together."""
@@ -91,21 +91,19 @@ class AttemptMetrics:
 
     def scheduled(self, attempt: Attempt) -> None:
         """Count an attempt whose pod is bound."""
-        self._count("scheduled", attempt)
-        metrics, queued = self._metrics, attempt.queued
+        now, metrics, queued = self._clock.now(), self._metrics, attempt.queued
+        self._count("scheduled", attempt, now)
         self._attempts.observe(queued.attempts)
         if queued.initial_attempt_timestamp is not None:
             label = f"{_MOST_ATTEMPTS_LABEL}+" if queued.attempts >= _MOST_ATTEMPTS_LABEL else str(queued.attempts)
-            metrics.pod_scheduling_sli_duration_seconds.observe(
-                self._clock.now() - queued.initial_attempt_timestamp, label
-            )
+            metrics.pod_scheduling_sli_duration_seconds.observe(now - queued.initial_attempt_timestamp, label)
         if queued.was_flushed_from_unschedulable:
             metrics.pod_scheduled_after_flush_total.inc()
 
-    def _count(self, result: str, attempt: Attempt) -> None:
+    def _count(self, result: str, attempt: Attempt, now: float) -> None:
         total, durations = self._series_of(result, attempt.profile.framework.profile_name)
         total.value += 1
-        durations.observe(self._clock.now() - attempt.start)
+        durations.observe(now - attempt.start)
 
     def _series_of(self, result: str, profile_name: str) -> tuple[CounterValue, HistogramValue]:
         key = (result, profile_name)

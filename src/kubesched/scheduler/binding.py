@@ -109,7 +109,7 @@ class BindingCycles:
             not attempt.profile.framework.concerned(assumed).pre_bind
             and self._publish_node
             and self._statuses.is_settled(assumed.uid)
-            and not extender_calls.may_bind(self._extenders, assumed)
+            and not (self._extenders and extender_calls.may_bind(self._extenders, assumed))
         )
 
     def _spawn(self, attempt: Attempt, work: Coroutine[Any, Any, None]) -> None:

@@ -61,7 +61,7 @@ class Cycle:
         self._profiles = profiles
         self._bindings = bindings
         self._failures = failures
-        self._search_durations = metrics.scheduling_algorithm_duration_seconds
+        self._search_durations = metrics.scheduling_algorithm_duration_seconds.labels()
         self._clock = clock
         self._sampling = sampling
 

@@ -138,14 +138,14 @@ class PodHandler(_Handler):
         """A pod is on a node, and was not before or is not known to have been."""
         known = self._cache.get_pod(pod.uid)
         if known is None or self._cache.is_assumed(pod.uid):
-            self._add_assigned(pod)
+            self._add_assigned(pod, known)
         else:
             self._update_assigned(known.pod, pod)
 
-    def _add_assigned(self, pod: Pod) -> None:
+    def _add_assigned(self, pod: Pod, assumed: PodInfo | None) -> None:
         start = self._clock.now()
         try:
-            self._cache.add_pod(PodInfo.derive(pod, self._cache.get_pod(pod.uid)))
+            self._cache.add_pod(PodInfo.derive(pod, assumed))
         except (CacheError, QuantityError) as error:
             _log.error("cannot add pod %s to the cache: %s", pod.key, error)
         self._move(ASSIGNED_POD_ADD, None, pod)
@@ -155,7 +155,7 @@ class PodHandler(_Handler):
         known = self._cache.get_pod(old.uid)
         if known is None:
             # It could not be read when it was added, and may be now.
-            self._add_assigned(new)
+            self._add_assigned(new, self._cache.get_pod(new.uid))
             return
         start = self._clock.now()
         # The given version may have been unreadable, and the cache kept the one before; unless it is the new one that
@@ -196,10 +196,7 @@ class PodHandler(_Handler):
         if self._cache.is_assumed(pod.uid):
             return
         try:
-            if self._queue.views.where(pod):
-                self._queue.update(None, pod)
-            else:
-                self._queue.add(pod)
+            self._queue.add_or_update(pod)
         except QuantityError as error:
             self._unreadable(pod, error)
         self._observe(UNSCHEDULED_POD_ADD, start)

@@ -180,11 +180,12 @@ class ScoreColumn:
     def final_at(self, row: int) -> int:
         """The same for one row."""
         raw = self._raw.item(row)
-        return 0 if raw == self._absent and not self.entry.is_raw else self._final_one(raw)
-
-    def _final_one(self, raw: int) -> int:
         if self.entry.is_raw:
             return raw * self.entry.weight
+        return 0 if raw == self._absent else self._final_one(raw)
+
+    def _final_one(self, raw: int) -> int:
+        """The final score that a raw one is normalised to."""
         if self.high - self.low >= _TABLE:
             return int(self.entry.final(np.array([raw]), self.low, self.high)[0])
         listed = self._listed

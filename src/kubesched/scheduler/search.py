@@ -122,7 +122,7 @@ class Search:
         )
         #: Those that may give pods with the same spec different signatures.
         self._signing_more = frozenset(entry.name for entry in self._signers if not entry.signs_spec)
-        self._layers = LayerCache()
+        self._layers = LayerCache(self.table)
         self._plans: dict[tuple[bool | None, ...], Plan] = {}
         self.observer: Callable[[Path], None] | None = None
 

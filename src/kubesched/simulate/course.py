@@ -42,6 +42,14 @@ class Shapes:
         frequent = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:_MOST_SHAPES]
         self.requests: list[dict[str, int]] = [dict(shape) for shape, _ in frequent]
         self.counts: NDArray[np.float64] = np.array([count for _, count in frequent], np.float64)
+        names = dict.fromkeys(name for request in self.requests for name in request)
+        #: By resource: which shapes ask for it, how much, and their shares among the pods that do.
+        self._asking: dict[str, tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]] = {}
+        for name in names:
+            asked = np.array([request.get(name, 0) for request in self.requests], np.int64)
+            asking = np.flatnonzero(asked)
+            weights = self.counts[asking]
+            self._asking[name] = asking, asked[asking], weights / weights.sum()
 
     def fragmentation(self, table: NodeTable) -> dict[str, float]:
         """By resource: the expected share of what is free that a pod asking for it cannot use, 0 to 1.
@@ -51,20 +59,17 @@ class Shapes:
         """
         rows = table.order()
         free = np.maximum(table.allocatable[:, rows] - table.requested[:, rows], 0)
-        fits = np.ones((len(self.requests), len(rows)), np.bool_)
-        fits &= free[PODS_ROW] > 0
-        for shape, request in enumerate(self.requests):
-            for name, amount in request.items():
-                index = table.column(name)
-                fits[shape] &= free[index] >= amount if index is not None else False
+        lacks = np.zeros((len(self.requests), len(rows)), np.bool_)
+        lacks |= free[PODS_ROW] <= 0
+        for name, (asking, amounts, _) in self._asking.items():
+            index = table.column(name)
+            lacks[asking] |= free[index] < amounts[:, None] if index is not None else True
         found = {}
         for name, index in table.resource_index.items():
-            asking = [shape for shape, request in enumerate(self.requests) if request.get(name)]
             total = float(free[index].sum())
-            if asking and total:
-                weights = self.counts[asking] / self.counts[asking].sum()
-                lost = weights @ ~fits[asking]
-                found[name] = round(float(lost @ free[index]) / total, 6)
+            if name in self._asking and total:
+                asking, _, weights = self._asking[name]
+                found[name] = round(float(weights @ lacks[asking] @ free[index]) / total, 6)
             else:
                 found[name] = 0.0
         return found

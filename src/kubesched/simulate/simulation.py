@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kubesched.api.collector import collector_off
 from kubesched.api.decode import DecodeError, from_builtins
 from kubesched.api.kinds import CRON_JOBS, PODS
 from kubesched.api.quantity import QuantityError
@@ -109,14 +110,15 @@ async def simulate(
     """
     loop = asyncio.get_running_loop()
     kind_of_controllers: Controllers = "all" if controllers else "batch"
-    intake = gather(
-        manifests,
-        nodes=nodes,
-        node_template=node_template,
-        zones=zones,
-        controllers=kind_of_controllers,
-        pods_end=any(stage.kind == PODS.kind for stage in stages),
-    )
+    with collector_off():
+        intake = gather(
+            manifests,
+            nodes=nodes,
+            node_template=node_template,
+            zones=zones,
+            controllers=kind_of_controllers,
+            pods_end=any(stage.kind == PODS.kind for stage in stages),
+        )
     with_storage = intake.uses_storage
     if with_storage:
         intake.objects = in_order(with_default_class(intake.objects))
@@ -143,6 +145,7 @@ async def simulate(
         extenders=extenders,
         on_preemption=run.preempted,
         on_attempt=run.attempted,
+        with_faults=drive is not None,
     )
     run.follow(embedded, Shapes(*_requests(intake)))
     # What runs already is there when the scheduler starts; pods to be placed then come in the order of the manifests.
@@ -402,8 +405,9 @@ class _Run:
 
     async def until_settled(self, embedded: Embedded, until: float) -> Stopped:
         end = self._start + until
+        when = self._loop.time()
         while True:
-            await self.quiet(embedded, end)
+            await self.quiet(embedded, end, when)
             now = self._loop.time()
             if self._is_settled(embedded):
                 return "settled"
@@ -411,16 +415,14 @@ class _Run:
                 return "until"
             if self._is_fruitless(embedded, now):
                 return "noProgress"
-            await asyncio.sleep(min(end, max(self._next(embedded), now)) - now)
+            when = min(end, max(self._next(embedded), now))
 
     async def step(self, embedded: Embedded) -> bool:
         """See :meth:`Session.step`."""
         await self.quiet(embedded)
         if self._is_settled(embedded):
             return False
-        now = self._loop.time()
-        await asyncio.sleep(max(self._next(embedded), now) - now)
-        await self.quiet(embedded)
+        await self.quiet(embedded, when=self._next(embedded))
         return True
 
     async def advance(self, embedded: Embedded, seconds: float) -> None:
@@ -429,13 +431,12 @@ class _Run:
         await self.quiet(embedded)
         while (now := self._loop.time()) < end:
             when = end if self._is_settled(embedded) else min(end, max(self._next(embedded), now))
-            await asyncio.sleep(when - now)
-            await self.quiet(embedded)
+            await self.quiet(embedded, when=when)
 
-    async def quiet(self, embedded: Embedded, end: float = math.inf) -> None:
-        """See :meth:`Session.quiet`. What arrives at ``end`` or later does not."""
+    async def quiet(self, embedded: Embedded, end: float = math.inf, when: float = -math.inf) -> None:
+        """See :meth:`Session.quiet`; time passes up to ``when``. What arrives at ``end`` or later does not."""
         while True:
-            await self._quiet()
+            await self._quiet(when)
             now = self._loop.time()
             arrived = self._arrivals.due(now) if now < end else []
             if not arrived:
@@ -447,11 +448,12 @@ class _Run:
     def _is_settled(self, embedded: Embedded) -> bool:
         return not len(self._arrivals) and embedded.is_settled
 
-    async def _quiet(self) -> None:
-        """Let everything that can happen now happen."""
+    async def _quiet(self, when: float) -> None:
+        """Let time pass up to ``when``, and everything that can happen then happen."""
         if isinstance(self._loop, VirtualTimeLoop):
-            await self._loop.idle()
+            await self._loop.idle(when)
         else:
+            await asyncio.sleep(max(when - self._loop.time(), 0.0))
             await asyncio.sleep(0.01)
 
     def _next(self, embedded: Embedded) -> float:

@@ -72,7 +72,7 @@ class _Timer(asyncio.TimerHandle):
 
     def __lt__(self, other: object) -> bool:
         assert isinstance(other, _Timer)
-        return (self.when(), self.order) < (other.when(), other.order)
+        return self._when < other._when or (self._when == other._when and self.order < other.order)
 
 
 class _Task(asyncio.Task[Any]):
@@ -159,16 +159,24 @@ class VirtualTimeLoop(BaseEventLoop):
         finally:
             arrival.cancel()
 
-    async def idle(self) -> None:
-        """From inside: wait until nothing else can happen at the current instant. No time passes."""
+    async def idle(self, when: float | None = None) -> None:
+        """From inside: wait until nothing else can happen at the current instant. No time passes, except up to ``when``."""
         quiet: asyncio.Future[None] = self.create_future()
-        self._quiet.append(quiet)
-        await quiet
+        if when is None or when <= self._now:
+            self._quiet.append(quiet)
+            await quiet
+            return
+        timer = self.call_at(when, self._quiet.append, quiet)
+        try:
+            await quiet
+        finally:
+            timer.cancel()
 
     def _jump(self) -> None:
         """Nothing is ready: resume the waiters for that, or else advance to the next timer."""
         if self._quiet:
-            quiet, self._quiet = self._quiet, []
+            quiet = list(self._quiet)
+            self._quiet.clear()
             for future in quiet:
                 if not future.done():
                     future.set_result(None)
@@ -221,6 +229,17 @@ class VirtualTimeLoop(BaseEventLoop):
             heapq.heapify(kept)
             self._scheduled = kept
             self._timer_cancelled_count = 0
+
+    def call_soon(  # type: ignore[override]  # as call_at
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        # As the base class's, whose checks are for threads and for debugging.
+        if self._debug:
+            return super().call_soon(callback, *args, context=context)
+        self._check_closed()
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
 
     def call_at(  # type: ignore[override]  # one signature where the stubs use type variables
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None

@@ -23,7 +23,7 @@ from .checks import check_pod_spec
 from .custom import CustomSchema
 from .validation import Causes, forbidden
 
-__all__ = ["Admission", "ObjectTable", "PreparedSpec", "PriorityClass", "default_pod_spec"]
+__all__ = ["Admission", "ObjectTable", "PreparedSpec", "default_pod_spec"]
 
 _MEMO_SIZE: Final = 4096
 _GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
@@ -44,16 +44,6 @@ class ObjectTable(Protocol):
     def items(self, namespace: str = "") -> Sequence[Stored]:
         """All objects in key order, or those of one namespace."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class PriorityClass:
-    """What admission needs of a PriorityClass."""
-
-    name: str
-    value: int
-    preemption_policy: str
-    global_default: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +83,7 @@ class Admission:
         self._priority_admission = priority_admission
         self._memo: dict[bytes, PreparedSpec] = {}
         self._memo_of = (-1, -1)
-        self._priorities: dict[str, PriorityClass] = {}
+        self._priorities: dict[str, dict[str, Any]] = {}
         #: The schemas of custom resources by group resource, for those that are served.
         self.custom: dict[str, CustomSchema] = {}
         self._priorities_of = -1
@@ -132,25 +122,17 @@ class Admission:
             self._memo[raw] = prepared
         return prepared
 
-    def priorities(self) -> Mapping[str, PriorityClass]:
+    def priorities(self) -> Mapping[str, dict[str, Any]]:
         """The PriorityClasses by name."""
         if self._priorities_of != self._priority_classes.end:
             self._priorities_of = self._priority_classes.end
-            self._priorities = {}
-            for item in self._priority_classes.items():
-                data = item.data()
-                self._priorities[item.name] = PriorityClass(
-                    item.name,
-                    data.get("value") or 0,
-                    data.get("preemptionPolicy") or "PreemptLowerPriority",
-                    bool(data.get("globalDefault")),
-                )
+            self._priorities = {item.name: item.data() for item in self._priority_classes.items()}
         return self._priorities
 
-    def global_default(self) -> PriorityClass | None:
+    def global_default(self) -> dict[str, Any] | None:
         """The class of pods that name none: of several, the one with the lowest value, as upstream."""
-        defaults = [item for item in self.priorities().values() if item.global_default]
-        return min(defaults, key=lambda item: item.value) if defaults else None
+        defaults = [item for item in self.priorities().values() if item.get("globalDefault")]
+        return min(defaults, key=lambda item: item.get("value", 0), default=None)
 
     def _priority(self, spec: dict[str, Any], name: str) -> None:
         class_name = spec.get("priorityClassName")
@@ -161,13 +143,13 @@ class Admission:
         else:
             spec.pop("priorityClassName", None)
             found = self.global_default()
-        value, policy = (found.value, found.preemption_policy) if found else (0, "PreemptLowerPriority")
         if found is not None:
-            spec["priorityClassName"] = found.name
-        for field, computed, what in (
-            ("priority", value, "the integer value of priority"),
-            ("preemptionPolicy", policy, "the string value of PreemptionPolicy"),
+            spec["priorityClassName"] = found["metadata"]["name"]
+        for field, source, default, what in (
+            ("priority", "value", 0, "the integer value of priority"),
+            ("preemptionPolicy", "preemptionPolicy", "PreemptLowerPriority", "the string value of PreemptionPolicy"),
         ):
+            computed = (found or {}).get(source) or default
             given = spec.get(field)
             if given is not None and given != computed:
                 why = f"{what} ({given}) must not be provided in pod spec; priority admission controller computed"

@@ -113,9 +113,13 @@ def unknown_fields(schema: Schema, data: Any, path: str = "") -> Iterator[tuple[
 
 
 def _fill(schema: Schema, data: Any) -> None:
+    """Drop nulls where there may be none, then fill in defaults."""
     if isinstance(data, dict):
+        for key, child, value in list(_children(schema, data)):
+            if value is None and not child.get("nullable"):
+                del data[key]
         for name, child in (schema.get("properties") or {}).items():
-            if "default" in child and (name not in data or (data[name] is None and not child.get("nullable"))):
+            if "default" in child and name not in data:
                 data[name] = msgspec.json.decode(encode(child["default"]))
     for _, child, value in _children(schema, data):
         _fill(child, value)

@@ -6,6 +6,7 @@ Checked is what a scheduler, a driver or a user would notice. Facts: the API's f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -27,6 +28,14 @@ _MOST_QUALITIES: Final = 32
 _NODE_FIELDS: Final = ("nodeName", "nodeSelector", "allNodes")
 _VALUES: Final = ("bool", "int", "string", "version", "bools", "ints", "strings", "versions")
 _TEXT_SIZE: Final = 64
+#: The grammar of semver.org, 2.0.0: three numbers, identifiers of a pre-release, identifiers of a build.
+_NUMBER: Final = "(?:0|[1-9][0-9]*)"
+_VERSION: Final = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}"
+    rf"(?:-(?:{_NUMBER}|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:{_NUMBER}|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*))*)?"
+    r"(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?"
+)
+_VERSION_TEXT: Final = "must be a string compatible with semver.org spec 2.0.0"
 
 
 # -- claims ------------------------------------------------------------------------------------------------
@@ -162,8 +171,15 @@ def _attribute(attribute: Data, path: str, causes: Causes) -> None:
         causes.required(path, "exactly one value must be specified")
     elif len(given) > 1:
         causes.invalid(path, attribute, "exactly one value must be specified")
-    elif given[0] in ("string", "version") and len(attribute[given[0]]) > _TEXT_SIZE:
-        causes.too_long(f"{path}.{given[0]}", _TEXT_SIZE)
+    for name in ("string", "version") if len(given) == 1 else ():
+        texts = {f"{path}.{name}s[{index}]": text for index, text in enumerate(attribute.get(f"{name}s") or ())}
+        if attribute.get(name) is not None:
+            texts[f"{path}.{name}"] = attribute[name]
+        for where, text in texts.items():
+            if name == "version" and not _VERSION.fullmatch(text):
+                causes.invalid(where, text, _VERSION_TEXT)
+            if len(text) > _TEXT_SIZE:
+                causes.too_long(where, _TEXT_SIZE)
 
 
 def _device_class(spec: Data, path: str, causes: Causes) -> None:

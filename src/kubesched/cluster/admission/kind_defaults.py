@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...api.kinds import NODES, Kind
-from ..schema import fill_defaults, root_type, types
+from ..schema import fill_defaults, has_condition, root_type, types
 from .admission import Admission, default_template
 
 __all__ = ["default_kind", "fill_kind_defaults", "template_of"]
@@ -185,15 +185,10 @@ def fill_kind_defaults(kind: Kind, data: Data, admission: Admission) -> None:
         fill(data, admission)
 
 
-def _is_ready(node: Data) -> bool:
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return any((one.get("type"), one.get("status")) == ("Ready", "True") for one in conditions)
-
-
 def default_kind(kind: Kind, data: Data, admission: Admission, *, keep_status: bool) -> None:
     """Fill in defaults and the first status, in place. Node status is kept: kubelets register with it."""
     fill_kind_defaults(kind, data, admission)
-    if kind == NODES and admission.taint_new_nodes and not keep_status and not _is_ready(data):
+    if kind == NODES and admission.taint_new_nodes and not keep_status and not has_condition(data, "Ready"):
         taints = data["spec"].setdefault("taints", [])
         if all(taint.get("key") != _NOT_READY for taint in taints):
             taints.append({"key": _NOT_READY, "effect": "NoSchedule"})

@@ -87,9 +87,10 @@ def _check_admin_access(data: Data, causes: Causes, admission: Admission) -> Non
 
 
 def _check_global_default(data: Data, causes: Causes, admission: Admission) -> None:
-    name, current = data["metadata"]["name"], admission.global_default()
-    if data.get("globalDefault") and current is not None and current.name != name:
-        why = f"PriorityClass {current.name} is already marked as default. Only one default can exist"
+    name, default = data["metadata"]["name"], admission.global_default()
+    current = default["metadata"]["name"] if default is not None else name
+    if data.get("globalDefault") and current != name:
+        why = f"PriorityClass {current} is already marked as default. Only one default can exist"
         raise forbidden(PRIORITY_CLASSES, name, why)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ...api.decode import from_builtins
-from ...api.quantity import Quantity
-from ...api.requests import is_extended_resource
+from ...api.quantity import Quantity, QuantityError, canonical_quantity, parse_quantity
+from ...api.requests import is_extended_resource, pod_request_amounts
 from ...api.selectors import (
     SelectorError,
     compile_label_selector,
@@ -19,7 +19,7 @@ from ...api.selectors import (
     parse_int64,
     preferred_terms,
 )
-from ...api.types import LabelSelector, NodeAffinity, NodeSelector
+from ...api.types import LabelSelector, NodeAffinity, NodeSelector, Pod, PodSpec
 from .validation import (
     LABEL_TEXT,
     LABEL_VALUE_TEXT,
@@ -50,6 +50,8 @@ def _pod_spec(spec: Data, path: str, causes: Causes) -> None:
         elif not spec["dnsConfig"].get("nameservers"):
             text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
             causes.required(f"{path}.dnsConfig.nameservers", text)
+    if spec.get("resources"):
+        _pod_level(spec, path, causes)
     host_ports: set[tuple[str, str, int]] = set()
     claims = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
     for where, container in containers_of(spec, path):
@@ -87,6 +89,28 @@ def _pod_spec(spec: Data, path: str, causes: Causes) -> None:
             where = f"{path}.topologySpreadConstraints[{index}].{{topologyKey, whenUnsatisfiable}}"
             causes.duplicate(where, f"{{{pair[0]}, {pair[1]}}}")
         pairs.add(pair)
+
+
+def _pod_level(spec: Data, path: str, causes: Causes) -> None:
+    """Requests of the pod are enough for those of its containers, and its limits are no lower than any of theirs."""
+    containers = {name: spec[name] for name in ("containers", "initContainers") if spec.get(name)}
+    own = {field: spec["resources"].get(field) or {} for field in ("requests", "limits")}
+    try:
+        together = pod_request_amounts(Pod(spec=from_builtins(containers, PodSpec)), status_aware=False)
+        for name, amount in together.items():
+            given = own["requests"].get(name)
+            if given is not None and amount > parse_quantity(given):
+                shown = canonical_quantity(str(amount), like=given)
+                text = f"must be greater than or equal to aggregate container requests of {shown}"
+                causes.invalid(f"{path}.resources.requests[{name}]", str(given), text)
+        for where, container in containers_of(spec, path):
+            for name, limit in ((container.get("resources") or {}).get("limits") or {}).items():
+                most = own["limits"].get(name)
+                if most is not None and parse_quantity(limit) > parse_quantity(most):
+                    text = f"must be less than or equal to pod limits of {most}"
+                    causes.invalid(f"{where}.resources.limits[{name}]", str(limit), text)
+    except QuantityError:
+        return  # reported where it is
 
 
 def _ports(container: Data, path: str, host_network: bool, taken: set[tuple[str, str, int]], causes: Causes) -> None:

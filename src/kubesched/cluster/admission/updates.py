@@ -6,6 +6,7 @@ Caller: ``store`` for update and patch, after it has decided which sections come
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import msgspec
@@ -45,7 +46,8 @@ def checked_spec_change(
     for section in list(after):
         open_section(after, section)
     if "spec" in changed and after.get("spec"):
-        after["spec"] = drop_nulls(after["spec"])  # a copy: a patch shares what it put there with its caller
+        # A copy: a patch shares what it put there with its caller. Nulls of custom resources are data.
+        after["spec"] = deepcopy(after["spec"]) if old.kind.custom else drop_nulls(after["spec"])
     data = old.data()
     if old.kind == NODES or old.kind.custom or any(section != "status" for section in changed):
         fill_kind_defaults(old.kind, after, admission)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from itertools import islice
 from typing import Any, Final
@@ -19,7 +20,15 @@ import jsonschema_rs
 from ...api.cron import CronError, parse_cron, time_zone
 from ...api.quantity import QuantityError, parse_quantity
 from ..schema import FieldRules, Type, field_rules, reaches, types
-from .validation import LABEL_TEXT, QUANTITY_TEXT, SUBDOMAIN_TEXT, Causes, is_dns_label, is_dns_subdomain
+from .validation import (
+    LABEL_TEXT,
+    QUANTITY_TEXT,
+    SUBDOMAIN_TEXT,
+    WILDCARD_TEXT,
+    Causes,
+    is_dns_label,
+    is_dns_subdomain,
+)
 
 __all__ = ["check_values", "dotted"]
 
@@ -35,6 +44,9 @@ _PORT_NAME: Final = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
 _PORT_NAME_TEXT: Final = (
     "must be no more than 15 lower case alphanumeric characters or '-', and contain at least one letter (a-z)"
 )
+#: What printer columns may hold, and how it is written.
+_COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
+_COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 
 
 def _port_name(text: str) -> str:
@@ -84,6 +96,16 @@ def _cidr(text: str) -> str:
     return "" if "/" in text else "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
+def _host(text: str) -> str:
+    """A host name, or one whose first label is an asterisk."""
+    with suppress(ValueError):
+        ipaddress.ip_address(text)
+        return "must be a DNS name, not an IP address"
+    if "*" in text:
+        return "" if text.startswith("*.") and is_dns_subdomain(text[2:]) and len(text) <= 253 else WILDCARD_TEXT
+    return "" if is_dns_subdomain(text) else SUBDOMAIN_TEXT
+
+
 def _schedule(text: str) -> str:
     try:
         parse_cron(text)
@@ -117,6 +139,10 @@ _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
     "amount-text": _quantity,
     "storage": _storage,
     "cidr": _cidr,
+    "host": _host,
+    "column-type": lambda text: "" if text in _COLUMN_TYPES else f"must be one of {','.join(_COLUMN_TYPES)}",
+    "column-format": lambda text: "" if text in _COLUMN_FORMATS else f"must be one of {','.join(_COLUMN_FORMATS)}",
+    "json-path": lambda text: "" if text[0] == "." else "must be a simple json path starting with .",
     "cron": _schedule,
     "time-zone": _time_zone,
 }

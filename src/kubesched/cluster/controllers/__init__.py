@@ -8,12 +8,13 @@ from .attachments import Attachments
 from .base import Controller
 from .context import ControllerSettings
 from .daemon_sets import daemon_spec
+from .deployments import replica_set_body
 from .device_pools import DEVICES as DEVICES_ANNOTATION
 from .device_pools import DevicesError, parse_devices
 from .job_status import completed_indexes
-from .jobs import COMPLETION_INDEX, TRACKING, finished_as, indexed_spec
+from .jobs import COMPLETION_INDEX, TRACKING, finished_as, indexed_spec, job_labels
 from .manager import ALL, BATCH, DEVICES, STORAGE, ControllerManager, ControllerStatistics
-from .pods import owner_reference, pod_body
+from .pods import pod_body
 
 __all__ = [
     "ALL",
@@ -33,7 +34,8 @@ __all__ = [
     "daemon_spec",
     "finished_as",
     "indexed_spec",
-    "owner_reference",
+    "job_labels",
     "parse_devices",
     "pod_body",
+    "replica_set_body",
 ]

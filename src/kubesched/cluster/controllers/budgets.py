@@ -59,12 +59,15 @@ class Budgets(ObjectController):
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """At once when health is lost, a little later when it is gained: the safe direction is the slow one."""
+        budgets = self.cache.indexed(BY_NAMESPACE, item.namespace)
+        if not budgets:
+            return
         was, now = _healthy(old), _healthy(new)
         same_labels = old is None or new is None or old.typed.metadata.labels == new.typed.metadata.labels
         same_life = old is not None and new is not None and is_finished(old.typed) == is_finished(new.typed)
         if was == now and same_labels and same_life:
             return
-        for budget in self.cache.indexed(BY_NAMESPACE, item.namespace):
+        for budget in budgets:
             selector = self._selector(budget)
             if selector is None or not any(
                 selector.matches(one.typed.metadata.labels) for one in (old, new) if one is not None

@@ -85,7 +85,10 @@ def owners_of(item: Item) -> tuple[OwnerReference, ...]:
 
 def controller_of(item: Item) -> OwnerReference | None:
     """The owner reference marked as controller."""
-    return next((reference for reference in owners_of(item) if reference.controller), None)
+    for reference in owners_of(item):
+        if reference.controller:
+            return reference
+    return None
 
 
 def owner_key(item: Item, kind: Kind) -> str:

@@ -18,7 +18,7 @@ from .context import BY_OWNER, Context, Data, owner_key
 from .pods import conditions_with, is_finished, owner_reference, template_hash
 from .rollout import Member, Rollout, plan_rolling, plan_scaling
 
-__all__ = ["Deployments"]
+__all__ = ["Deployments", "replica_set_body"]
 
 HASH_LABEL: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"
@@ -46,6 +46,16 @@ def _bare_template(template: Any) -> Any:
     return {"metadata": metadata, "spec": template.get("spec")}
 
 
+def replica_set_body(owner: Item, spec: Data, digest: str) -> Data:
+    """The ReplicaSet of a deployment's template: its pods and its selector have the hash as a label."""
+    labels, template, selector = {HASH_LABEL: digest}, spec.get("template") or {}, spec.get("selector") or {}
+    metadata = dict(template.get("metadata") or {})
+    metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
+    selector = {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), **labels}}
+    own = {"name": f"{owner.name}-{digest}", "labels": metadata["labels"], "ownerReferences": [owner_reference(owner)]}
+    return {"metadata": own, "spec": {"selector": selector, "template": {**template, "metadata": metadata}}}
+
+
 class Deployments(ObjectController):
     """Rolls each deployment towards its template and replica count."""
 
@@ -70,7 +80,7 @@ class Deployments(ObjectController):
             return
         rollout = Rollout.of(data["spec"])
         members = sorted(
-            (Member.of(owned) for owned in self._sets.indexed(BY_OWNER, item.uid)), key=lambda member: member.order
+            (Member(owned) for owned in self._sets.indexed(BY_OWNER, item.uid)), key=lambda member: member.order
         )
         bare = _bare_template(data["spec"].get("template"))
         new = next((member for member in members if same_json(_bare_template(member.spec.get("template")), bare)), None)
@@ -117,7 +127,7 @@ class Deployments(ObjectController):
             if any(current.get(name) != value for name, value in annotations.items() if name != _DESIRED):
                 annotations.pop(_DESIRED)  # written when the scale is
                 changed = await self.context.patch(new.item, {"metadata": {"annotations": annotations}})
-                new = Member.of(changed)
+                new = Member(changed)
         else:
             new = await self._make_set(item, data, rollout, revision, members)
         await self._note_revision(item.key, new.revision)
@@ -133,29 +143,15 @@ class Deployments(ObjectController):
             if self._sets.get(f"{item.namespace}/{name}") is None:
                 break
             collisions += 1
-        labels = {HASH_LABEL: digest}
-        given = template.get("metadata") or {}
-        selector = dict(spec.get("selector") or {})
-        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), **labels}
         total = sum(member.replicas for member in members)
         allowed = rollout.replicas + rollout.surge - total
         replicas = rollout.replicas if rollout.recreate else max(0, min(rollout.replicas, allowed))
-        body: Data = {
-            "metadata": {
-                "name": name,
-                "labels": {**(given.get("labels") or {}), **labels},
-                "annotations": self._annotations(data, revision, rollout),
-                "ownerReferences": [owner_reference(item)],
-            },
-            "spec": {
-                "replicas": replicas,
-                "selector": selector,
-                "template": {**template, "metadata": {**given, "labels": {**(given.get("labels") or {}), **labels}}},
-            },
-        }
+        body = replica_set_body(item, spec, digest)
+        body["metadata"]["annotations"] = self._annotations(data, revision, rollout)
+        body["spec"]["replicas"] = replicas
         if spec.get("minReadySeconds"):
             body["spec"]["minReadySeconds"] = spec["minReadySeconds"]
-        made = Member.of(await self.context.create(REPLICA_SETS, item.namespace, body))
+        made = Member(await self.context.create(REPLICA_SETS, item.namespace, body))
         if replicas:
             await self._record_scaled(item, name, 0, replicas)
         return made

@@ -63,8 +63,8 @@ class EndpointSlices(Controller):
             self.queue.add(f"{item.namespace}/{labels.get(_SERVICE, '')}")
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        selectors = self._selectors.get(item.namespace) or {}
-        if old is not None and new is not None and _seen(old) == _seen(new):
+        selectors = self._selectors.get(item.namespace)
+        if not selectors or (old is not None and new is not None and _seen(old) == _seen(new)):
             return
         pods = [one.typed.metadata.labels.items() for one in (old, new) if one is not None]
         for key, selector in selectors.items():

@@ -13,10 +13,10 @@ from ...api.types import Pod
 from ...api.wire import Item
 from .context import Data
 
-__all__ = ["Count", "completed_indexes", "format_indexes", "parse_indexes"]
+__all__ = ["COMPLETION_INDEX", "TRACKING", "Count", "completed_indexes", "format_indexes", "parse_indexes"]
 
-_INDEX: Final = "batch.kubernetes.io/job-completion-index"
-_TRACKING: Final = "batch.kubernetes.io/job-tracking"
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+TRACKING: Final = "batch.kubernetes.io/job-tracking"
 
 
 def parse_indexes(text: str, completions: int) -> set[int]:
@@ -51,7 +51,7 @@ def completed_indexes(data: Data) -> set[int]:
 
 def index_of(pod: Pod) -> int | None:
     """The completion index of a pod."""
-    text = pod.metadata.annotations.get(_INDEX) or pod.metadata.labels.get(_INDEX) or ""
+    text = pod.metadata.annotations.get(COMPLETION_INDEX) or pod.metadata.labels.get(COMPLETION_INDEX) or ""
     return parse_int64(text) if text.isdigit() else None
 
 
@@ -78,7 +78,7 @@ class Count:
         for item in pods:
             pod: Pod = item.typed
             phase = pod.status.phase
-            tracked = _TRACKING in pod.metadata.finalizers
+            tracked = TRACKING in pod.metadata.finalizers
             if phase not in ("Succeeded", "Failed"):
                 # A pod that never reached a node has nothing to stop: it is gone once its finalizer is.
                 if is_going(item) and not pod.spec.node_name and tracked:

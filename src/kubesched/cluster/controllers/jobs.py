@@ -14,15 +14,14 @@ from ...api.kinds import JOBS
 from ...api.times import parse_time
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
+from ..schema import has_condition
 from .base import WorkloadController
 from .context import Context, Data, tolerate
-from .job_status import Count, completed_indexes, format_indexes
+from .job_status import COMPLETION_INDEX, TRACKING, Count, completed_indexes, format_indexes
 from .pods import conditions_with, is_finished, is_ready, pod_body
 
-__all__ = ["COMPLETION_INDEX", "TRACKING", "Jobs", "finished_as", "indexed_spec", "release_pod"]
+__all__ = ["COMPLETION_INDEX", "TRACKING", "Jobs", "finished_as", "indexed_spec", "job_labels", "release_pod"]
 
-TRACKING: Final = "batch.kubernetes.io/job-tracking"
-COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _FIRST_BACKOFF: Final = 10.0
 _LONGEST_BACKOFF: Final = 600.0
 
@@ -33,6 +32,12 @@ def finished_as(data: Data) -> str:
         if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
             return str(condition["type"])
     return ""
+
+
+def job_labels(name: str, uid: str) -> dict[str, str]:
+    """The labels of a job's pods, under their names of now and of before."""
+    labels = {"job-name": name, "controller-uid": uid}
+    return {**labels, **{f"batch.kubernetes.io/{label}": value for label, value in labels.items()}}
 
 
 def indexed_spec(spec: Data, hostname: str) -> Data:
@@ -232,12 +237,7 @@ class Jobs(WorkloadController):
         return last + delay - self.context.now()
 
     async def _create(self, item: Item, data: Data, index: int | None) -> None:
-        labels = {
-            "batch.kubernetes.io/job-name": item.name,
-            "job-name": item.name,
-            "batch.kubernetes.io/controller-uid": item.uid,
-            "controller-uid": item.uid,
-        }
+        labels = job_labels(item.name, item.uid)
         annotations: dict[str, str] = {}
         generate = f"{item.name}-"
         if index is not None:
@@ -271,10 +271,7 @@ class Jobs(WorkloadController):
         status["ready"] = sum(is_ready(pod.typed) for pod in active)
         status["terminating"] = len(pods) - len(active)
         suspended = bool(data["spec"].get("suspend"))
-        was = any(
-            condition.get("type") == "Suspended" and condition.get("status") == "True"
-            for condition in status.get("conditions") or ()
-        )
+        was = has_condition(data, "Suspended")
         word = "Suspended" if suspended else "Resumed"
         if suspended != was:
             status["conditions"] = conditions_with(

@@ -123,7 +123,6 @@ class NodeLifecycle(Controller):
     # -- taints ----------------------------------------------------------------------------------------
 
     async def _taint(self, item: Item) -> Item:
-        data = item.data()
         node: Node = item.typed
         wanted = {
             (_NO_SCHEDULE[one.type, one.status], "NoSchedule")
@@ -132,8 +131,10 @@ class NodeLifecycle(Controller):
         }
         if node.spec.unschedulable:
             wanted.add((UNSCHEDULABLE, "NoSchedule"))
+        if not wanted and not node.spec.taints:
+            return item
         wanted |= {(key, "NoExecute") for key, _ in wanted if key in (NOT_READY, UNREACHABLE)}
-        taints: list[dict[str, Any]] = (data.get("spec") or {}).get("taints") or []
+        taints: list[dict[str, Any]] = (item.data().get("spec") or {}).get("taints") or []
         if all(one.type != "Ready" for one in node.status.conditions):
             wanted |= {(NOT_READY, str(one.get("effect"))) for one in taints if one.get("key") == NOT_READY}
         kept = [taint for taint in taints if (taint.get("key"), taint.get("effect")) in wanted or not _is_ours(taint)]

@@ -51,10 +51,6 @@ class Member:
     def __init__(self, item: Item) -> None:
         self.refresh(item)
 
-    @classmethod
-    def of(cls, item: Item) -> Member:
-        return cls(item)
-
     def refresh(self, item: Item) -> None:
         """Adopt a newer version."""
         self.item = item

@@ -10,7 +10,7 @@ Caller: :mod:`.snapshot_file`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +20,7 @@ from ...api.kinds import KINDS, NAMESPACES, NODES, PODS, RESOURCE_SLICES, Kind
 from ...api.resource import CLAIM_FINALIZER
 from ...api.wire import ApiError
 from ..kubelets import FAILED
+from ..schema import has_condition
 from ..store import Store
 from .manifests import Manifest, ManifestError, Manifests, manifest_files, parse_manifests, read_text
 
@@ -140,7 +141,7 @@ def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
     # The attributes of a device may have any names.
     result: dict[str, Any] = dict(data) if kind == RESOURCE_SLICES else _stripped(data)
     metadata = result["metadata"] = _stripped(data["metadata"], "metadata")
-    if kind == NODES and _is_unresponsive(data):
+    if kind == NODES and has_condition(data, "Ready", "Unknown"):
         metadata["annotations"] = {**metadata.get("annotations", {}), FAILED: "true"}
     finalizers = [name for name in metadata.pop("finalizers", None) or () if name in _FINALIZERS]
     if finalizers:
@@ -179,9 +180,3 @@ def _known_annotations(given: Any) -> dict[str, Any]:
         for key, value in (given or {}).items()
         if key != _LAST_APPLIED and f".{key.partition('/')[0]}".endswith(_DOMAINS) and "/" in key
     }
-
-
-def _is_unresponsive(node: Mapping[str, Any]) -> bool:
-    """Whether the node's Ready condition is Unknown."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)

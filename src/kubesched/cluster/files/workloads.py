@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from itertools import islice
 from typing import Any, Final
 
@@ -22,8 +23,9 @@ from ..controllers import (
     daemon_spec,
     finished_as,
     indexed_spec,
-    owner_reference,
+    job_labels,
     pod_body,
+    replica_set_body,
 )
 from ..schema import letters_of
 from .manifests import Manifest, ManifestError, Manifests
@@ -79,13 +81,9 @@ def _uid(*parts: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
 
 
-def _copy(data: Any) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(data))
-
-
 def _with_uid(manifest: Manifest) -> Manifest:
     """The workload with a UID that owner references can name."""
-    data = _copy(manifest.data)
+    data = deepcopy(manifest.data)
     metadata = data["metadata"]
     if not metadata.get("name"):
         metadata["name"] = metadata["generateName"] + _digest(manifest.source, length=5)
@@ -122,8 +120,7 @@ def _template(manifest: Manifest) -> dict[str, Any]:
     template = _spec(manifest).get("template")
     if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
         raise ManifestError(f"{manifest.source}: spec.template.spec is missing; write the pod that is to be made there")
-    copy: dict[str, Any] = _copy(template)
-    return copy
+    return deepcopy(template)
 
 
 def _pod(
@@ -163,24 +160,12 @@ def _replicas(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
 def _deployment(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
     template = _template(owner)
     digest = _digest(msgspec.json.encode(template).decode())
-    labels = {"pod-template-hash": digest}
-    metadata = template.setdefault("metadata", {})
-    metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
-    selector = dict(_spec(owner).get("selector") or {})
-    selector["matchLabels"] = {**(selector.get("matchLabels") or {}), **labels}
-    name = f"{owner.name}-{digest}"
-    data = {
-        "apiVersion": REPLICA_SETS.api_version,
-        "kind": REPLICA_SETS.kind,
-        "metadata": {
-            "name": name,
-            "namespace": owner.namespace,
-            "uid": _uid(REPLICA_SETS.group_resource, owner.namespace, name),
-            "labels": metadata["labels"],
-            "ownerReferences": [owner_reference(_item(owner))],
-        },
-        "spec": {"replicas": _count(owner, "replicas", 1), "selector": selector, "template": template},
-    }
+    data = replica_set_body(_item(owner), {**_spec(owner), "template": template}, digest)
+    name = data["metadata"]["name"]
+    uid = _uid(REPLICA_SETS.group_resource, owner.namespace, name)
+    data["metadata"] |= {"namespace": owner.namespace, "uid": uid}
+    data["spec"]["replicas"] = _count(owner, "replicas", 1)
+    data |= {"apiVersion": REPLICA_SETS.api_version, "kind": REPLICA_SETS.kind}
     replica_set = Manifest(REPLICA_SETS, data, owner.source)
     return [replica_set, *_replicas(replica_set, node_names)]
 
@@ -204,7 +189,7 @@ def _stateful_set(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
 
 
 def _claim(owner: Manifest, template: dict[str, Any], pod_name: str) -> Manifest:
-    data = _copy(template)
+    data = deepcopy(template)
     metadata = data.setdefault("metadata", {})
     if not metadata.get("name"):
         raise ManifestError(f"{owner.source}: spec.volumeClaimTemplates: a template needs metadata.name")
@@ -223,12 +208,7 @@ def _job(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
     succeeded, uid = status.get("succeeded"), owner.data["metadata"]["uid"]
     if completions and isinstance(succeeded, int):
         count = min(count, max(0, completions - succeeded))
-    labels = {
-        "batch.kubernetes.io/job-name": owner.name,
-        "job-name": owner.name,
-        "batch.kubernetes.io/controller-uid": uid,
-        "controller-uid": uid,
-    }
+    labels = job_labels(owner.name, uid)
     if spec.get("completionMode") != "Indexed":
         return _random_named(owner, count, labels)
     done = completed_indexes(owner.data)

@@ -48,12 +48,16 @@ class Resource:
 
     kind: Kind
     version: str
-    singular: str
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
     subresources: tuple[Subresource, ...] = ()
     defined: Defined | None = None
     verbs: tuple[str, ...] = _ALL_VERBS
+
+    @property
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """Short names and categories, if it has any; those of a definition may change."""
+        source = self.defined or self.kind
+        names = {"shortNames": source.short_names, "categories": source.categories}
+        return {key: value for key, value in names.items() if value}
 
     @property
     def api_version(self) -> str:
@@ -96,8 +100,8 @@ def _read_table() -> tuple[dict[str, tuple[Subresource, ...]], dict[tuple[str, s
                 one = Subresource(name, kind, tuple(verbs.split(",")), group, version)
                 subresources[owner] = (*subresources.get(owner, ()), one)
             else:
-                stored = Kind(group, version, kind, name, rest[1:] == ["namespaced"])
-                review = Resource(stored, version, kind.lower(), verbs=tuple(verbs.split(",")))
+                stored = Kind(group, version, kind, name, rest[1:] == ["namespaced"], kind.lower())
+                review = Resource(stored, version, verbs=tuple(verbs.split(",")))
                 reviews[group, version] = (*reviews.get((group, version), ()), review)
     return subresources, reviews
 
@@ -143,7 +147,7 @@ class Catalog:
             versions = list(defined_resources(item.data()))
             has_status = any(defined.has_status for defined in versions)
             for defined in versions:
-                key = (defined.group, defined.plural)
+                key = (defined.kind.group, defined.kind.plural)
                 if kind_by_plural(*key) is not None:
                     continue  # a definition cannot take the place of a built-in resource
                 present.add(key)
@@ -164,23 +168,11 @@ class Catalog:
         return raw
 
     def _custom_resource(self, defined: Defined, *, has_status: bool) -> Resource:
-        key = (defined.group, defined.plural)
+        key = (defined.kind.group, defined.kind.plural)
         kind = self._custom.get(key)
-        if kind is None or (kind.kind, kind.namespaced) != (defined.kind, defined.namespaced):
-            kind = Kind(
-                defined.group,
-                defined.storage_version,
-                defined.kind,
-                defined.plural,
-                defined.namespaced,
-                defined.singular,
-                custom=True,
-            )
-            self._custom[key] = kind
+        if kind is None or (kind.kind, kind.namespaced) != (defined.kind.kind, defined.kind.namespaced):
+            kind = self._custom[key] = defined.kind
             self._store.register(kind)
-        subresources = []
-        if defined.has_status:
-            subresources.append(Subresource("status", defined.kind, _WRITE_VERBS))
         schema = usable_schema(kind.group_resource, defined.stored) if defined.stored else None
         if schema is not None:
             self._store.admission.custom[kind.group_resource] = schema
@@ -190,32 +182,17 @@ class Catalog:
             self._store.status_kinds.add(kind.group_resource)
         else:
             self._store.status_kinds.discard(kind.group_resource)
-        if defined.scale is not None:
-            subresources.append(_SCALE)
-        return Resource(
-            kind,
-            defined.version,
-            defined.singular,
-            defined.short_names,
-            defined.categories,
-            tuple(subresources),
-            defined,
-        )
+        status = Subresource("status", kind.kind, _WRITE_VERBS) if defined.has_status else None
+        scale = _SCALE if defined.scale is not None else None
+        return Resource(kind, defined.version, tuple(filter(None, (status, scale))), defined)
 
     def _drop(self, kind: Kind) -> None:
         """The objects of a deleted definition are deleted, too."""
         self._store.admission.custom.pop(kind.group_resource, None)
         for item in self._store.table(kind).items():
-            if item.owners or b'"finalizers"' in item.raw:
-                metadata = item.section("metadata")
-                if metadata.get("finalizers"):
-                    self._store.patch(
-                        kind,
-                        item.namespace,
-                        item.name,
-                        {"metadata": {"finalizers": None}},
-                        patch_type=MERGE_PATCH,
-                    )
+            if b'"finalizers"' in item.raw and item.section("metadata").get("finalizers"):
+                free = {"metadata": {"finalizers": None}}
+                self._store.patch(kind, item.namespace, item.name, free, patch_type=MERGE_PATCH)
             if (item.namespace, item.name) in self._store.table(kind).objects:
                 self._store.delete(kind, item.namespace, item.name, grace_period_seconds=0)
 
@@ -245,4 +222,4 @@ def _built_in(store: Store, kind: Kind, version: str) -> Resource:
     if kind.group_resource in store.status_kinds:
         subresources.append(Subresource("status", kind.kind, _WRITE_VERBS))
     verbs = _SINGLE_VERBS if kind == NAMESPACES else _ALL_VERBS
-    return Resource(kind, version, kind.singular, kind.short_names, kind.categories, tuple(subresources), verbs=verbs)
+    return Resource(kind, version, tuple(subresources), verbs=verbs)

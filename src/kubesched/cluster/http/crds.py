@@ -45,13 +45,8 @@ class Scale(msgspec.Struct, frozen=True):
 class Defined:
     """One served version of a definition. ``schema`` is its OpenAPI v3 schema, as written, ``stored`` the stored version's."""
 
-    group: str
+    kind: Kind
     version: str
-    storage_version: str
-    kind: str
-    plural: str
-    singular: str
-    namespaced: bool
     short_names: tuple[str, ...]
     categories: tuple[str, ...]
     has_status: bool
@@ -70,19 +65,15 @@ def defined_resources(data: Mapping[str, Any]) -> Iterator[Defined]:
         return
     versions = [version for version in spec.get("versions") or () if version.get("name")]
     stored = next((version for version in versions if version.get("storage")), versions[0] if versions else {})
+    namespaced, singular = spec.get("scope", "Namespaced") == "Namespaced", names.get("singular") or kind.lower()
     for version in versions:
         if not version.get("served", True):
             continue
         subresources = version.get("subresources") or {}
         scale = subresources.get("scale")
         yield Defined(
-            group,
+            Kind(group, stored["name"], kind, plural, namespaced, singular, custom=True),
             version["name"],
-            stored["name"],
-            kind,
-            plural,
-            names.get("singular") or kind.lower(),
-            spec.get("scope", "Namespaced") == "Namespaced",
             tuple(names.get("shortNames") or ()),
             tuple(names.get("categories") or ()),
             "status" in subresources,

@@ -102,21 +102,16 @@ def _group(name: str, versions: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "versions": known, "preferredVersion": known[0]}
 
 
-def _names(resource: Resource) -> dict[str, Any]:
-    names = {"shortNames": resource.short_names, "categories": resource.categories}
-    return {key: value for key, value in names.items() if value}
-
-
 def _entries(resource: Resource) -> Iterable[dict[str, Any]]:
     """A resource and its subresources in the old form."""
     kind = resource.kind
     yield {
         "name": kind.plural,
-        "singularName": resource.singular,
+        "singularName": kind.singular,
         "namespaced": kind.namespaced,
         "kind": kind.kind,
         "verbs": resource.verbs,
-        **_names(resource),
+        **resource.names,
     }
     for sub in resource.subresources:
         yield {
@@ -135,9 +130,9 @@ def _aggregated_entry(resource: Resource) -> dict[str, Any]:
         "resource": kind.plural,
         "responseKind": {"group": kind.group, "version": resource.version, "kind": kind.kind},
         "scope": "Namespaced" if kind.namespaced else "Cluster",
-        "singularResource": resource.singular,
+        "singularResource": kind.singular,
         "verbs": resource.verbs,
-        **_names(resource),
+        **resource.names,
     }
     if resource.subresources:
         entry["subresources"] = [

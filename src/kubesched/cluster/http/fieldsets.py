@@ -6,7 +6,7 @@ fieldsV1. Which lists are maps or sets in disguise is asked of a :class:`Shape`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -35,6 +35,7 @@ FieldSet = frozenset[Path]
 Names = tuple[str, ...]
 
 MISSING: Final = object()
+_DEEPEST: Final = 100
 _KEY_DEFAULTS: Final = {"protocol": "TCP"}
 
 
@@ -99,31 +100,21 @@ def _element(item: Any, keys: tuple[str, ...], names: Names) -> str:
 
 def leaves(data: Any, shape: Shape, names: Names = (), prefix: Path = ()) -> set[Path]:
     """The paths of all leaves, and of all items of keyed lists."""
-    found: set[Path] = set()
-    _walk(data, shape, names, prefix, found)
-    return found
+    return set(_walk(data, shape, names, prefix))
 
 
-def _walk(value: Any, shape: Shape, names: Names, path: Path, found: set[Path]) -> None:
-    if value is None:
-        return
+def _walk(value: Any, shape: Shape, names: Names, path: Path) -> Iterator[Path]:
     if isinstance(value, dict) and value and not (names and shape.is_atomic(names)):
         for key, item in value.items():
-            _walk(item, shape, (*names, key), (*path, f"f:{key}"), found)
-    elif isinstance(value, list):
-        keys = shape.keys(names)
-        if keys is None:
-            found.add(path)
-        elif not keys:
-            found.update((*path, f"v:{_json(item)}") for item in value)
-        else:
-            for item in value:
-                here = (*path, _element(item, keys, names))
-                found.add(here)
-                for key, inner in item.items():
-                    _walk(inner, shape, (*names, key), (*here, f"f:{key}"), found)
-    elif path:
-        found.add(path)
+            yield from _walk(item, shape, (*names, key), (*path, f"f:{key}"))
+    elif isinstance(value, list) and (keys := shape.keys(names)) is not None:
+        for item in value:
+            here = (*path, _element(item, keys, names) if keys else f"v:{_json(item)}")
+            yield here
+            for key, inner in item.items() if keys else ():
+                yield from _walk(inner, shape, (*names, key), (*here, f"f:{key}"))
+    elif path and value is not None:
+        yield path
 
 
 def merge(live: Any, applied: Any, shape: Shape, names: Names = ()) -> Any:
@@ -238,23 +229,21 @@ def encode_fields(paths: Iterable[Path]) -> dict[str, Any]:
 
 def decode_fields(tree: Any) -> set[Path]:
     """The paths of a ``fieldsV1`` tree; what is not one is left out."""
-    found: set[Path] = set()
+    return set(_paths(tree, ()))
 
-    def walk(node: Any, path: Path) -> None:
-        if len(path) > 100:
-            return
-        if not isinstance(node, dict) or not node:
-            if path:
-                found.add(path)
-            return
-        for element, inner in node.items():
-            if element == ".":
-                found.add(path)
-            elif element[:2] in ("f:", "k:", "v:"):
-                walk(inner, (*path, element))
 
-    walk(tree, ())
-    return found
+def _paths(node: Any, path: Path) -> Iterator[Path]:
+    if len(path) > _DEEPEST:
+        return
+    if not isinstance(node, dict) or not node:
+        if path:
+            yield path
+        return
+    for element, inner in node.items():
+        if element == ".":
+            yield path
+        elif element[:2] in ("f:", "k:", "v:"):
+            yield from _paths(inner, (*path, element))
 
 
 def show(path: Path) -> str:

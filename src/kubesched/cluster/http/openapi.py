@@ -23,6 +23,7 @@ _V3: Final = "#/components/schemas/"
 _SCALARS: Final[dict[str, dict[str, Any]]] = {
     "str": {"type": "string"},
     "int": {"type": "integer", "format": "int64"},
+    "int32": {"type": "integer", "format": "int32"},
     "num": {"type": "number", "format": "double"},
     "bool": {"type": "boolean"},
     "time": {"type": "string", "format": "date-time"},

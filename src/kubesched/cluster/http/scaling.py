@@ -21,7 +21,7 @@ from .jsonpath import dotted, find
 __all__ = ["SCALES", "scale_of", "write_scale"]
 
 #: Scales as a resource of their own, for answers.
-SCALES: Final = Resource(Kind("autoscaling", "v1", "Scale", "scales"), "v1", "scale")
+SCALES: Final = Resource(Kind("autoscaling", "v1", "Scale", "scales"), "v1")
 _WORKLOAD: Final = Scale()
 
 

@@ -245,7 +245,8 @@ class HollowKubelets:
             known = None
         if known is None:
             known = self._pods[item.key] = _Running(item, pod.spec.node_name)
-            if not pod.spec.host_network:
+            is_new = pod.status.start_time is None and pod.status.phase in ("", "Pending")
+            if not (is_new or pod.spec.host_network):
                 self._note_address(known)
             self._on_node.setdefault(known.node, set()).add(item.key)
         elif item.resource_version <= known.item.resource_version:
@@ -483,7 +484,7 @@ class HollowKubelets:
         return status
 
     def _note_address(self, known: _Running) -> None:
-        """A pod that has an address already, from a saved cluster, keeps it; no later one gets the same."""
+        """A pod that was started before, in a saved cluster, keeps its address; no later one gets the same."""
         ip = pod_ip(known.item)
         parts = ip.split(".")
         if len(parts) == 4 and parts[0] == "10" and all(part.isdecimal() and int(part) < 256 for part in parts):

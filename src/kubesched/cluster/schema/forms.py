@@ -24,6 +24,7 @@ _INT: Final = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _SCALARS: Final[Mapping[str, Any]] = {
     "str": str,
     "int": _INT,
+    "int32": Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)],
     "num": float,
     "bool": bool,
     "any": Any,

@@ -26,6 +26,7 @@ __all__ = [
     "drop_nulls",
     "encode",
     "encode_clean",
+    "has_condition",
     "letters_of",
     "new_uid",
     "open_section",
@@ -93,6 +94,12 @@ class Stored(Item):
         document["metadata"] = msgspec.json.decode(document["metadata"])
         return document
 
+    def seen_at(self, resource_version: int) -> Stored:
+        """The same object with another version."""
+        document = self.document()
+        document["metadata"]["resourceVersion"] = str(resource_version)
+        return Stored(self.kind, encode(document), document["metadata"], resource_version)
+
     def section(self, name: str) -> Any:
         """One top-level member as plain data; None when absent."""
         section = _split(self.raw).get(name)
@@ -132,8 +139,14 @@ def drop_nulls(data: Any) -> Any:
     return data
 
 
-def encode_clean(value: Any, what: str = "the object") -> bytes:
-    """The JSON of what a caller passed, without null members.
+def has_condition(data: Mapping[str, Any], type_: str, status: str = "True") -> bool:
+    """Whether an object's status has a condition of a type with this status."""
+    conditions = (data.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == type_ and one.get("status") == status for one in conditions)
+
+
+def encode_clean(value: Any, what: str = "the object", *, nulls: bool = False) -> bytes:
+    """The JSON of what a caller passed, without null members unless ``nulls``: they are data of custom resources.
 
     Raises:
         ApiError: 400, when it holds something JSON cannot say.
@@ -142,14 +155,14 @@ def encode_clean(value: Any, what: str = "the object") -> bytes:
         raw = encode(value)
     except (TypeError, ValueError) as error:
         raise ApiError.bad_request(f"{what} cannot be written as JSON: {error}") from None
-    if b":null" in raw:
+    if not nulls and b":null" in raw:
         raw = encode(drop_nulls(msgspec.json.decode(raw)))
     return raw
 
 
 def new_uid(random: Random) -> str:
     """A version 4 UUID from a seeded generator."""
-    digits = f"{random.getrandbits(128) & _UID_RANDOM | _UID_FIXED:032x}"
+    digits = (random.getrandbits(128) & _UID_RANDOM | _UID_FIXED).to_bytes(16).hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 

@@ -28,7 +28,7 @@ _META: Final = frozenset(
 class Field:
     """A field: its type's name, whether it is a list or a map of that type, and whether it must be there.
 
-    ``type`` is one of str, int, num, bool, any, time, intstr, quantity, or the name of a :class:`Type`.
+    ``type`` is one of str, int, int32, num, bool, any, time, intstr, quantity, or the name of a :class:`Type`.
     """
 
     type: str

@@ -7,6 +7,7 @@ when its bytes are read. Caller: the last step of every write.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from sys import intern
 from typing import Any, Final
 
@@ -14,8 +15,7 @@ import msgspec
 
 from ...api.kinds import PODS, Kind
 from ...api.shared_parts import decode_parts, next_version, split_spec
-from ...api.wire import Item
-from .objects import Document, Stored, encode, encode_clean
+from .objects import Document, Stored, drop_nulls, encode, encode_clean
 
 __all__ = ["StoredPod", "stored"]
 
@@ -48,7 +48,10 @@ def stored(
     """
     if kind is PODS and document.keys() == _PARTS:
         return StoredPod(document, resource_version, before, same_metadata=same_metadata)
-    return Stored(kind, encode_clean(document), document["metadata"], resource_version, before)
+    metadata = document["metadata"]
+    if kind.custom:  # its schema has dropped other nulls than those that may be there
+        document = {**document, "metadata": drop_nulls(metadata)}
+    return Stored(kind, encode_clean(document, nulls=kind.custom), metadata, resource_version, before)
 
 
 class StoredPod(Stored):
@@ -89,7 +92,8 @@ class StoredPod(Stored):
 
         None where more than the node differs, as for a name that JSON writes in another way.
         """
-        if not like._node or like._ip or like._host or encode(node)[1:-1] != node.encode():
+        # Two quotes more, and no escapes or letters that take several bytes.
+        if not like._node or like._ip or like._host or len(encode(node)) != len(node) + 2:
             return None
         item = self._successor(resource_version)
         item._metadata, item._spec, item._status = like._metadata, like._spec, like._status
@@ -103,41 +107,59 @@ class StoredPod(Stored):
 
     def copy(self, name: str, uid: str, resource_version: int) -> StoredPod:
         """Another pod that has name, UID and version of its own, and all else from this one."""
-        item = StoredPod.__new__(StoredPod)
-        Item.__init__(item, PODS, b"", self.namespace, name, uid, resource_version)
-        del item.raw
-        item.labels, item.owners, item.fields = self.labels, self.owners, None
+        item = self._bare(name, uid, resource_version)
         item._metadata, item._spec, item._status = self._metadata, self._spec, self._status
         item._node, item._ip, item._host = self._node, self._ip, self._host
         return item
 
     @property
-    def shared_texts(self) -> tuple[bytes, bytes] | None:
-        """The texts of metadata, without what only this pod has, and status.
+    def texts(self) -> tuple[bytes, bytes] | None:
+        """The texts of metadata, without name, UID and version, and status, which :meth:`next_version` goes on from.
 
-        None where they have the version or an address, and for a pod that is being deleted.
+        None where the text of the metadata has these, and for a pod that is being deleted.
         """
-        if self._ip or self._host or self._metadata.startswith(b"{") or _DELETED in self._metadata:
+        metadata = self._metadata
+        if metadata.startswith(b"{") or _says_deleted(metadata):
             return None
-        return self._metadata, self._status
+        return metadata, self._whole_status(self._status)
 
-    def next_version(self, resource_version: int, status: bytes) -> StoredPod:
-        """The pod with another version and this text of a status; for a pod with :attr:`shared_texts`."""
+    def next_version(self, resource_version: int, status: bytes | None = None) -> StoredPod:
+        """The pod with another version, and with this text of a status, or the same one."""
         item = self._successor(resource_version)
         item._metadata, item._spec, item._node = self._metadata, self._spec, self._node
-        item._ip, item._host, text = _without_addresses(status)
-        item._status = _once(text)
+        if status is None:
+            item._ip, item._host, item._status = self._ip, self._host, self._status
+        elif (known := _texts.get(status)) is not None:  # so it has no addresses
+            item._ip, item._host, item._status = b"", b"", known
+        else:
+            item._ip, item._host, text = _without_addresses(status)
+            item._status = _once(text)
+            if item._ip == self._ip:
+                item._ip = self._ip
         if self._typed is not None:
             # Informers read every version. Most of it is in the view of this one.
-            other = None if item._status is self._status else item._status
+            other = None if item._status is self._status else (item._status, item._whole_status)
             item._typed = next_version(self._typed, resource_version, other)
         return item
 
+    def seen_at(self, resource_version: int) -> Stored:
+        own = self._metadata.startswith(b"{")
+        return super().seen_at(resource_version) if own else self.next_version(resource_version)
+
     def _successor(self, resource_version: int) -> StoredPod:
         """The next version of the pod, whose parts are still to be set."""
+        item = self._bare(self.name, self.uid, resource_version)
+        item._key = self.key
+        return item
+
+    def _bare(self, name: str, uid: str, resource_version: int) -> StoredPod:
+        """A pod with the namespace, labels and owners of this one, whose parts are still to be set."""
+        # Not Stored's own: ``raw`` stays unset, so that every reader ends in __getattr__.
         item = StoredPod.__new__(StoredPod)
-        Stored.__init__(item, PODS, b"", None, resource_version, self)
-        del item.raw
+        item.kind, item.namespace, item.name, item.uid = PODS, self.namespace, name, uid
+        item.resource_version = resource_version
+        item.labels, item.owners = self.labels, self.owners
+        item._key, item._typed, item.fields = "", None, None
         return item
 
     def _identity(self) -> tuple[bytes, bytes]:
@@ -191,6 +213,12 @@ class StoredPod(Stored):
             "spec": msgspec.Raw(self._whole_spec()),
             "status": msgspec.Raw(self._whole_status(self._status)),
         }
+
+
+@lru_cache(_MOST_TEXTS)
+def _says_deleted(metadata: bytes) -> bool:
+    """Whether a text that pods have in common belongs to pods that are being deleted."""
+    return _DELETED in metadata
 
 
 def _text(section: Any) -> bytes:

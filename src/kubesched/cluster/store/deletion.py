@@ -7,6 +7,7 @@ Caller: ``store`` for every delete, and for every write that may have removed th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from ...api.decode import DecodeError
@@ -26,6 +27,13 @@ _POLICIES: Final = ("", "Background", "Foreground", "Orphan")
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 
 _FINALIZERS: Final = b'"finalizers"'
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+@lru_cache(1 << 10)
+def _has_finalizers(metadata: bytes) -> bool:
+    """Whether a text that pods have in common names finalizers."""
+    return _FINALIZERS in metadata
 
 
 class Deletion:
@@ -170,10 +178,10 @@ class Deletion:
 
     def _last_version(self, old: StoredPod, asked: int | None) -> Stored | None:
         """The last state of a pod that has nothing to wait for; None for any other, and for one that is being deleted."""
-        texts = old.shared_texts
-        if texts is None or _FINALIZERS in texts[0] or self._grace(old, {}, asked):
+        texts = old.texts
+        if texts is None or _has_finalizers(texts[0]) or self._grace(old, _NOTHING, asked):
             return None
-        return old.next_version(self._records.resource_version + 1, texts[1])
+        return old.next_version(self._records.resource_version + 1)
 
     def _check_request(self, old: Stored, uid: str, resource_version: str, propagation_policy: str) -> None:
         if uid and uid != old.uid:

@@ -7,6 +7,7 @@ looks. Only some fields have other names. Caller: ``store``, for requests about 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -17,8 +18,8 @@ from ...api.event_record import EventRecord
 from ...api.kinds import CORE_EVENTS, EVENTS, Kind
 from ...api.times import parse_time
 from ...api.wire import Item, WatchEvent
-from ..admission import new_metadata
-from ..schema import NO_LABELS, Document, Stored, check_form, decode_document, encode, encode_clean
+from ..admission import Causes, new_metadata
+from ..schema import NO_LABELS, Document, Stored, check_form, decode_document, encode, encode_clean, open_section
 
 __all__ = ["EventExpiry", "as_core", "as_new", "new_item", "new_watch_event"]
 
@@ -47,6 +48,18 @@ def event_sections(kind: Kind, obj: Mapping[str, Any]) -> Document:
     raw = encode_clean({key: value for key, value in obj.items() if key not in ("metadata", "status")})
     check_form(kind, raw)
     return decode_document(raw)
+
+
+def check_event(namespace: str, event: Document, causes: Causes) -> None:
+    """An event is in the namespace of what it is about; one about something without a namespace in one of some.
+
+    Upstream knows by its time which API an event was written for: older ones have no ``eventTime``.
+    """
+    of = (open_section(event, "involvedObject") or {}).get("namespace") or ""
+    is_new = bool(open_section(event, "eventTime"))
+    without = ("default", "kube-system") if is_new else ("default",)
+    if (of != namespace and not is_new) if of else namespace not in without:
+        causes.invalid("involvedObject.namespace", of, "does not match event.namespace")
 
 
 def as_core(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,26 +144,36 @@ class EventExpiry:
     def __init__(self) -> None:
         #: When each was last written, the oldest first. One that was deleted stays until it is due.
         self._written: OrderedDict[tuple[str, str], float] = OrderedDict()
+        #: None of them was written before.
+        self._oldest = -math.inf
 
     def written(self, now: float, item: Stored) -> None:
         """An event was created or changed. ``now`` never decreases from call to call."""
-        key = (item.namespace, item.name)
+        key, known = (item.namespace, item.name), len(self._written)
         self._written[key] = now
-        self._written.move_to_end(key)
+        if len(self._written) == known:
+            self._written.move_to_end(key)
 
     def resume(self, items: Iterable[Stored]) -> None:
         """Adopt the events of a saved cluster, with the last-written times that they contain."""
         for written, key in sorted((_last_seen(item), (item.namespace, item.name)) for item in items):
             self._written[key] = written
+        self._oldest = -math.inf
+
+    def is_due(self, now: float, most: float) -> bool:
+        """Whether :meth:`due` may have anything to return."""
+        return self._oldest <= now - EVENT_TTL or len(self._written) > most
 
     def due(self, now: float, most: float) -> Iterator[tuple[str, str]]:
         """Namespace and name of events not written for an hour, or beyond ``most``, oldest first; each is returned once."""
         while self._written:
             key, written = next(iter(self._written.items()))
             if written > now - EVENT_TTL and len(self._written) <= most:
+                self._oldest = written
                 return
             del self._written[key]
             yield key
+        self._oldest = now
 
 
 class _Seen(msgspec.Struct):

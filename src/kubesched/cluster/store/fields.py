@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from operator import attrgetter
 from sys import intern
 from typing import Any, Final
 
@@ -20,60 +21,6 @@ from ...api.wire import ApiError
 from ..schema import Stored
 
 __all__ = ["Filter", "compile_filter", "fields_of"]
-
-
-class _View(msgspec.Struct, rename="camel", gc=False):
-    """Base of the minimal decoders: only what field selectors read."""
-
-
-class _PodSpec(_View):
-    node_name: str | None = ""
-    scheduler_name: str | None = ""
-    restart_policy: str | None = ""
-    service_account_name: str | None = ""
-    host_network: bool | None = False
-
-
-class _PodStatus(_View):
-    phase: str | None = ""
-    nominated_node_name: str | None = ""
-    pod_ip: str | None = msgspec.field(default="", name="podIP")
-
-
-class _Pod(_View):
-    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
-    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
-
-
-class _NodeSpec(_View):
-    unschedulable: bool | None = False
-
-
-class _Node(_View):
-    spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
-
-
-_pod = msgspec.json.Decoder(_Pod).decode
-_node = msgspec.json.Decoder(_Node).decode
-
-
-def _pod_fields(item: Stored) -> dict[str, str]:
-    # Tens of thousands of pods have the same few values: one string each will do.
-    pod = _pod(item.raw)
-    return {
-        "spec.nodeName": intern(pod.spec.node_name or ""),
-        "spec.schedulerName": intern(pod.spec.scheduler_name or ""),
-        "spec.restartPolicy": intern(pod.spec.restart_policy or ""),
-        "spec.serviceAccountName": intern(pod.spec.service_account_name or ""),
-        "spec.hostNetwork": "true" if pod.spec.host_network else "false",
-        "status.phase": intern(pod.status.phase or ""),
-        "status.nominatedNodeName": pod.status.nominated_node_name or "",
-        "status.podIP": pod.status.pod_ip or "",
-    }
-
-
-def _node_fields(item: Stored) -> dict[str, str]:
-    return {"spec.unschedulable": "true" if _node(item.raw).spec.unschedulable else "false"}
 
 
 #: The terms of a selector, which commas part; and the letters of a value: an escaped one, or any other.
@@ -96,13 +43,15 @@ def _event_fields(item: Stored) -> dict[str, str]:
     return fields
 
 
-def _path_fields(*paths: str, absent: str = "", **renamed: str) -> Callable[[Stored], dict[str, str]]:
-    """A reader that walks dotted paths; for kinds too rare to deserve a decoder.
+def _path_fields(
+    *paths: str, absent: str = "", flags: tuple[str, ...] = (), **renamed: str
+) -> Callable[[Stored], dict[str, str]]:
+    """A reader that walks dotted paths.
 
-    A value that is not there reads as ``absent``. ``renamed`` are paths below the status by the names they are
-    selected by there.
+    A value that is not there reads as ``absent``, one of ``flags`` as ``false``. ``renamed`` are paths below the status
+    by the names they are selected by there.
     """
-    by_name = {path: path for path in paths}
+    by_name = {path: path for path in (*paths, *flags)}
     by_name.update({f"status.{name}": f"status.{path}" for name, path in renamed.items()})
 
     def read(item: Stored) -> dict[str, str]:
@@ -111,15 +60,28 @@ def _path_fields(*paths: str, absent: str = "", **renamed: str) -> Callable[[Sto
             value: Any = data
             for part in path.split("."):
                 value = value.get(part) if isinstance(value, dict) else None
-            fields[name] = absent if value is None else str(value)
+            # Tens of thousands of objects have the same few values: one string each will do.
+            if name in flags:
+                fields[name] = "true" if value else "false"
+            else:
+                fields[name] = absent if value is None else intern(str(value))
         return fields
 
     return read
 
 
 _READERS: Final[dict[str, Callable[[Stored], dict[str, str]]]] = {
-    PODS.group_resource: _pod_fields,
-    NODES.group_resource: _node_fields,
+    PODS.group_resource: _path_fields(
+        "spec.nodeName",
+        "spec.schedulerName",
+        "spec.restartPolicy",
+        "spec.serviceAccountName",
+        "status.phase",
+        "status.nominatedNodeName",
+        "status.podIP",
+        flags=("spec.hostNetwork",),
+    ),
+    NODES.group_resource: _path_fields(flags=("spec.unschedulable",)),
     "events": _event_fields,
     "events.events.k8s.io": _event_fields,
     "namespaces": _path_fields("status.phase"),
@@ -152,20 +114,23 @@ def _known_fields(kind: Kind) -> set[str]:
 
 #: What watches of pods select by, read from the view that informers share.
 _OF_TYPED_POD: Final[dict[str, Callable[[Pod], str]]] = {
-    "spec.nodeName": lambda pod: pod.spec.node_name,
-    "spec.schedulerName": lambda pod: pod.spec.scheduler_name,
-    "status.phase": lambda pod: pod.status.phase,
-    "status.nominatedNodeName": lambda pod: pod.status.nominated_node_name,
+    "metadata.name": attrgetter("metadata.name"),
+    "metadata.namespace": attrgetter("metadata.namespace"),
+    "spec.nodeName": attrgetter("spec.node_name"),
+    "spec.schedulerName": attrgetter("spec.scheduler_name"),
+    "status.phase": attrgetter("status.phase"),
+    "status.nominatedNodeName": attrgetter("status.nominated_node_name"),
 }
 
 
-def _typed_pod(item: Stored) -> Pod | None:
-    """The shared view of a pod; None when it cannot be decoded."""
-    try:
-        pod: Pod = item.typed
-    except (DecodeError, msgspec.DecodeError):
-        return None
-    return pod
+def _typed_terms(fields: tuple[tuple[str, bool, str], ...]) -> list[tuple[Callable[[Pod], str], bool, frozenset[str]]]:
+    """The terms about pods by what they read: it must be, or must not be, among the values."""
+    unlike: dict[str, set[str]] = {}
+    terms = [(_OF_TYPED_POD[name], True, frozenset((value,))) for name, equal, value in fields if equal]
+    for name, equal, value in fields:
+        if not equal:
+            unlike.setdefault(name, set()).add(value)
+    return terms + [(_OF_TYPED_POD[name], False, frozenset(values)) for name, values in unlike.items()]
 
 
 class Filter:
@@ -180,10 +145,8 @@ class Filter:
         self._labels = labels
         self._fields = fields
         typed = kind is PODS and all(name in _OF_TYPED_POD for name, _, _ in fields)
-        #: The fields with the values they must have, and with those they must not have; when all can be read from the typed view.
-        self._typed: dict[Callable[[Pod], str], tuple[set[str], set[str]]] = {}
-        for name, equal, value in fields if typed else ():
-            self._typed.setdefault(_OF_TYPED_POD[name], (set(), set()))[not equal].add(value)
+        #: The fields, when all can be read from the typed view.
+        self._typed = _typed_terms(fields) if typed else []
         #: True when labels or fields are asked for, not merely a namespace.
         self.selects = labels is not None or bool(fields)
         #: True when every object passes.
@@ -194,18 +157,19 @@ class Filter:
             return False
         if self._labels is not None and not self._labels.matches(item.labels):
             return False
-        if self._fields:
-            pod = _typed_pod(item) if self._typed else None
-            if pod is not None:
-                for read, (wanted, unwanted) in self._typed.items():
-                    value = read(pod)
-                    if value in unwanted or (wanted and wanted != {value}):
-                        return False
+        if self._typed:
+            try:
+                pod = item.typed
+            except (DecodeError, msgspec.DecodeError):
+                pass  # by its fields, which may be readable
             else:
-                fields = fields_of(item)
-                for name, equal, value in self._fields:
-                    if (fields[name] == value) is not equal:
+                for read, among, values in self._typed:  # noqa: SIM110 - for each change of a pod, and faster
+                    if (read(pod) in values) is not among:
                         return False
+                return True
+        if self._fields:
+            fields = fields_of(item)
+            return all((fields[name] == value) is equal for name, equal, value in self._fields)
         return True
 
 

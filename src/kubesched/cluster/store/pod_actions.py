@@ -18,7 +18,7 @@ from ...api.selectors import SelectorError, compile_label_selector
 from ...api.types import LabelSelector
 from ...api.wire import ApiError
 from ..admission import Causes
-from ..schema import Document, Stored, StoredPod, check_form, encode, encode_clean, open_section
+from ..schema import Document, Stored, StoredPod, check_form, encode, has_condition, open_section
 from .deletion import Deletion
 from .records import Records
 
@@ -36,7 +36,13 @@ _NOMINATED: Final = b'"nominatedNodeName"'
 #: What no node is called, alone and with its field.
 _MARK: Final = "\0"
 _MARKED: Final = b'"nominatedNodeName":"\\u0000"'
-_STATUS_FIELDS: Final = frozenset({"conditions", _ORDER, "nominatedNodeName"})
+#: Of a scheduler's patches, which are alike for many pods; and of a kubelet's.
+_SCHEDULERS_FIELDS: Final = frozenset({"conditions", _ORDER, "nominatedNodeName"})
+_TEXT_FIELDS: Final = frozenset({"nominatedNodeName", "phase", "startTime", "podIP", "hostIP", "reason", "message"})
+#: Lists that a patch replaces, and those it merges with what is there.
+_REPLACED_FIELDS: Final = frozenset({"containerStatuses"})
+_MERGED_FIELDS: Final = frozenset({"podIPs", "hostIPs"})
+_STATUS_FIELDS: Final = _SCHEDULERS_FIELDS | _TEXT_FIELDS | _REPLACED_FIELDS | _MERGED_FIELDS
 
 
 class PodActions:
@@ -44,6 +50,7 @@ class PodActions:
 
     def __init__(self, records: Records, deletion: Deletion) -> None:
         self._records = records
+        self._pods = records.table(PODS)
         self._deletion = deletion
         #: Template to a pod that had it and was bound in this second.
         self._bound: dict[tuple[bytes, bytes, bytes], StoredPod] = {}
@@ -74,7 +81,9 @@ class PodActions:
             causes = Causes()
             causes.required("target.name")
             raise ApiError.invalid(PODS, name, causes)
-        old = records.get(PODS, namespace, name)
+        old = self._pods.objects.get((namespace, name))
+        if old is None:
+            raise ApiError.not_found(PODS, name)
         if uid and uid != old.uid:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
             raise ApiError.conflict(PODS, name, why)
@@ -94,7 +103,7 @@ class PodActions:
         document["status"] = status
         if annotations:
             metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-        item = records.commit(records.table(PODS), document, old, dry_run=dry_run, same_metadata=not annotations)
+        item = records.commit(self._pods, document, old, dry_run=dry_run, same_metadata=not annotations)
         if template is not None and isinstance(item, StoredPod):
             self._bound[template] = item
         return item
@@ -107,13 +116,14 @@ class PodActions:
             self._bound.clear()
         like = self._bound.get(template)
         item = old.placed(node_name, like, records.resource_version + 1) if like is not None else None
-        return records.adopt(records.table(PODS), item, old) if item is not None else None
+        return records.adopt(self._pods, item, old) if item is not None else None
 
     def patch_status(self, old: Stored, patch: Any) -> Stored | None:
-        """Apply the strategic merge patch of conditions and nomination that a scheduler sends.
+        """Apply the strategic merge patch that a scheduler or a kubelet sends.
 
-        It gives what the general way gives. What a patch makes of a status is remembered, as many pods have the same one and
-        are patched alike. None, and nothing is done, for patches and pods with anything more: those take the general way.
+        It gives what the general way gives. What a scheduler's patch makes of a status is remembered, as many pods have the
+        same one and are patched alike. None, and nothing is done, for patches and pods with anything more: those take the
+        general way.
 
         Raises:
             ApiError: 400, when a field has the wrong type.
@@ -124,10 +134,23 @@ class PodActions:
         if (metadata := patch.get("metadata", _NOTHING)) != _NOTHING and metadata != {"uid": old.uid}:
             return None
         wanted = patch.get("status")
-        texts = old.shared_texts if isinstance(old, StoredPod) else None
-        if texts is None or type(wanted) is not dict or not wanted.keys() <= _STATUS_FIELDS:
+        if not isinstance(old, StoredPod) or type(wanted) is not dict or not wanted.keys() <= _STATUS_FIELDS:
             return None
-        status, node = texts[1], wanted.get("nominatedNodeName")
+        texts = old.texts
+        if texts is None:
+            return None
+        status = texts[1]
+        after = self._patched_alike(status, wanted) if wanted.keys() <= _SCHEDULERS_FIELDS else _patched(status, wanted)
+        if after is None:
+            return None
+        if after == status:
+            return old
+        records = self._records
+        return records.adopt(self._pods, old.next_version(records.resource_version + 1, after), old)
+
+    def _patched_alike(self, status: bytes, wanted: Mapping[str, Any]) -> bytes | None:
+        """As :func:`_patched`, remembered."""
+        node = wanted.get("nominatedNodeName")
         # Pods alike are nominated to different nodes: what is remembered has a mark in the place of the node.
         is_marked = type(node) is str and node != "" and _NOMINATED not in status
         try:
@@ -144,13 +167,7 @@ class PodActions:
             if len(self._patched) >= _MOST_PATCHED:
                 self._patched.clear()
             self._patched[key] = after
-        if is_marked:
-            after = after.replace(_MARKED, b"%b:%b" % (_NOMINATED, written), 1)
-        if after == status:
-            return old
-        assert isinstance(old, StoredPod)
-        records = self._records
-        return records.adopt(records.table(PODS), old.next_version(records.resource_version + 1, after), old)
+        return after.replace(_MARKED, b"%b:%b" % (_NOMINATED, written), 1) if is_marked else after
 
     def _set_scheduled(self, status: dict[str, Any], generation: int) -> None:
         """Condition PodScheduled=True; its transition time stays when the pod was scheduled already."""
@@ -209,7 +226,7 @@ class PodActions:
         document = budget.document()
         spec, status = open_section(document, "spec") or {}, open_section(document, "status") or {}
         healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
-        if not _is_ready(pod):
+        if not has_condition(pod, "Ready"):
             always = spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
             if always or (healthy >= desired and desired > 0):
                 return
@@ -255,11 +272,6 @@ def _needs_no_consent(pod: dict[str, Any]) -> bool:
     )
 
 
-def _is_ready(pod: dict[str, Any]) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
-
-
 def _too_many(message: str, cause: str, retry_after: int) -> ApiError:
     details: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
     if retry_after:
@@ -271,20 +283,39 @@ def _patched(status: bytes, wanted: Mapping[str, Any]) -> bytes | None:
     """The text of a status with a patch applied, the same if nothing changes; None where it takes the general way."""
     before = msgspec.json.decode(status)
     after = dict(before)
-    if "nominatedNodeName" in wanted:
-        after.pop("nominatedNodeName", None)
-        if wanted["nominatedNodeName"] is not None:
-            after["nominatedNodeName"] = wanted["nominatedNodeName"]
-    if "conditions" in wanted:
-        conditions = _with_conditions(after.get("conditions") or [], wanted)
-        if conditions is None:
+    for name, value in wanted.items():
+        if name == "conditions":
+            conditions = _with_conditions(after.get(name) or [], wanted)
+            if conditions is None:
+                return None
+            after[name] = conditions
+        elif name in _TEXT_FIELDS and value is None:
+            after.pop(name, None)
+        elif (
+            (name in _TEXT_FIELDS and isinstance(value, str))
+            or (name in _REPLACED_FIELDS and isinstance(value, list))
+            or (name in _MERGED_FIELDS and _is_address(value) and after.get(name, value) == value)
+        ):
+            after[name] = value
+        elif name != _ORDER or "conditions" not in wanted:
             return None
-        after["conditions"] = conditions
+    try:
+        raw = encode(after)
+    except (TypeError, ValueError):
+        return None
+    if b":null" in raw or b'"$' in raw:  # perhaps a member that is to be left out, or a directive
+        return None
     if same_json(after, before):
         return status
-    raw = encode_clean(after)
     check_form(PODS, b'{"status":%b}' % raw)
     return raw
+
+
+def _is_address(value: Any) -> bool:
+    """Whether a list has one item, with the address that it is merged by."""
+    return (
+        isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) and type(value[0].get("ip")) is str
+    )
 
 
 def _with_conditions(conditions: list[Any], wanted: Mapping[str, Any]) -> list[dict[str, Any]] | None:

@@ -61,7 +61,7 @@ from ..schema import (
     same_section,
 )
 from .deletion import Deletion
-from .events import EventExpiry, RecordedEvent, as_core, event_sections, new_item
+from .events import EventExpiry, RecordedEvent, as_core, check_event, event_sections, new_item
 from .pod_actions import PodActions
 from .quota import Quotas
 from .records import Records
@@ -252,11 +252,14 @@ class Store(Records):
             if len(obj) > 3:
                 document.update((key, value) for key, value in obj.items() if key not in _POD_HEAD)
         elif kind is CORE_EVENTS:
+            event = dict(obj)
+            if not restore:
+                check_event(namespace, event, causes)
             causes.raise_if_any(kind, name)
-            document.update((section, value) for section, value in obj.items() if section not in _HEAD)
+            document.update((section, value) for section, value in event.items() if section not in _HEAD)
         else:
             rest = {key: value for key, value in obj.items() if key not in _HEAD}
-            raw = encode_clean(rest)
+            raw = encode_clean(rest, nulls=kind.custom)
             check_form(kind, raw)
             document.update(msgspec.json.decode(raw))
             default_kind(kind, document, self.admission, keep_status=restore)
@@ -276,7 +279,10 @@ class Store(Records):
 
     def expire_events(self) -> None:
         """Remove expired events. A new event does it too; a caller with a timer may do it from time to time."""
-        for key in self._event_expiry.due(self.clock.now(), self.most_events):
+        now = self.clock.now()
+        if not self._event_expiry.is_due(now, self.most_events):
+            return
+        for key in self._event_expiry.due(now, self.most_events):
             old = self._events.objects.get(key)
             last = old.at(self._version + 1) if isinstance(old, RecordedEvent) else None
             if last is not None and old is not None:
@@ -303,7 +309,7 @@ class Store(Records):
             check_form(kind, encode_clean(obj))
             return new_item(self.update(CORE_EVENTS, namespace, name, as_core(obj), dry_run=dry_run))
         old = self.get(kind, namespace, name)
-        document = decode_document(encode_clean(obj))
+        document = decode_document(encode_clean(obj, nulls=kind.custom))
         open_section(document, "metadata")
         return self._replace(old, old.document(), document, subresource, dry_run=dry_run)
 

@@ -18,7 +18,7 @@ import msgspec
 
 from ...api.kinds import Kind
 from ...api.wire import ApiError, Item, WatchEvent
-from ..schema import Stored, encode
+from ..schema import Stored
 from .fields import Filter
 from .key_order import Key, KeyOrder, Moment
 
@@ -71,10 +71,7 @@ class Change(msgspec.Struct, gc=False, eq=False):
     def _leaving(self) -> WatchEvent:
         """The last state that matched, carrying the version of the change that made it leave (upstream's rule)."""
         if self._gone is None and self.previous is not None:
-            document = self.previous.document()
-            document["metadata"]["resourceVersion"] = str(self.resource_version)
-            item = Stored(self.item.kind, encode(document), document["metadata"], self.resource_version)
-            self._gone = WatchEvent(DELETED, item)
+            self._gone = WatchEvent(DELETED, self.previous.seen_at(self.resource_version))
         assert self._gone is not None
         return self._gone
 

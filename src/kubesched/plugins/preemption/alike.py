@@ -42,7 +42,7 @@ class Alike:
         spare: int64[amounts, capacity]; what is left once everything lower has left and the preemptor has come.
         fits: bool[capacity]; there is something lower, and nothing of ``spare`` is negative.
         exact: whether all quantities are small enough for this.
-        measures: :data:`.reprieve.Measures` by row; for rows that are known.
+        measures: float64[capacity, 6]; :data:`.reprieve.Measures` by row; for rows that are known.
         needless: whether some row was evaluated where no pod has to leave.
     """
 
@@ -64,7 +64,7 @@ class Alike:
         self.exact = True
         self.spare = np.zeros((len(amounts), 0), np.int64)
         self.fits = np.zeros(0, np.bool_)
-        self.measures: Measures = np.zeros((MEASURES, 0))
+        self.measures: Measures = np.zeros((0, MEASURES))
         self.needless = False
 
     # -- keeping up ------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class Alike:
             self._position = None
             self.spare = np.zeros((len(self._amounts), capacity), np.int64)
             self.fits, self._known = np.zeros(capacity, np.bool_), np.zeros(capacity, np.bool_)
-            self.measures = np.zeros((MEASURES, capacity))
+            self.measures = np.zeros((capacity, MEASURES))
         changed = table.journal.since(self._position) if self._position is not None else None
         renominated = nominated.log.since(self._nominated) if changed is not None else None
         moved = restarted.since(self._restarted) if changed is not None else None
@@ -170,11 +170,11 @@ class Alike:
                 rows = rows[single]
                 if not len(rows):
                     return
-        self._note(rows, np.array([measures_of(self._find_victims(row, now)) for row in rows.tolist()]).T)
+        self._note(rows, np.array([measures_of(self._find_victims(row, now)) for row in rows.tolist()]))
 
     def _note(self, rows: RowArray, measures: Measures) -> None:
-        self.measures[:, rows] = measures
-        self.needless = self.needless or not measures[CRITERIA - 1].all()
+        self.measures[rows] = measures
+        self.needless = self.needless or not measures[:, CRITERIA - 1].all()
 
     def victims(self, row: int, now: float) -> Victims:
         """The victims on a row that was evaluated."""
@@ -183,7 +183,7 @@ class Alike:
             found = self._find_victims(row, now)
         # What is written to victims begins with their newest versions.
         pods = self._table.info(row).pods
-        return Victims(tuple([pods[pod.uid] for pod in found.pods]), found.pdb_violations)
+        return Victims(tuple([pods[pod.pod.metadata.uid] for pod in found.pods]), found.pdb_violations)
 
     def _find_victims(self, row: int, now: float) -> Victims:
         ordered, latest = self._lower.pods(row, by_importance)

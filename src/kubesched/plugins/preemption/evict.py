@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from kubesched.api.tasks import child
@@ -23,6 +24,17 @@ __all__ = ["Evictions"]
 _log = logging.getLogger("kubesched.plugins")
 
 
+@dataclass(slots=True)
+class _Preemption:
+    """Whom one preemptor evicts, asynchronously: the last victim after the others. ``begun`` is a time of the clock."""
+
+    preemptor: PodInfo
+    node_name: str
+    others: Sequence[PodInfo]
+    last: PodInfo
+    begun: float = 0.0
+
+
 class Evictions:
     """The evictions of one profile's plugin."""
 
@@ -33,6 +45,8 @@ class Evictions:
         self._preempting: set[str] = set()
         #: Preemptor's UID to its last victim, once that one's turn has come.
         self._last_victim: dict[str, PodInfo] = {}
+        #: Preemptions that have not begun to evict.
+        self._due: list[_Preemption] = []
 
     def is_evicting(self, uid: str) -> bool:
         """Whether evictions for the pod are under way."""
@@ -57,7 +71,9 @@ class Evictions:
             return
         self._preempting.add(preemptor.uid)
         self._handle.framework.metrics.preemption_victims.observe(len(victims))
-        self._handle.spawn(self._run(preemptor, node_name, left), f"preempt for {preemptor.key}")
+        self._due.append(_Preemption(preemptor, node_name, left[:-1], left[-1]))
+        if len(self._due) == 1:
+            self._handle.spawn(self._begin_due(), f"preemptions of {self._handle.profile_name}")
 
     async def evict(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
         """Evict, and return when it is done.
@@ -74,36 +90,82 @@ class Evictions:
             raise
         self._clear_lower_nominations(preemptor, node_name)
 
-    async def _run(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
-        handle, metrics, uid = self._handle, self._handle.framework.metrics, preemptor.uid
-        start, running = handle.clock.now(), metrics.goroutines.labels("preemption")
-        running.inc()
-        result, is_event_due = "error", False
+    async def _begin_due(self) -> None:
+        """Begin the preemptions of a turn of the event loop. Those that have to wait for something do so each by itself."""
+        due, self._due = self._due, []
+        for preemption in due:
+            if not self._begin(preemption):
+                self._handle.spawn(self._finish(preemption), f"preempt for {preemption.preemptor.key}")
+
+    def _begin(self, preemption: _Preemption) -> bool:
+        """Evict as far as nothing has to be waited for; whether that was all."""
+        preemptor, node_name = preemption.preemptor, preemption.node_name
+        preemption.begun = self._handle.clock.now()
         try:
             self._clear_lower_nominations(preemptor, node_name)
-            *others, last = victims
-            await self._all(preemptor, node_name, others)
-            self._last_victim[uid] = last
+            preemption.others = self._left(preemptor, node_name, preemption.others)
+            if preemption.others:
+                return False
+            self._last_victim[preemptor.uid] = preemption.last
+            evicted = self._evict_now(preemptor, node_name, preemption.last)
+        except Exception as error:
+            self._failed(preemption, error)
+            return True
+        if evicted is None:
+            return False
+        self._ended(preemption, "success", is_event_due=evicted)
+        return True
+
+    async def _finish(self, preemption: _Preemption) -> None:
+        """Evict those that were left, the last victim when all others have gone."""
+        preemptor, node_name, last = preemption.preemptor, preemption.node_name, preemption.last
+        running = self._handle.framework.metrics.goroutines.labels("preemption")
+        running.inc()
+        try:
+            await self._evict_each(preemptor, node_name, preemption.others)
+            self._last_victim[preemptor.uid] = last
             evicted = self._evict_now(preemptor, node_name, last)
             is_event_due = evicted if evicted is not None else await self._evict(preemptor, node_name, last)
-            result = "success"
-        except (ApiError, OSError) as error:
-            _log.error("preemption on node %s for pod %s: %s", node_name, preemptor.key, error)
-        except Exception:
-            _log.exception("preemption on node %s for pod %s failed unexpectedly", node_name, preemptor.key)
+        except Exception as error:
+            self._failed(preemption, error)
+        except BaseException:
+            self._forget(preemptor)
+            raise
+        else:
+            self._ended(preemption, "success", is_event_due=is_event_due)
         finally:
             running.dec()
-            self._preempting.discard(uid)
-            self._last_victim.pop(uid, None)
-        metrics.preemption_goroutines_duration_seconds.observe(handle.clock.now() - start, result)
+
+    def _failed(self, preemption: _Preemption, error: Exception) -> None:
+        place = preemption.node_name, preemption.preemptor.key
+        if isinstance(error, ApiError | OSError):
+            _log.error("preemption on node %s for pod %s: %s", *place, error)
+        else:
+            _log.error("preemption on node %s for pod %s failed unexpectedly", *place, exc_info=error)
+        self._ended(preemption, "error", is_event_due=False)
+
+    def _ended(self, preemption: _Preemption, result: str, *, is_event_due: bool) -> None:
+        handle, metrics, preemptor = self._handle, self._handle.framework.metrics, preemption.preemptor
+        self._forget(preemptor)
+        metrics.preemption_goroutines_duration_seconds.observe(handle.clock.now() - preemption.begun, result)
         metrics.preemption_goroutines_execution_total.inc(result)
         if not is_event_due:
             # No event will have the pod tried again: something failed, or the last victim went while this one was held.
             handle.activate({preemptor.key: preemptor.pod})
 
+    def _forget(self, preemptor: PodInfo) -> None:
+        self._preempting.discard(preemptor.uid)
+        self._last_victim.pop(preemptor.uid, None)
+
     async def _all(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
         """Evict at the same time; the first failure cancels the others and is raised."""
-        victims = [victim for victim in victims if self._evict_now(preemptor, node_name, victim) is None]
+        await self._evict_each(preemptor, node_name, self._left(preemptor, node_name, victims))
+
+    def _left(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> list[PodInfo]:
+        """Evict those that need not be waited for; the others."""
+        return [victim for victim in victims if self._evict_now(preemptor, node_name, victim) is None]
+
+    async def _evict_each(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
         if len(victims) == 1:
             await self._evict(preemptor, node_name, victims[0])
             return

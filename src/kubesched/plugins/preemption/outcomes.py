@@ -42,8 +42,6 @@ FitAmounts = Callable[[CycleState, PodInfo, NodeTable], Sequence[tuple[int, int]
 
 #: So many kinds of preemptors are remembered.
 _MOST: Final = 16
-_least: Final = np.minimum.reduce
-_greatest: Final = np.maximum.reduce
 
 
 class Question(NamedTuple):
@@ -198,7 +196,7 @@ class FastDryRuns:
                 found.histogram()
         except PluginFailedError:
             return None  # the plain procedure meets it again, for this node and no other
-        if alike.needless and not alike.measures[CRITERIA - 1][taken].all():
+        if alike.needless and not alike.measures[taken, CRITERIA - 1].all():
             return None  # no victim is needed: the plain procedure says what that means
         return found
 
@@ -224,12 +222,12 @@ class FastDryRuns:
         while len(taken) < wanted and len(part := open_.take(wanted - len(taken))):
             taken = np.concatenate((taken, self._passing(question, part)))
         alike.evaluate(taken, now)
-        if may_violate and len(taken) == wanted and alike.measures[0][taken].all():
+        if may_violate and len(taken) == wanted and alike.measures[taken, 0].all():
             # More each time: a pass costs some time however few they are.
             while len(part := open_.take(3 * open_.taken)):
                 part = self._passing(question, part)
                 alike.evaluate(part, now)
-                clean = part[alike.measures[0][part] == 0]
+                clean = part[alike.measures[part, 0] == 0]
                 if len(clean):
                     return np.concatenate((taken, clean[:1]))
         return taken
@@ -343,15 +341,13 @@ class FastFound:
     def best(self, now: float) -> Candidate:
         """The one that :func:`.choose.choose` would take."""
         alike, rows = self._alike, self.rows
-        # Most candidates of a pass are alike, which one pass over all criteria finds out. Methods of arrays are slower than ufuncs.
-        values = alike.measures.take(rows, axis=1)
-        least, greatest = _least(values, axis=1).tolist(), _greatest(values, axis=1).tolist()
-        if least[:CRITERIA] != greatest[:CRITERIA]:
-            for number in range(CRITERIA):
-                best = np.flatnonzero(values[number] == _least(values[number]))
-                rows, values = rows[best], values[:, best]
-        if greatest[UNSTARTED] == 0 and least[EARLIEST] == greatest[EARLIEST]:
-            return self._candidate(rows.item(0))
-        starts, unstarted = values[EARLIEST], values[UNSTARTED] != 0
-        starts = np.where(unstarted, np.minimum(starts, now), starts)
+        values = alike.measures.take(rows, axis=0)
+        text = values.tobytes()
+        if text == text[: len(text) // len(rows)] * len(rows):
+            return self._candidate(rows.item(0))  # as most often: all are alike
+        for number in range(CRITERIA):
+            column = values[:, number]
+            best = np.flatnonzero(column == column.min())
+            rows, values = rows[best], values[best]
+        starts = np.where(values[:, UNSTARTED] != 0, np.minimum(values[:, EARLIEST], now), values[:, EARLIEST])
         return self._candidate(rows.item(starts.argmax()))  # the first of those that are equal

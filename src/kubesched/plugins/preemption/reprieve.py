@@ -47,7 +47,7 @@ __all__ = [
     "reprieve_rows",
 ]
 
-#: What candidates are compared by, float64[6, n]: violations, priority of the first victim, sum of priorities, victims (the least
+#: What candidates are compared by, float64[n, 6]: violations, priority of the first victim, sum of priorities, victims (the least
 #: wins, in this order); the earliest start of the most important victims that have started, else infinity (the latest
 #: wins); whether one of them has not started, which counts as now.
 Measures = npt.NDArray[np.float64]
@@ -248,17 +248,17 @@ def _measured(
 ) -> Measures:
     """The measures of nodes from their victims, which are ordered by node, the most important first."""
     nodes = len(violations)
-    measures = np.zeros((MEASURES, nodes))
-    measures[0], measures[EARLIEST] = violations, math.inf
+    measures = np.zeros((nodes, MEASURES))
+    measures[:, 0], measures[:, EARLIEST] = violations, math.inf
     count = np.bincount(node, minlength=nodes)
     having = np.flatnonzero(count)
     if len(having):
         first = (np.cumsum(count) - count)[having]
         highest = priorities[first]
-        measures[1, having] = highest
-        measures[2, having] = np.add.reduceat(priorities, first) + count[having] * PER_VICTIM
-        measures[3] = count
+        measures[having, 1] = highest
+        measures[having, 2] = np.add.reduceat(priorities, first) + count[having] * PER_VICTIM
+        measures[:, 3] = count
         foremost = priorities == np.repeat(highest, count[having])
-        measures[EARLIEST, having] = np.minimum.reduceat(np.where(foremost, starts, math.inf), first)
-        measures[UNSTARTED, having] = np.logical_or.reduceat(foremost & np.isinf(starts), first)
+        measures[having, EARLIEST] = np.minimum.reduceat(np.where(foremost, starts, math.inf), first)
+        measures[having, UNSTARTED] = np.logical_or.reduceat(foremost & np.isinf(starts), first)
     return measures
