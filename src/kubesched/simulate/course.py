@@ -28,6 +28,8 @@ __all__ = ["MOST_MOMENTS", "Course", "Shapes"]
 MOST_MOMENTS: Final = 1_000
 #: Different requests that count for fragmentation; rarer ones are left out.
 _MOST_SHAPES: Final = 32
+#: A request for more than a column holds fits nowhere.
+_MOST_AMOUNT: Final = 2**63 - 1
 _PLACES: Final = ("active", "backoff", "unschedulable", "gated")
 
 
@@ -46,7 +48,7 @@ class Shapes:
         #: By resource: which shapes ask for it, how much, and their shares among the pods that do.
         self._asking: dict[str, tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]] = {}
         for name in names:
-            asked = np.array([request.get(name, 0) for request in self.requests], np.int64)
+            asked = np.array([min(request.get(name, 0), _MOST_AMOUNT) for request in self.requests], np.int64)
             asking = np.flatnonzero(asked)
             weights = self.counts[asking]
             self._asking[name] = asking, asked[asking], weights / weights.sum()
