@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kubesched.api.collector import CollectorTimer, collector_paused, settle_collector
+from kubesched.api.collector import CollectorTimer, all_objects, collector_paused, settle_collector
 from kubesched.api.kinds import NODES, PODS
 from kubesched.config import default_config
 from kubesched.plugins import in_tree_registry
@@ -68,6 +68,13 @@ def test_what_survives_a_pass_is_not_traversed_again(clocks: _Clocks) -> None:
     clocks.look()
     assert not any(item is kept[0] for item in gc.get_objects())  # which leaves out what is frozen
     assert len(gc.get_objects()) < 500
+
+
+def test_all_objects_are_those_too_that_are_left_alone(clocks: _Clocks) -> None:
+    ring = _Ring()
+    clocks.look()
+    assert any(item is ring for item in all_objects())
+    assert not any(item is ring for item in gc.get_objects())  # and are left alone afterwards
 
 
 def test_a_cycle_that_ends_before_a_pass_is_freed_by_it(clocks: _Clocks) -> None:

@@ -237,6 +237,12 @@ def test_nor_does_it_while_users_delete_and_relabel_waiting_pods(seed: int) -> N
     assert compare(seed, users=True).together > 0
 
 
+def test_nor_does_it_when_others_have_their_turn_after_every_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In real time a turn ends in the middle of pods that are tried together; in virtual time it never does by itself."""
+    monkeypatch.setattr(scheduler_module, "_TURN_SECONDS", -1.0)
+    assert compare(6, users=True).together > 0
+
+
 def test_the_comparison_covers_what_is_remembered() -> None:
     """Otherwise the test above compares nothing."""
     traces = [run(seed, remember=True) for seed in range(8)]

@@ -321,7 +321,7 @@ class Scheduler:
                 if rest is not None:
                     await rest
                 left -= 1
-                more = (left > 0 and loop.time() < ends) or self.queue.lines.is_open
+                more = (left > 0 or self.queue.lines.is_open) and loop.time() < ends
                 queued = pop_nowait() if more else None
             await asyncio.sleep(0)
 

@@ -8,7 +8,6 @@ traces) is answered with 501 and the reason.
 from __future__ import annotations
 
 import asyncio
-import gc
 import gzip
 import io
 import sys
@@ -18,6 +17,8 @@ from collections import Counter
 from collections.abc import Mapping
 from types import FrameType
 from typing import Final
+
+from kubesched.api.collector import all_objects
 
 __all__ = [
     "NOT_OFFERED",
@@ -136,8 +137,8 @@ def tasks_text() -> str:
 
 def objects_text() -> str:
     """The types with the most live objects, as far as the garbage collector knows them. Takes a while."""
-    counts = Counter(f"{type(item).__module__}.{type(item).__qualname__}" for item in gc.get_objects())
-    lines = [f"{count:>10} {name}" for name, count in counts.most_common(_TOP)]
+    counts = Counter(map(type, all_objects()))
+    lines = [f"{count:>10} {kind.__module__}.{kind.__qualname__}" for kind, count in counts.most_common(_TOP)]
     return "\n".join([f"heap profile: {counts.total()} objects", *lines, ""])
 
 
