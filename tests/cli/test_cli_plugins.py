@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -61,9 +63,15 @@ def pod(tmp_path: Path) -> Path:
     return path
 
 
-def started(*argv: object) -> subprocess.Popen[str]:
+@contextmanager
+def started(*argv: object) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process of its own, which is gone at the end."""
     command = [sys.executable, "-m", "kubesched.cli", *map(str, argv)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def wait_for(process: subprocess.Popen[str], text: str) -> str:

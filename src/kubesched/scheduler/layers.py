@@ -15,7 +15,7 @@ Called by :mod:`.search`, and by :mod:`.full_scan` for what cannot be cached. Se
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -26,7 +26,7 @@ from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.framework.changed_rows import ChangedRows
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
-from kubesched.framework.interface import NOT_SCORED, IntArray
+from kubesched.framework.interface import IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
@@ -36,7 +36,7 @@ from .grouped_ranking import MOST_GROUPS, GroupedRanking
 from .known_rejection import KnownRejection
 from .plan import Share
 from .ranking import INFEASIBLE, Ranking
-from .score_column import ScoreColumn
+from .score_columns import ScoreColumns
 
 __all__ = ["NO_NODE", "PASSES", "Layer"]
 
@@ -77,10 +77,7 @@ class Layer:
         self._statuses: dict[tuple[int, int], Status] = {}
         self._totals = Ranking(framework.most_total)
         self.ranking: Ranking | GroupedRanking = self._totals
-        self.columns: list[ScoreColumn] = []
-        #: Those whose raw scores change with a node's pods; those that are normalised.
-        self._pod_columns: list[ScoreColumn] = []
-        self._bounded: list[ScoreColumn] = []
+        self.columns = ScoreColumns()
         #: How plugins name the rows whose score, or group, may be another.
         self._score_readers: Sequence[ChangedRows] = ()
         #: The ranking while a filter answers by group, and how plugins name the rows whose group may be another then.
@@ -102,8 +99,7 @@ class Layer:
     def nbytes(self) -> int:
         """Memory of the layer's arrays."""
         rows = self._feasible_rows.nbytes if self._feasible_rows is not None else 0
-        columns = sum([column.nbytes for column in self.columns])
-        return self.owner.nbytes + self.verdict.nbytes + self.ranking.nbytes + rows + columns
+        return self.owner.nbytes + self.verdict.nbytes + self.ranking.nbytes + rows + self.columns.nbytes
 
     def feasible_rows(self) -> IntpArray:
         """The rows that pass, ascending. Read-only, and the same array until one of them changes."""
@@ -135,22 +131,14 @@ class Layer:
 
     def holds(self, above: Layer) -> bool:
         """Whether this layer's totals stay what they are when only the feasible rows of ``above`` are left."""
-        return above.feasible == self.feasible or self._holds(above.feasible_rows)
-
-    def _holds(self, rows: Callable[[], RowArray]) -> bool:
-        return all(column.is_flat or column.holds(rows()) for column in self.columns)
+        return above.feasible == self.feasible or self.columns.holds(above.feasible_rows)
 
     def totals(self, rows: RowArray) -> IntArray:
         """int64[len(rows)]: totals when only ``rows`` (feasible ones) are left to choose from; a copy."""
-        total: IntArray
-        if len(rows) == self.feasible or self._holds(lambda: rows):
-            total = self._totals.total[rows].astype(np.int64)
+        if len(rows) == self.feasible or self.columns.holds(lambda: rows):
+            total: IntArray = self._totals.total[rows].astype(np.int64)
             return total
-        total = np.zeros(len(rows), np.int64)
-        for column in self.columns:
-            raw = column.raw(rows)
-            total += column.entry.final_or_zero(raw, *column.entry.bounds(raw))
-        return total
+        return self.columns.totals_of_only(rows)
 
     # -- why not ---------------------------------------------------------------------------------------
 
@@ -222,7 +210,7 @@ class Layer:
         size = max(most, len(self.owner))
         self.owner = np.full(size, NO_NODE, np.uint8)
         self.verdict = np.zeros(size, np.uint8)
-        self.columns = []
+        self.columns = ScoreColumns()
         self._statuses.clear()
         self._refilter(None)
         return True
@@ -243,8 +231,7 @@ class Layer:
             size = min(self._table.capacity, max(size, old + old // 8))
         self.owner = np.concatenate((self.owner, np.full(size - old, NO_NODE, np.uint8)))
         self.verdict = np.concatenate((self.verdict, np.zeros(size - old, self.verdict.dtype)))
-        for column in self.columns:
-            column.grow(size)
+        self.columns.grow(size)
         if self.is_scored:
             self.ranking.grow(size)
 
@@ -367,7 +354,7 @@ class Layer:
         if status is not None:
             raise PluginFailedError.of(status)
         entries = [entry for entry in self.share.scores if entry.name not in state.skip_score]
-        self.columns = []
+        self.columns = ScoreColumns()
         self._score_readers = self.share.refresh_scores
         grouped = self._grouped(entries)
         if grouped is not None and isinstance(grouped.entry, FilterEntry):
@@ -376,10 +363,8 @@ class Layer:
         elif grouped is not None:
             self._score_readers = _instead(self.share.refresh_scores, self.share.refresh_groups, grouped)
         else:
-            self.columns = [ScoreColumn(entry, len(self.owner)) for entry in entries]
-            self._pod_columns = [column for column in self.columns if column.entry.reads_pods]
-            self._bounded = [column for column in self.columns if not column.entry.is_raw]
-            self._score_all(self.columns)
+            self.columns = ScoreColumns(entries, len(self.owner))
+            self.columns.replace(state, self._pod, self._table, rows)
             self._total(None)
         self.ranking = grouped if grouped is not None else self._totals
         self.is_scored = True
@@ -409,17 +394,15 @@ class Layer:
         images = self._images_version != self._table.images.version
         if images:
             self._images_version = self._table.images.version
-            self._score_all([column for column in self.columns if column.entry.reads_images])
-        if not self.columns:  # the totals are those of the base
+            self.columns.replace(self.state, self._pod, self._table, self.feasible_rows(), of_images=True)
+        if not len(self.columns):  # the totals are those of the base
             moved = rows is None and not same
             rows = changed if rows is None else rows
         elif rows is None:
-            levels = [column.level for column in self.columns]
-            self._score_all(self.columns)
-            moved = not same or None in levels or levels != [column.level for column in self.columns]
+            moved = self.columns.replace(self.state, self._pod, self._table, self.feasible_rows()) or not same
             rows = changed  # the others' raw scores moved together: normalised they are what they were
         else:
-            moved = self._rescore_rows(rows, same)
+            moved = self.columns.rescore(self.state, self._pod, self._table, rows, self.owner, self.feasible, same)
         if moved or images or (base is not None and base._epoch != self._base_epoch):
             self._total(None)
         elif rows:
@@ -459,31 +442,6 @@ class Layer:
         ranking.rescore(state, pod)
         return True
 
-    def _score_all(self, columns: list[ScoreColumn]) -> None:
-        rows = self.feasible_rows()
-        for column in columns:
-            column.replace(rows, column.entry.many(self.state, self._pod, self._table, rows))
-            column.settle(self.feasible)
-
-    def _rescore_rows(self, rows: dict[int, bool] | Many, same: bool) -> bool:
-        """Raw scores of some rows; True when final scores of other rows changed with them."""
-        table, state, pod = self._table, self.state, self._pod
-        if isinstance(rows, dict):
-            for row, whole in rows.items():
-                node = table.info(row) if self.owner.item(row) == PASSES else None  # it may have no node any more
-                for column in self.columns if whole else self._pod_columns:
-                    score = column.entry.one(state, pod, table, node) if node is not None else NOT_SCORED
-                    column.put(row, score)
-        else:
-            passing = self.owner[rows.rows] == PASSES
-            left, gone = rows.rows[passing], rows.rows[~passing]
-            for column in self.columns if rows.whole or not same else self._pod_columns:
-                if len(gone):
-                    column.drop(gone)
-                if len(left):
-                    column.put_many(left, column.entry.many(state, pod, table, left))
-        return True in [column.settle(self.feasible) for column in self._bounded]  # each has to settle
-
     # -- totals ----------------------------------------------------------------------------------------
 
     def _total(self, rows: Rows) -> None:
@@ -495,19 +453,14 @@ class Layer:
                 total = INFEASIBLE
                 if self.owner.item(row) == PASSES:
                     total = base.item(row) if base is not None else 0
-                    for column in self.columns:
-                        total += column.final_at(row)
+                    total += self.columns.total(row)
                 ranking.put(row, total)
             ranking.settle(rows)
             return
         at = rows.rows if rows is not None else slice(None)
         passes = self.owner[at] == PASSES
         totals: RowArray = base[at] if base is not None else np.zeros(len(passes), np.int64)
-        if self.columns:
-            totals = totals.astype(np.int64)
-            for column in self.columns:
-                totals += column.final(at)
-        totals = np.where(passes, totals, INFEASIBLE)
+        totals = np.where(passes, totals + self.columns.totals(at), INFEASIBLE)
         if rows is not None:
             ranking.put(rows.rows, totals)
             ranking.settle(rows.rows)

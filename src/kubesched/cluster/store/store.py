@@ -333,6 +333,7 @@ class Store(Records):
         if kind is PODS and subresource == "status" and patch_type == STRATEGIC_PATCH and not dry_run:
             item = self._pod_actions.patch_status(old, patch)
             if item is not None:
+                self.settle_later()  # a pod that has ended may be given back to a quota
                 return item
         before = old.document()
         if patch_type == JSON_PATCH:
