@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from framework_kit import make_plugin
 
 from kubesched.framework.slow_calls import watching_plugins
@@ -71,3 +74,39 @@ def test_many_short_calls_are_not_slow() -> None:
             ticks.wait(0.002)
     assert texts == []
     assert not [thread for thread in threading.enumerate() if thread.name == "plugin-watch"]
+
+
+def test_the_stack_is_not_sampled_while_there_is_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    counter, asked = itertools.count(), threading.Event()
+    sampled: list[int] = []
+    texts: list[str] = []
+
+    def progress() -> int:
+        number = next(counter)
+        if number == 12:
+            asked.set()
+        return number
+
+    def frames() -> dict[int, Any]:
+        sampled.append(1)
+        return {}
+
+    monkeypatch.setattr(sys, "_current_frames", frames)
+    plugin = make_plugin("Long", filter=_waiting(asked))(None, None)
+    with watching_plugins([plugin], texts.append, seconds=0.01, progress=progress):
+        plugin.filter(None, None, None)
+    assert (sampled, texts) == ([], [])
+
+
+def test_a_call_is_named_when_there_is_no_progress_any_more() -> None:
+    reported, counter = threading.Event(), itertools.count()
+    plugin = make_plugin("Stuck", filter=_waiting(reported))(None, None)
+    texts: list[str] = []
+
+    def report(text: str) -> None:
+        texts.append(text)
+        reported.set()
+
+    with watching_plugins([plugin], report, seconds=0.01, progress=lambda: min(next(counter), 5)):
+        plugin.filter(None, None, None)
+    assert texts[0].startswith("plugin Stuck has been in filter")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
@@ -206,10 +205,9 @@ def _watching(
     if report is None:
         return nullcontext()
     plugins = plugins_of(embedded.scheduler.frameworks.values())
-    thread = threading.get_ident()
-    return watching_plugins(
-        plugins, report, thread=lambda: loop.thread if isinstance(loop, VirtualTimeLoop) else thread
-    )
+    if isinstance(loop, VirtualTimeLoop):
+        return watching_plugins(plugins, report, thread=lambda: loop.thread, progress=lambda: loop.rounds)
+    return watching_plugins(plugins, report)
 
 
 def _controllers(intake: Intake, *, steered: bool) -> list[type[Controller]]:

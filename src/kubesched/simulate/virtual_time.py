@@ -126,6 +126,8 @@ class VirtualTimeLoop(BaseEventLoop):
         self._timers_set = 0
         self._tasks_made = 0
         self._quiet: list[asyncio.Future[None]] = []
+        #: How many rounds the loop has made.
+        self.rounds = 0
 
     # -- time ----------------------------------------------------------------------------------------------
 
@@ -199,6 +201,7 @@ class VirtualTimeLoop(BaseEventLoop):
         As the base class's, which calls this and compares the time again for a selector that may have waited. It is called
         some twenty times for a pod.
         """
+        self.rounds += 1
         if self._debug:
             super()._run_once()  # type: ignore[misc]  # asyncio's own
             return
