@@ -98,6 +98,9 @@ def test_a_short_list_is_one_answer_with_its_length(parts: list[int]) -> None:
             answer = await api.get(PATH)
             assert int(answer.headers["Content-Length"]) == len(answer.raw)
             assert parts == [BATCH, 0]
+            parts.clear()
+            await api.get(PATH, accept="application/yaml", limit=BATCH)
+            assert max(parts) == long_answers._YAML_BATCH
 
     run(main())
 

@@ -222,7 +222,7 @@ class PodTopologySpread(Plugin):
     #: Kinds whose objects the default selector is made of.
     informs: ClassVar[tuple[str, ...]] = ("services", "replicationcontrollers", "replicasets", "statefulsets")
     REASON: Final = "node(s) didn't match pod topology spread constraints"
-    REASONMISSING: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
+    REASON_MISSING: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
 
     def __init__(self, args: PodTopologySpreadArgs | None, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -304,7 +304,7 @@ class PodTopologySpread(Plugin):
 
     def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
         if verdict == MISSING:
-            return Status.unresolvable(self.REASONMISSING)
+            return Status.unresolvable(self.REASON_MISSING)
         return Status.unschedulable(self.REASON)
 
     # -- score -----------------------------------------------------------------------------------------

@@ -92,7 +92,10 @@ def _pod_spec(spec: Data, path: str, causes: Causes) -> None:
 
 
 def _pod_level(spec: Data, path: str, causes: Causes) -> None:
-    """Requests of the pod are enough for those of its containers, and its limits are no lower than any of theirs."""
+    """Requests of the pod are enough for those of its containers, and its limits are no lower than any of theirs.
+
+    As upstream, limits of init containers are not compared.
+    """
     containers = {name: spec[name] for name in ("containers", "initContainers") if spec.get(name)}
     own = {field: spec["resources"].get(field) or {} for field in ("requests", "limits")}
     try:
@@ -103,12 +106,12 @@ def _pod_level(spec: Data, path: str, causes: Causes) -> None:
                 shown = canonical_quantity(str(amount), like=given)
                 text = f"must be greater than or equal to aggregate container requests of {shown}"
                 causes.invalid(f"{path}.resources.requests[{name}]", str(given), text)
-        for where, container in containers_of(spec, path):
+        for index, container in enumerate(spec.get("containers") or ()):
             for name, limit in ((container.get("resources") or {}).get("limits") or {}).items():
                 most = own["limits"].get(name)
                 if most is not None and parse_quantity(limit) > parse_quantity(most):
                     text = f"must be less than or equal to pod limits of {most}"
-                    causes.invalid(f"{where}.resources.limits[{name}]", str(limit), text)
+                    causes.invalid(f"{path}.containers[{index}].resources.limits[{name}]", str(limit), text)
     except QuantityError:
         return  # reported where it is
 

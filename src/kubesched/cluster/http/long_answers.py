@@ -41,9 +41,10 @@ async def answer_parts(
     call: Call, head: dict[str, Any], member: str, items: Sequence[Item], shape: Callable[[Sequence[Item]], bytes]
 ) -> web.StreamResponse:
     """A list of objects; ``shape`` gives the JSON of some, with commas between them, and is used until the answer is sent."""
-    if len(items) <= BATCH:
+    form = _Yaml if call.form.media_type == YAML else _Indented if call.pretty else _Json
+    if len(items) <= form.batch:
         return call.answer(whole(head, member, [shape(items)] if items else []) + b"\n")
-    writer = _writer(call, head, member)
+    writer = form(head, member)
     response = web.StreamResponse()
     set_headers(response, writer.content_type, call.warnings)
     begun = False
@@ -68,12 +69,6 @@ async def answer_parts(
         if call.request.transport is not None:
             call.request.transport.abort()
     return response
-
-
-def _writer(call: Call, head: dict[str, Any], member: str) -> _Json:
-    if call.form.media_type == YAML:
-        return _Yaml(head, member)
-    return _Indented(head, member) if call.pretty else _Json(head, member)
 
 
 class _Json:

@@ -20,7 +20,7 @@ __all__ = ["Key", "KeyOrder", "Moment"]
 Key = tuple[str, str]
 
 #: So many removed keys may be kept until the next read; and no more than there are others.
-_MOST_GONE: Final = 1024
+_MOST_GONE: Final = 64
 
 
 class KeyOrder:
@@ -45,19 +45,21 @@ class KeyOrder:
         self._gone.add(key)
         gone = len(self._gone)
         if gone > _MOST_GONE and 2 * gone > len(self._order) + len(self._rest):
-            self._drop()
+            self.trim()
 
     def read(self) -> list[Key]:
         """All keys in order. The list changes when keys are added: take what is needed of it at once."""
-        if self._gone:
-            self._drop()
+        self.trim()
         if self._rest:
             self._order += self._rest
             self._order.sort()  # which finds out that most of it is in order
             self._rest = []
         return self._order
 
-    def _drop(self) -> None:
+    def trim(self) -> None:
+        """Keep nothing of removed keys."""
+        if not self._gone:
+            return
         gone = self._gone
         self._order = [key for key in self._order if key not in gone]
         self._rest = [key for key in self._rest if key not in gone]

@@ -228,6 +228,7 @@ class Table:
         They are rarely read: by then informers have read them. It is done for the older part of the history as it grows.
         """
         self._past.clear()
+        self._order.trim()
         self._slim(0, len(self._log))
 
     def _slim(self, start: int, end: int) -> None:
