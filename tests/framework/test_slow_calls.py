@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from framework_kit import make_plugin
 
-from kubesched.framework.slow_calls import watching_plugins
+from kubesched.framework.slow_calls import loop_progress, watching_plugins
 
 
 def _waiting(event: threading.Event, calls: int = 1) -> Callable[..., None]:
@@ -110,3 +111,18 @@ def test_a_call_is_named_when_there_is_no_progress_any_more() -> None:
     with watching_plugins([plugin], report, seconds=0.01, progress=lambda: min(next(counter), 5)):
         plugin.filter(None, None, None)
     assert texts[0].startswith("plugin Stuck has been in filter")
+
+
+def test_a_loop_makes_progress_while_it_runs_its_callbacks() -> None:
+    async def main() -> None:
+        progress = loop_progress(asyncio.get_running_loop())
+        before = progress()
+        assert progress() == before  # nothing has run meanwhile
+        await asyncio.sleep(0)
+        assert progress() != before
+
+    asyncio.run(main())
+    loop = asyncio.new_event_loop()
+    loop.close()
+    progress = loop_progress(loop)
+    assert progress() == progress()

@@ -49,7 +49,7 @@ from kubesched.cluster.http import (
 from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of
 from kubesched.cluster.store import Store
 from kubesched.extenders.http import http_extenders
-from kubesched.framework.slow_calls import plugins_of, watching_plugins
+from kubesched.framework.slow_calls import loop_progress, plugins_of, watching_plugins
 from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.inputs import node_template_of
 from kubesched.simulate.intake import in_order, unknown_fields, with_default_class, wrong_devices
@@ -98,7 +98,7 @@ async def _up(options: argparse.Namespace) -> int:
                 with stop.interrupts():
                     embedded = _build(options, loop)
                 plugins = plugins_of(embedded.scheduler.frameworks.values())
-                stack.enter_context(watching_plugins(plugins, warn))
+                stack.enter_context(watching_plugins(plugins, warn, progress=loop_progress(loop)))
                 stack.push_async_callback(embedded.stop)
                 await stop.unless(embedded.start(scheduler=not options.no_scheduler))
                 scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubesched-")))
@@ -107,7 +107,6 @@ async def _up(options: argparse.Namespace) -> int:
                 stack.push_async_callback(_save, embedded.store, server, options)
                 embedded.scheduler.debugger.install(loop)
                 embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
-                stack.enter_context(watching_plugins(plugins_of(embedded.scheduler.frameworks.values()), warn))
             if options.speed == 1:  # otherwise the loop's seconds are not real ones
                 reporter = HoldReporter(logging.getLogger("kubesched.up"), least=_HOLD_SECONDS)
                 stack.enter_context(watch_loop(reporter))

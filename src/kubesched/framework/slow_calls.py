@@ -6,17 +6,18 @@ nothing. Work that a plugin awaits is not seen here, and holds up nothing. Calle
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import CodeType, FrameType
 from typing import Any, Final
 
 from .interface import Contract
 
-__all__ = ["SLOW_SECONDS", "plugins_of", "watching_plugins"]
+__all__ = ["SLOW_SECONDS", "loop_progress", "plugins_of", "watching_plugins"]
 
 #: A call that takes longer is reported.
 SLOW_SECONDS: Final = 1.0
@@ -64,6 +65,22 @@ def watching_plugins(
     finally:
         watch.stop.set()
         watching.join()
+
+
+def loop_progress(loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
+    """``progress`` for :func:`watching_plugins` of a loop in real time: it counts once after each time that this is read."""
+    count = 0
+
+    def add() -> None:
+        nonlocal count
+        count += 1
+
+    def progress() -> int:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(add)
+        return count
+
+    return progress
 
 
 class _Watch:

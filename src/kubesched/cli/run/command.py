@@ -49,7 +49,7 @@ from kubesched.config import (
 from kubesched.extenders.http import http_extenders
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.registry import PluginError, Registry
-from kubesched.framework.slow_calls import plugins_of, watching_plugins
+from kubesched.framework.slow_calls import loop_progress, plugins_of, watching_plugins
 from kubesched.plugins import retired
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.server import (
@@ -285,9 +285,12 @@ class _Process:
     ) -> int:
         version = {"version": KUBERNETES_VERSION, "kubesched": __version__}
         _log.info("Starting Kubernetes Scheduler", extra=with_pairs(**version))
-        scheduler.debugger.install(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        scheduler.debugger.install(loop)
         plugins = plugins_of(scheduler.frameworks.values())
-        self._stack.enter_context(watching_plugins(plugins, lambda text: _log.warning("%s", text)))
+        self._stack.enter_context(
+            watching_plugins(plugins, lambda text: _log.warning("%s", text), progress=loop_progress(loop))
+        )
         tasks = Supervisor("run")
         try:
             with tasks.guard():
