@@ -126,6 +126,16 @@ def test_pods_alike_may_be_nominated_to_different_nodes() -> None:
     assert all(status == found[0] for status in found)
 
 
+def test_a_node_is_nominated_whatever_else_has_that_name() -> None:
+    condition = {"type": "Ready", "status": "False", "nominatedNodeName": "\0"}
+    store = new_store()
+    store.patch(
+        PODS, "default", "p", {"status": {"conditions": [condition], "nominatedNodeName": "n1"}}, subresource="status"
+    )
+    status = store.get(PODS, "default", "p").section("status")
+    assert (status["nominatedNodeName"], status["conditions"]) == ("n1", [condition])
+
+
 def test_it_is_used_for_what_a_scheduler_writes() -> None:
     store = new_store()
     uid = store.get(PODS, "default", "p").uid

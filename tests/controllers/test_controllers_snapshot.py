@@ -147,6 +147,19 @@ def test_older_versions_are_gone_and_quotas_count_on(tmp_path: Path) -> None:
     watch.close()
 
 
+def test_quotas_that_count_each_other_count_as_much_after_a_restore() -> None:
+    store, other = a_store(1), a_store(2)
+    for name in ("a", "b", "c"):
+        store.create(QUOTAS, "default", {"metadata": {"name": name}, "spec": {"hard": {"resourcequotas": "4"}}})
+    tables = [table for kind, table in store.tables.items() if kind == table.kind]
+    other.load([item for table in tables for item in table.items()], store.resource_version)
+    other.create(QUOTAS, "default", {"metadata": {"name": "d"}, "spec": {"hard": {"pods": "1"}}})
+    for quota in other.list(QUOTAS).items[:3]:
+        assert quota.data()["status"]["used"] == {"resourcequotas": "4"}
+    with pytest.raises(ApiError, match="exceeded quota: a"):
+        other.create(QUOTAS, "default", {"metadata": {"name": "e"}})
+
+
 def test_custom_kinds_come_along(tmp_path: Path) -> None:
     custom = Kind("example.com", "v1", "Widget", "widgets", True, "widget", ("wd",), custom=True)
     store = a_store()

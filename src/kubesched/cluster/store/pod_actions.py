@@ -161,7 +161,8 @@ class PodActions:
             return None
         after = self._patched.get(key)
         if after is None:
-            after = _patched(status, wanted)
+            # The mark could not be found again among other fields of that name.
+            after = _patched(status, wanted) if not is_marked or key[1].count(_NOMINATED) == 1 else None
             if after is None:
                 return None
             if len(self._patched) >= _MOST_PATCHED:

@@ -225,12 +225,22 @@ class Quotas:
 
     def changed(self, item: Stored | None, old: Stored | None) -> None:
         """Note a stored or removed quota."""
-        if not self._counts:
-            self._counts = True
-            self._records.follow(self._count, lambda kind: kind.namespaced and kind != RESOURCE_QUOTAS)
+        self._begin()
         self._quota_changed(item, old)
         if item is None or old is None:
             self._count(item, old)
+
+    def resume(self) -> None:
+        """Begin with the quotas of a saved cluster. All that they count is there already, the other quotas too."""
+        for item in list(self._records.table(RESOURCE_QUOTAS).objects.values()):
+            self._begin()
+            self._quota_changed(item, None)
+
+    def _begin(self) -> None:
+        """Count from now on what is created and removed: there is a quota."""
+        if not self._counts:
+            self._counts = True
+            self._records.follow(self._count, lambda kind: kind.namespaced and kind != RESOURCE_QUOTAS)
 
     def _count(self, item: Stored | None, old: Stored | None) -> None:
         """Note a stored or removed object."""

@@ -24,7 +24,6 @@ from ...api.kinds import (
     NAMESPACES,
     PODS,
     PRIORITY_CLASSES,
-    RESOURCE_QUOTAS,
     RUNTIME_CLASSES,
     SERVICES,
     Kind,
@@ -503,8 +502,7 @@ class Store(Records):
             if b'"deletionTimestamp"' in item.raw:
                 self._deletion.resume(item, item.section("metadata"))
         self._version = resource_version
-        for item in list(self.table(RESOURCE_QUOTAS).objects.values()):
-            self._quotas.changed(item, None)
+        self._quotas.resume()
         self._event_expiry.resume(self._events.objects.values())
         self.change_identities()
         self.settle_later()
