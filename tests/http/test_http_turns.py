@@ -25,7 +25,7 @@ PATH = "/api/v1/namespaces/default/configmaps"
 
 def fill(api: Api, count: int = COUNT) -> None:
     for number in range(count):
-        data = {"empty": "", "two": "first\nsecond", "letter": "ä"}
+        data = {"empty": "", "two": "first\nsecond", "letter": "ä", "wide": "text\n\n"}
         metadata = {"name": f"c{number:05}", "labels": {"odd": str(number % 2)}}
         api.store.create(CONFIG_MAPS, "default", {"metadata": metadata, "data": data})
 

@@ -434,8 +434,11 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def to_yaml(data: Any, *, sort_keys: bool = True) -> str:
-    """Plain data as YAML the way upstream writes it: sorted keys, two spaces, dashes at the parent's column."""
+    """Plain data as YAML the way upstream writes it: sorted keys, two spaces, dashes at the parent's column.
+
+    Without a mark at its end, so that texts can be joined: libyaml writes one when any text in it ends with empty lines.
+    """
     text: str = yaml.dump(
         data, Dumper=_Dumper, default_flow_style=False, sort_keys=sort_keys, allow_unicode=True, width=1 << 30
     )
-    return text
+    return text.removesuffix("...\n") if text.endswith("\n...\n") else text
