@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 import pytest
 from http_world import PARTIAL_LIST, TABLE, Api, run, served
+from yarl import URL
 
 from kubesched.api.kinds import PODS, kind_by_plural
 from kubesched.api.wire import Item
@@ -156,3 +157,23 @@ def test_a_client_that_leaves_in_the_middle_of_a_list_is_no_failure(caplog: pyte
 
     run(main())
     assert not caplog.records
+
+
+@pytest.mark.parametrize("path", [PATH, f"{PATH}?watch=true&timeoutSeconds=1"], ids=["list", "watch"])
+def test_a_stream_to_http_1_0_ends_with_the_connection(path: str) -> None:
+    async def main() -> None:
+        async with served() as api:
+            fill(api)
+            url = URL(api.server.url)
+            reader, writer = await asyncio.open_connection(url.host, url.port)
+            writer.write(f"GET {path} HTTP/1.0\r\nHost: {url.host}\r\nConnection: keep-alive\r\n\r\n".encode())
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+            writer.close()
+            assert head.startswith(b"HTTP/1.0 200 ")
+            assert b"chunked" not in head
+            if path == PATH:
+                assert len(msgspec.json.decode(body)["items"]) == COUNT
+            else:
+                assert {msgspec.json.decode(line)["type"] for line in body.splitlines()} == {"ADDED"}
+
+    run(main())

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from ...api.wire import ApiError
 from ...api.yamltext import to_yaml
@@ -23,6 +23,7 @@ __all__ = [
     "Accepted",
     "Answer",
     "accepted",
+    "begin_stream",
     "failed",
     "json_answer",
     "refusal",
@@ -140,6 +141,13 @@ def set_headers(response: web.StreamResponse, content_type: str, warnings: Seque
     response.headers["Content-Type"] = content_type
     for text in warnings:
         response.headers.add("Warning", f"299 - {_quoted(text)}")
+
+
+async def begin_stream(response: web.StreamResponse, request: web.BaseRequest) -> None:
+    """Send the head of an answer of unknown length: it is sent in chunks, or to HTTP/1.0 until the connection ends."""
+    if request.version < HttpVersion11:
+        response.force_close()
+    await response.prepare(request)
 
 
 def _quoted(text: str) -> str:

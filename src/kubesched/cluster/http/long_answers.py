@@ -19,7 +19,7 @@ from aiohttp import web
 from ...api.wire import Item
 from ...api.yamltext import to_yaml
 from ..schema import encode
-from .answers import JSON, YAML, set_headers
+from .answers import JSON, YAML, begin_stream, set_headers
 from .calls import Call
 
 __all__ = ["BATCH", "answer_parts", "whole"]
@@ -52,7 +52,7 @@ async def answer_parts(
         for start in range(0, len(items), writer.batch):
             text = writer.part(shape(items[start : start + writer.batch]))
             if not begun:
-                await response.prepare(call.request)
+                await begin_stream(response, call.request)
                 await response.write(writer.begin)
                 begun = True
             await response.write(writer.between + text if start else text)

@@ -19,7 +19,7 @@ from ...api.turns import Steps, in_turns
 from ...api.wire import ApiError, Item, WatchEvent
 from ..schema import encode
 from ..store import Store, Watch
-from .answers import YAML
+from .answers import YAML, begin_stream
 from .calls import Call, shutting_down
 from .reading import Shape
 
@@ -82,8 +82,7 @@ class Watches:
             response = web.StreamResponse(
                 headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
             )
-            response.enable_chunked_encoding()
-            await response.prepare(call.request)
+            await begin_stream(response, call.request)
             if watch is None:
                 await response.write(expired)
             else:
