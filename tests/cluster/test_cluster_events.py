@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from kubesched.api.kinds import CORE_EVENTS, EVENTS
+from kubesched.api.kinds import CORE_EVENTS, EVENTS, PODS
 from kubesched.api.wire import ApiError
 from kubesched.cluster.store import Store
 from kubesched.cluster.store.events import EVENT_TTL
@@ -110,3 +110,31 @@ def test_the_oldest_events_go_when_there_are_too_many() -> None:
             clock.seconds += 1
             store.patch(CORE_EVENTS, "default", "e0", {"count": 2})  # written again: it is no longer the oldest
     assert [item.name for item in store.list(CORE_EVENTS).items] == ["e0", "e3", "e4"]
+
+
+def test_events_are_kept_for_the_pods_that_are_there() -> None:
+    store = Store(_Clock(), random=Random(0))
+    store.most_events = 3
+    pod = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    for number in range(4):
+        store.create(PODS, "default", {"metadata": {"name": f"p{number}"}, **pod})
+    for number in range(10):
+        store.create(CORE_EVENTS, "default", _event(f"e{number}"))
+    assert [item.name for item in store.list(CORE_EVENTS).items] == [f"e{number}" for number in range(2, 10)]
+    for number in range(4):
+        store.delete(PODS, "default", f"p{number}", grace_period_seconds=0)
+    assert not store.expire_events()
+    assert [item.name for item in store.list(CORE_EVENTS).items] == ["e7", "e8", "e9"]
+
+
+def test_many_events_that_expire_together_go_in_parts() -> None:
+    clock = _Clock()
+    store = Store(clock, random=Random(0))
+    for number in range(1_000):
+        store.create(CORE_EVENTS, "default", _event(f"e{number:04}"))
+    clock.seconds += 3_601
+    left = []
+    while store.expire_events():
+        left.append(len(store.list(CORE_EVENTS).items))
+    assert left == [488]
+    assert not store.list(CORE_EVENTS).items

@@ -65,6 +65,8 @@ def test_what_is_kept_of_deleted_pods_is_bounded_from_the_first_round_on() -> No
                 store.delete(PODS, "default", name, grace_period_seconds=0)
             await world.settle()
             assert not store.list(PODS).items
+            while store.expire_events():
+                pass
             gc.collect()
             blocks.append(sys.getallocatedblocks())
 

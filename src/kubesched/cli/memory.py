@@ -10,7 +10,7 @@ from kubesched.cluster.store import Store
 
 __all__ = ["EVENT_CACHE", "MOST_EVENTS", "give_back"]
 
-#: So many events are kept, and none for more than an hour: each takes about 1 kB.
+#: So many events are kept, or two for each pod if that is more, and none for more than an hour: each takes about 1 kB.
 MOST_EVENTS: Final = 2_500
 #: So many events the scheduler knows again when they are repeated: as many as upstream's recorders.
 EVENT_CACHE: Final = 4_096

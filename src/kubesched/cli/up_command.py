@@ -131,7 +131,9 @@ async def _save(store: Store, server: HttpServer, options: argparse.Namespace) -
 async def _expire_events(store: Store) -> None:
     """Remove expired events even when no new ones arrive, and release unused memory."""
     while True:
-        store.expire_events()
+        if store.expire_events():
+            await asyncio.sleep(0)
+            continue
         give_back(store)
         await asyncio.sleep(_EXPIRY_SECONDS)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from random import Random
 from typing import Any, Final
 
@@ -80,6 +81,10 @@ _FIRST_PRIORITY_CLASSES: Final = (
     ),
 )
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
+#: Events that are kept for each pod, if that is more than ``most_events``.
+_EVENTS_PER_POD: Final = 2
+#: So many events are removed at a time: what expires together would hold the event loop.
+_EXPIRED_AT_ONCE: Final = 512
 _POD_HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 
 
@@ -277,18 +282,22 @@ class Store(Records):
         self.settle_later()
         return item
 
-    def expire_events(self) -> None:
-        """Remove expired events. A new event does it too; a caller with a timer may do it from time to time."""
-        now = self.clock.now()
-        if not self._event_expiry.is_due(now, self.most_events):
-            return
-        for key in self._event_expiry.due(now, self.most_events):
+    def expire_events(self) -> bool:
+        """Remove expired events, some of them at a time; whether there may be more.
+
+        A new event does it too; a caller with a timer may do it from time to time. Beyond ``most_events`` two are kept for each pod.
+        """
+        now, most = self.clock.now(), max(self.most_events, _EVENTS_PER_POD * len(self._pods.objects))
+        if not self._event_expiry.is_due(now, most):
+            return False
+        for key in islice(self._event_expiry.due(now, most), _EXPIRED_AT_ONCE):
             old = self._events.objects.get(key)
             last = old.at(self._version + 1) if isinstance(old, RecordedEvent) else None
             if last is not None and old is not None:
                 self.removed(self._events, last, old)
             elif old is not None:
                 self.remove(self._events, old.document(), old)
+        return self._event_expiry.is_due(now, most)
 
     def update(
         self,
