@@ -22,9 +22,11 @@ class Hold:
     def __init__(self) -> None:
         self.left: Counter[str] = Counter()
         self.evaluated: list[tuple[str, str]] = []
+        #: No pod is held any more when it is evaluated again.
+        self.released = False
 
     def hold_key(self, pod: PodInfo, rejectors: AbstractSet[str]) -> Hashable | None:
-        return pod.name.rpartition("-")[0] if pod.name.startswith("held-") else None
+        return pod.name.rpartition("-")[0] if pod.name.startswith("held-") and not self.released else None
 
     def may_help(self, key: Hashable, node_name: str) -> bool:
         self.evaluated.append((str(key), node_name))
@@ -36,8 +38,8 @@ class Hold:
 
 
 def fit(pod: PodInfo, old: Any, new: Any) -> QueueingHint:
-    """Pods that are not held wait for one certain pod."""
-    helped = pod.name.startswith("held-") or pod.name == f"for-{old.name}"
+    """Pods that are not held wait for one certain pod; those that are, for any but some."""
+    helped = pod.name == f"for-{old.name}" or (pod.name.startswith("held-") and not old.name.startswith("useless"))
     return QueueingHint.QUEUE if helped else QueueingHint.SKIP
 
 
@@ -98,3 +100,17 @@ def test_held_pods_are_evaluated_once_per_node() -> None:
     case.together([a_pod(f"gone{number}", node="n1") for number in range(3)])
     assert sorted(case.hold.evaluated) == [("held-n1-3", "n1"), ("held-n2-3", "n1")]
     assert [case.bench.pop().pod_info.name for _ in range(2)] == ["held-n1-3-a", "held-n1-3-b"]
+
+
+@pytest.mark.parametrize(("nominated", "released"), [("", False), ("n1", False), ("n1", True)])
+def test_held_pods_are_moved_by_any_of_the_deletions_on_their_node(nominated: str, released: bool) -> None:
+    """The last one may be of no help, as that of a pod without volumes to one that waits for volumes to be detached."""
+    held = a_pod("held-n1-3-a", nominated=nominated)
+    cases = Case([held]), Case([held])
+    for case, names in zip(
+        cases, (("useless0", "useful", "useless1"), ("useless0", "useless1", "useless2")), strict=True
+    ):
+        case.hold.released = released
+        case.together([a_pod(name, node="n1") for name in names])
+        assert case.bench.queue.views.check() == []
+    assert [case.bench.place(held) for case in cases] == ["Backoff", "Unschedulable"]

@@ -330,9 +330,14 @@ class Lines:
         return member.record
 
     def line_of(self, key: str) -> str:
-        """The key of the line that a pod is in, or the pod's own."""
+        """The key of the line that a pod is in, or the pod's own. The open line, which is in no sub-queue, is dissolved for it."""
         member = self._members.get(key)
-        return key if member is None or member is self._tried else member.line.key
+        if member is None or member is self._tried:
+            return key
+        if member.line is self._open:
+            self.close()
+            return key
+        return member.line.key
 
     def records(self, items: Iterable[QueuedPodInfo]) -> list[QueuedPodInfo]:
         """Pods one by one."""

@@ -251,7 +251,8 @@ class SchedulingQueue:
     def move_after_deletions(self, pods: Sequence[Pod], pre_check: Callable[[Pod], bool] | None = None) -> None:
         """The same for deletions of pods on nodes that came together, in order: an event for each.
 
-        Pods held for what is free on a node are evaluated once, after the last of these deletions on it.
+        Pods held for what is free on a node are evaluated after the last of these deletions on it, and with the others only
+        where that one does not help them.
         """
         plan = self._hints.plan(ASSIGNED_POD_DELETE)
         if not plan.interesting:
@@ -259,21 +260,40 @@ class SchedulingQueue:
         if self.lines.is_open and plan.rejectors:
             self.lines.close()
         waiting, in_flight = self._queues.unschedulable, self._in_flight
+        same_node: list[Pod] = []
         for pod, following in zip_longest(pods, pods[1:]):
             node = pod.spec.node_name
+            is_last = following is None or following.spec.node_name != node
+            same_node.append(pod)
             if len(waiting):
-                keys = partial(plan.keys, pod, None)
-                if not node:
-                    pairs = waiting.candidates(plan.rejectors, keys)
-                elif following is not None and following.spec.node_name == node:
-                    pairs = waiting.candidates_not_held(plan.rejectors, keys)
+                if node and is_last:
+                    self._move_after_last(same_node, plan, pre_check)
                 else:
-                    nominated = self.nominator.nominated_keys(node)
-                    pairs = waiting.candidates_after_deletion(plan.rejectors, node, nominated, keys)
-                if pairs:
-                    self._move(pairs, plan, pod, None, pre_check)
+                    find = waiting.candidates_not_held if node else waiting.candidates
+                    if pairs := find(plan.rejectors, partial(plan.keys, pod, None)):
+                        self._move(pairs, plan, pod, None, pre_check)
+            if is_last:
+                same_node.clear()
             if len(in_flight):
                 in_flight.record(plan, pod, None)
+
+    def _move_after_last(self, pods: Sequence[Pod], plan: EventPlan, pre_check: Callable[[Pod], bool] | None) -> None:
+        """Requeue after the last of the deletions on one node, the others were dealt with but for held pods."""
+        *others, last = pods
+        waiting, node = self._queues.unschedulable, last.spec.node_name
+        nominated = self.nominator.nominated_keys(node)
+        held = waiting.held(nominated) if others else {}
+        pairs = waiting.candidates_after_deletion(plan.rejectors, node, nominated, partial(plan.keys, last, None))
+        if others:
+            still = waiting.held(nominated)
+            held = {key: record for key, record in held.items() if key not in still}
+            held |= waiting.held([key for key, _ in pairs])
+        if pairs:
+            self._move(pairs, plan, last, None, pre_check)
+        for other in others:
+            if not (left := [(key, record) for key, record in held.items() if waiting.get(key) is record]):
+                break
+            self._move(left, plan, other, None, pre_check)
 
     def _move(
         self,

@@ -201,6 +201,11 @@ class UnschedulablePods:
         found = self._candidates(rejectors, keys)
         return _in_order(found) if found else []
 
+    def held(self, keys: Iterable[str]) -> dict[str, QueuedPodInfo]:
+        """Those of these pods that are held."""
+        found = {key: self._entries.get(key) for key in keys}
+        return {key: parked.record for key, parked in found.items() if parked is not None and parked.held is not None}
+
     def candidates_after_deletion(
         self,
         rejectors: Iterable[RejectorKey],

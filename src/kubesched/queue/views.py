@@ -52,20 +52,23 @@ class QueueViews:
         return _pods(self._in_flight.records())
 
     def pods_in_active(self) -> list[Pod]:
+        self._lines.close()  # its pods are in no sub-queue while they are tried
         return _pods(self._lines.records(self._queues.active.items()))
 
     def pods_in_backoff(self) -> list[Pod]:
         """Rejected pods that back off, then those whose attempt failed by an error."""
+        self._lines.close()
         return _pods(self._lines.records(self._queues.backoff.items()))
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no pod is active, in backoff or in flight."""
+        """Whether no pod is active, in backoff, in flight, or in a line whose pods are being tried."""
         queues = self._queues
-        return not (len(queues.active) or len(queues.backoff) or len(self._in_flight))
+        return not (len(queues.active) or len(queues.backoff) or len(self._in_flight) or self._lines.is_open)
 
     def unschedulable_pods(self) -> list[Pod]:
         """Pods that wait for an event, gated ones too, in the order they came."""
+        self._lines.close()
         return _pods(self._lines.records(self._queues.unschedulable.records()))
 
     def is_queued(self, pod: Pod) -> bool:
@@ -104,6 +107,7 @@ class QueueViews:
 
         Checks every pod; the answer lists what is wrong and is empty when all is well.
         """
+        self._lines.close()
         problems = self._queues.check() + self._in_flight.check() + self._nominator.check()
         rejected: dict[tuple[str, ...], int] = {}
         seen: dict[str, str] = {}
