@@ -323,6 +323,7 @@ class Scheduler:
                 left -= 1
                 more = (left > 0 or self.queue.lines.is_open) and loop.time() < ends
                 queued = pop_nowait() if more else None
+            self.queue.lines.close()  # the rest of its pods have their places among the others meanwhile
             await asyncio.sleep(0)
 
     async def stop(self) -> None:
