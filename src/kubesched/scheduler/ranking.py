@@ -149,7 +149,7 @@ class Ranking:
             return
         for block in blocks:
             part = self.total[block * _BLOCK : (block + 1) * _BLOCK]
-            best = part.max()
+            best = np.maximum.reduce(part)
             self._block_max[block] = best
             self._block_count[block] = np.count_nonzero(part == best)
 
@@ -177,18 +177,18 @@ class Ranking:
                 self._choices += 1
             return int(best[rng.randrange(len(best))] if len(best) > 1 else best[0])
         block_max = self._block_max
-        best = block_max.max()
-        blocks = np.flatnonzero(block_max == best)
+        best = np.maximum.reduce(block_max)
+        blocks = (block_max == best).nonzero()[0]
         if len(blocks) == 1:
             block = int(blocks[0])
             ties = int(self._block_count[block])
             pick = rng.randrange(ties) if ties > 1 else 0
         else:
-            ends = np.cumsum(self._block_count[blocks])
+            ends = self._block_count[blocks].cumsum()
             pick = rng.randrange(int(ends[-1]))
-            index = int(np.searchsorted(ends, pick, side="right"))
+            index = int(ends.searchsorted(pick, side="right"))
             block = int(blocks[index])
             pick -= int(ends[index - 1]) if index else 0
         start = block * _BLOCK
         part = self.total[start : start + _BLOCK]
-        return start + int(np.flatnonzero(part == best)[pick])
+        return start + int((part == best).nonzero()[0][pick])
