@@ -7,7 +7,7 @@ from .kind_defaults import default_kind
 from .kind_validation import check_kind
 from .label_keys import merge_label_keys
 from .limits import Limits, show_amount
-from .metadata import SERVER_FIELDS, STATUS_KINDS, changed_metadata, new_metadata
+from .metadata import SERVER_FIELDS, STATUS_KINDS, changed_metadata, check_preconditions, new_metadata
 from .services import ServiceAddresses
 from .updates import checked_spec_change
 from .validation import Causes, check_metadata, forbidden
@@ -23,6 +23,7 @@ __all__ = [
     "changed_metadata",
     "check_kind",
     "check_metadata",
+    "check_preconditions",
     "checked_spec_change",
     "default_kind",
     "forbidden",

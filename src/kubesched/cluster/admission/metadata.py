@@ -13,7 +13,14 @@ from ...api.wire import ApiError
 from ..schema import Stored, drop_nulls, encode, root_type
 from .validation import Causes
 
-__all__ = ["GENERATION_KINDS", "SERVER_FIELDS", "STATUS_KINDS", "changed_metadata", "new_metadata"]
+__all__ = [
+    "GENERATION_KINDS",
+    "SERVER_FIELDS",
+    "STATUS_KINDS",
+    "changed_metadata",
+    "check_preconditions",
+    "new_metadata",
+]
 
 #: Kinds whose status is written through the status subresource only: all that have one.
 STATUS_KINDS: Final = frozenset(
@@ -81,6 +88,22 @@ def new_metadata(
     return metadata
 
 
+def check_preconditions(kind: Kind, stored: Stored, uid: str, resource_version: str = "") -> None:
+    """Refuse a request about another object of this name, or another version of it; "" is any. It is of a ``kind``.
+
+    Raises:
+        ApiError: 409.
+    """
+    if uid and uid != stored.uid:
+        what, wanted, found = "UID", uid, stored.uid
+    elif resource_version and resource_version != str(stored.resource_version):
+        what, wanted, found = "ResourceVersion", resource_version, str(stored.resource_version)
+    else:
+        return
+    why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+    raise ApiError.conflict(kind, stored.name, why)
+
+
 def changed_metadata(
     kind: Kind, old: Stored, old_metadata: dict[str, Any], given: dict[str, Any], subresource: str
 ) -> dict[str, Any]:
@@ -94,9 +117,7 @@ def changed_metadata(
     if version and version != str(old.resource_version):
         why = "the object has been modified; please apply your changes to the latest version and try again"
         raise ApiError.conflict(kind, old.name, why)
-    if given.get("uid") and given["uid"] != old.uid:
-        why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {old.uid}"
-        raise ApiError.conflict(kind, old.name, why)
+    check_preconditions(kind, old, given.get("uid") or "")
     if given.get("name", old.name) != old.name:
         text = f"the name of the object ({given['name']}) does not match the name on the URL ({old.name})"
         raise ApiError.bad_request(text)

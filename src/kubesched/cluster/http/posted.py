@@ -138,17 +138,15 @@ def evict(store: Store, call: Call, raw: bytes) -> web.Response:
     target = call.target
     _metadata(call, body.metadata, "Eviction", target.name, ("", target.name))
     options = body.delete_options or DeleteOptions()
-    if options.preconditions is not None:
-        pod, asked = store.get(call.resource.kind, target.namespace, target.name), options.preconditions
-        for what, wanted, found in (
-            ("UID", asked.uid, pod.uid),
-            ("ResourceVersion", asked.resource_version, str(pod.resource_version)),
-        ):
-            if wanted and wanted != found:
-                why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
-                raise ApiError.conflict(call.resource.kind, target.name, why)
-    dry_run = dry_run or options.dry_run == ["All"]
-    store.evict(target.namespace, target.name, grace_period_seconds=options.grace_period_seconds, dry_run=dry_run)
+    asked = options.preconditions
+    store.evict(
+        target.namespace,
+        target.name,
+        uid=(asked.uid or "") if asked is not None else "",
+        resource_version=(asked.resource_version or "") if asked is not None else "",
+        grace_period_seconds=options.grace_period_seconds,
+        dry_run=dry_run or options.dry_run == ["All"],
+    )
     return call.answer(success(), 201)
 
 

@@ -143,8 +143,7 @@ class StoredPod(Stored):
         return item
 
     def seen_at(self, resource_version: int) -> Stored:
-        own = self._metadata.startswith(b"{")
-        return super().seen_at(resource_version) if own else self.next_version(resource_version)
+        return self.next_version(resource_version) if self.can_be_copied else super().seen_at(resource_version)
 
     def _successor(self, resource_version: int) -> StoredPod:
         """The next version of the pod, whose parts are still to be set."""

@@ -14,8 +14,7 @@ from ...api.decode import DecodeError
 from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, Kind
 from ...api.times import parse_time, timestamp
 from ...api.types import Pod
-from ...api.wire import ApiError
-from ..admission import SYSTEM_PRIORITIES, Causes, forbidden
+from ..admission import SYSTEM_PRIORITIES, Causes, check_preconditions, forbidden
 from ..schema import Document, Stored, StoredPod, open_section
 from .records import Records
 
@@ -184,15 +183,7 @@ class Deletion:
         return old.next_version(self._records.resource_version + 1)
 
     def _check_request(self, old: Stored, uid: str, resource_version: str, propagation_policy: str) -> None:
-        if uid and uid != old.uid:
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
-            raise ApiError.conflict(old.kind, old.name, why)
-        if resource_version and resource_version != str(old.resource_version):
-            why = (
-                f"Precondition failed: ResourceVersion in precondition: {resource_version}, "
-                f"ResourceVersion in object meta: {old.resource_version}"
-            )
-            raise ApiError.conflict(old.kind, old.name, why)
+        check_preconditions(old.kind, old, uid, resource_version)
         causes = Causes()
         if propagation_policy not in _POLICIES:
             causes.unsupported("propagationPolicy", propagation_policy, _POLICIES[1:])

@@ -17,7 +17,7 @@ from ...api.kinds import BUDGETS, PODS
 from ...api.selectors import SelectorError, compile_label_selector
 from ...api.types import LabelSelector
 from ...api.wire import ApiError
-from ..admission import Causes
+from ..admission import Causes, check_preconditions
 from ..schema import Document, Stored, StoredPod, check_form, encode, has_condition, open_section
 from .deletion import Deletion
 from .records import Records
@@ -84,9 +84,7 @@ class PodActions:
         old = self._pods.objects.get((namespace, name))
         if old is None:
             raise ApiError.not_found(PODS, name)
-        if uid and uid != old.uid:
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
-            raise ApiError.conflict(PODS, name, why)
+        check_preconditions(PODS, old, uid)
         template = None
         if isinstance(old, StoredPod) and not annotations and not dry_run:
             template = old.template
@@ -190,15 +188,23 @@ class PodActions:
     # -- eviction --------------------------------------------------------------------------------------
 
     def evict(
-        self, namespace: str, name: str, *, grace_period_seconds: int | None = None, dry_run: bool = False
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        dry_run: bool = False,
     ) -> None:
         """Delete a pod with the consent of its disruption budget, which is charged for it.
 
         Raises:
-            ApiError: 404, 429 when the budget allows no disruption or has not been computed yet, 500 when more
+            ApiError: 404, 409 for another UID or version, 429 when the budget allows no disruption or has not been computed yet, 500 when more
                 than one budget selects the pod.
         """
         pod = self._records.get(PODS, namespace, name)
+        check_preconditions(PODS, pod, uid, resource_version)
         data = pod.data()
         if not _needs_no_consent(data):
             budget = self._budget_of(pod)

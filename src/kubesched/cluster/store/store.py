@@ -479,10 +479,24 @@ class Store(Records):
         return self._pod_actions.bind(namespace, name, uid, node_name, annotations=annotations, dry_run=dry_run)
 
     def evict(
-        self, namespace: str, name: str, *, grace_period_seconds: int | None = None, dry_run: bool = False
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        dry_run: bool = False,
     ) -> None:
         """The eviction subresource: delete a pod if its disruption budget allows it, else 429."""
-        self._pod_actions.evict(namespace, name, grace_period_seconds=grace_period_seconds, dry_run=dry_run)
+        self._pod_actions.evict(
+            namespace,
+            name,
+            uid=uid,
+            resource_version=resource_version,
+            grace_period_seconds=grace_period_seconds,
+            dry_run=dry_run,
+        )
         self.settle_later()
 
     # -- restoring ---------------------------------------------------------------------------------------
