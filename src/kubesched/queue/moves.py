@@ -90,9 +90,8 @@ class Moves:
         ``apart``: of the pods apart, instead of the others.
         """
         record = self._queues.backoff.pods.pop(apart=apart)
-        if record is not None and not isinstance(
-            record, Line
-        ):  # its pods are counted one by one, or when they have been tried
+        # The pods of a line are counted one by one, or when they have been tried.
+        if record is not None and not isinstance(record, Line):
             self._incoming.inc("active", POP_FROM_BACKOFF)
         return record
 

@@ -184,7 +184,7 @@ class UnschedulablePods:
     ) -> list[tuple[str, QueuedPodInfo]]:
         """The pods that one of the plugins rejected, and those any event helps, in the order they came.
 
-        Of a rejector in ``keys`` only the pods with one of its keys; called only when it matters.
+        Of a rejector in ``keys`` only the pods with one of its keys; ``keys`` is not called when no pod waits for a plugin.
         """
         wanted = set(rejectors)
         found = self._candidates(wanted, keys)
