@@ -19,7 +19,7 @@ from kubesched.framework.queued import QueuedPodInfo
 
 from .hints import EventPlan, Hints, Strategy
 from .in_flight import InFlight
-from .line import Line
+from .line import Group, Line
 from .lines import Lines
 from .moves import Moves
 from .nominator import Nominator
@@ -126,50 +126,51 @@ class EventMoves:
             if not left:
                 yield
                 left = _STEP
-            if isinstance(record, Line):
-                yield from self._move_line(record, plan, old, new, pre_check, in_lines)
+            is_here = waiting.get(key) is record
+            if isinstance(record, Line) and not (is_here and in_lines):
+                yield from self._move(self._members(record), plan, old, new, pre_check)
                 continue
-            if waiting.get(key) is not record or (pre_check is not None and not pre_check(record.pod_info.pod)):
+            if not is_here or (pre_check is not None and not pre_check(record.pod_info.pod)):
                 continue
             if record.gating_plugin and record.gating_plugin not in plugins:
                 continue
-            strategy = strategy_of(record, plan, old, new)
+            if isinstance(record, Line):
+                decided = self._decided(record, plan, old, new)
+                strategy = next(iter(decided.values()))
+                if any(other is not strategy for other in decided.values()):
+                    yield from self._move_apart(record, decided, label)
+                    continue
+            else:
+                strategy = strategy_of(record, plan, old, new)
             if strategy is not Strategy.SKIP:
                 waiting.remove(key)
                 moved |= requeue(key, record, strategy, label)
         if moved:
             self._notify()
 
-    def _move_line(
-        self, line: Line, plan: EventPlan, old: Any, new: Any, pre_check: _PreCheck, in_lines: bool
-    ) -> Steps[None]:
-        waiting, key = self._waiting, line.key
-        is_here = waiting.get(key) is line
-        if not is_here or not in_lines:
-            records = [member.record for member in line.members()]
-            if is_here:
-                self._lines.dissolve(line)
-            yield from self._move([(record.key, record) for record in records], plan, old, new, pre_check)
-            return
-        if pre_check is not None and not pre_check(line.pod_info.pod):
-            return
-        if line.gating_plugin and line.gating_plugin not in plan.plugins:
-            return
-        decided = {
-            group: self._hints.strategy(group.members[0].record, plan, old, new, len(group.members))
+    def _members(self, line: Line) -> list[tuple[str, QueuedPodInfo]]:
+        """The pods of a line, which is dissolved now unless it was before."""
+        records = [member.record for member in line.members()]
+        if self._waiting.get(line.key) is line:
+            self._lines.dissolve(line)
+        return [(record.key, record) for record in records]
+
+    def _decided(self, line: Line, plan: EventPlan, old: Any, new: Any) -> dict[Group, Strategy]:
+        strategy_of = self._hints.strategy
+        return {
+            group: strategy_of(group.members[0].record, plan, old, new, len(group.members))
             for group in line.groups.values()
         }
-        if len(set(decided.values())) == 1:
-            each = [(line.key, line, strategy) for strategy in decided.values()][:1]
-        else:
-            # Its pods differ in what helps them.
-            each = [(member.record.key, member.record, decided[member.group]) for member in line.members()]
-            self._lines.dissolve(line)
-        moved = False
+
+    def _move_apart(self, line: Line, decided: dict[Group, Strategy], label: str) -> Steps[None]:
+        """Requeue the pods of a line that differ in what helps them; it is dissolved."""
+        waiting, moved = self._waiting, False
+        each = [(member.record.key, member.record, decided[member.group]) for member in line.members()]
+        self._lines.dissolve(line)
         for number, (key, record, strategy) in enumerate(each, 1):
             if strategy is not Strategy.SKIP and waiting.get(key) is record:
                 waiting.remove(key)
-                moved |= self._moves.requeue(key, record, strategy, plan.label)
+                moved |= self._moves.requeue(key, record, strategy, label)
             if number % _STEP == 0:
                 yield
         if moved:
