@@ -95,8 +95,8 @@ class BestRows:
             self.only(row, total)
             return
         part, place = divmod(row, _PART)
-        while part >= len(self._parts):
-            self._parts.append([])
+        if part >= len(self._parts):
+            self._parts.extend([] for _ in range(part + 1 - len(self._parts)))
         places = self._parts[part]
         at = bisect_left(places, place)
         is_listed = at < len(places) and places[at] == place
@@ -124,10 +124,14 @@ class BestRows:
 
     def between(self, start: int, end: int) -> list[int]:
         """The rows at these indices, as far as they exist."""
+        if len(self._parts) == 1:
+            return self._parts[0][max(0, start) : end]
         return [self.at(index) for index in range(max(0, start), min(end, self.count))]
 
     def up_to(self, row: int) -> int:
         """How many of them are not beyond a row."""
+        if len(self._parts) == 1:
+            return bisect_right(self._parts[0], row)
         part, place = divmod(row, _PART)
         if part >= len(self._parts):
             return self.count
