@@ -31,8 +31,7 @@ from .device_taints import DeviceTaintEviction
 from .endpoint_slices import EndpointSlices
 from .ephemeral_volumes import EphemeralVolumes
 from .garbage import GarbageCollector
-from .job_orphans import JobOrphans
-from .jobs import Jobs
+from .jobs import JobOrphans, Jobs
 from .node_lifecycle import NodeLifecycle
 from .pod_gc import PodGarbage
 from .provisioner import Provisioner
