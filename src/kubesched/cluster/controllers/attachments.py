@@ -9,15 +9,16 @@ stage rules is written into the object and tried again. Pods wait for it: :mod:`
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 from typing import Final
 
 from ...api.kinds import CLAIMS, CSI_DRIVERS, NODES, PODS, VOLUME_ATTACHMENTS, VOLUMES
 from ...api.storage import PersistentVolumeSpec, claims_of
+from ...api.volume_sources import CSISource
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
+from ..kubelets import attachment_name
 from .attempts import Attempts
 from .base import Controller
 from .context import BY_CLAIM, Context, Data
@@ -95,14 +96,11 @@ class Attachments(Controller):
         return {node: pod for node, pod in users.items() if self._nodes.get(node) is not None}
 
     async def _create(self, volume: Item, node: str) -> None:
-        csi = volume.data()["spec"]["csi"]
-        digest = hashlib.sha256(f"{csi.get('volumeHandle', '')}{csi['driver']}{node}".encode()).hexdigest()
+        csi: CSISource = volume.typed.spec.csi
+        finalizer = f"external-attacher/{re.sub(r'[^a-z0-9]', '-', csi.driver)}"
         body: Data = {
-            "metadata": {
-                "name": f"csi-{digest}",
-                "finalizers": [f"external-attacher/{re.sub(r'[^a-z0-9]', '-', csi['driver'])}"],
-            },
-            "spec": {"attacher": csi["driver"], "nodeName": node, "source": {"persistentVolumeName": volume.name}},
+            "metadata": {"name": attachment_name(csi, node), "finalizers": [finalizer]},
+            "spec": {"attacher": csi.driver, "nodeName": node, "source": {"persistentVolumeName": volume.name}},
         }
         await self.context.create(VOLUME_ATTACHMENTS, "", body)
 
