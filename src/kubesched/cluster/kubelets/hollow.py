@@ -27,11 +27,11 @@ from ...api.types import Pod
 from ...api.wire import ApiError, Item, Transport
 from ...client.event_writer import WARNING, Counts, EventWriter
 from .heartbeats import Heartbeats
-from .node_images import NodeImages
+from .nodes import NodeImages
 from .pod_status import finished_status, ready_condition, ready_status, running_status
 from .prerequisites import FAILED_PREPARE, Prerequisites, claim_names
 from .stages import DURATION, EXIT, Next, Stage, choose, default_stages, rules_of
-from .watched import Changed, Gone, Sink, node_view, pod_ip
+from .watched import Changed, Gone, Sink, pod_ip
 
 __all__ = ["DURATION", "EXIT", "HollowKubelets"]
 
@@ -197,23 +197,25 @@ class HollowKubelets:
         name = node.name
         fresh = name not in self._nodes
         self._prerequisites.node_changed(node)
-        view = node_view(node.raw)
-        status = view.status
-        self._nodes[name] = next((item.address for item in status.addresses if item.type == "InternalIP"), "")
+        data = node.data()
+        status = data.get("status") or {}
+        conditions = status.get("conditions") or ()
+        addresses = (one for one in status.get("addresses") or () if one.get("type") == "InternalIP")
+        self._nodes[name] = next(addresses, {}).get("address", "")
         if self._images is not None:
-            self._images.node_changed(name, status.images)
+            self._images.node_changed(name, status.get("images") or ())
         if fresh:
             self._heartbeats.node_added(name)
             self._plan_node(name)
-            reported = {item.type for item in status.conditions if item.lastHeartbeatTime}
-            if "Ready" not in reported or len(reported) < len(status.conditions):
+            reported = {one.get("type") for one in conditions if one.get("lastHeartbeatTime")}
+            if "Ready" not in reported or len(reported) < len(conditions):
                 self._heartbeats.register(name)
-        self._obey(name, failed=(view.metadata.annotations or {}).get(FAILED) == "true")
+        self._obey(name, failed=(data["metadata"].get("annotations") or {}).get(FAILED) == "true")
         # One marked NotReady before its kubelet began to run, in a restored cluster, is reported with the others.
         if (
             (not fresh or self._heartbeats.sends_heartbeats)
             and name not in self._heartbeats.failed
-            and any(item.type == "Ready" and item.status == "Unknown" for item in status.conditions)
+            and any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)
         ):
             self._heartbeats.report_ready(name)
 
