@@ -200,8 +200,8 @@ class HollowKubelets:
         data = node.data()
         status = data.get("status") or {}
         conditions = status.get("conditions") or ()
-        addresses = (one for one in status.get("addresses") or () if one.get("type") == "InternalIP")
-        self._nodes[name] = next(addresses, {}).get("address", "")
+        addresses = status.get("addresses") or ()
+        self._nodes[name] = next((one["address"] for one in addresses if one.get("type") == "InternalIP"), "")
         if self._images is not None:
             self._images.node_changed(name, status.get("images") or ())
         if fresh:

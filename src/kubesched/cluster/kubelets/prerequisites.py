@@ -121,13 +121,11 @@ class Prerequisites:
         return choose(found, self._random) if found else None, ""
 
     def _matching(self, item: Item, node: str) -> list[Stage]:
-        metadata, labels = item.data()["metadata"], self._node_labels.get(node, {})
-        allocation = item.typed.status.allocation
-        drivers = {result.driver for result in allocation.devices.results} if allocation is not None else set()
+        claim: ResourceClaim = item.typed
+        labels, allocation = self._node_labels.get(node, {}), claim.status.allocation
+        drivers = {result.driver for result in allocation.devices.results} if allocation is not None else ()
         return [
-            rule
-            for rule in self._rules
-            if any(rule.matches_volume(metadata, driver, labels) for driver in sorted(drivers))
+            rule for rule in self._rules if any(rule.matches_volume(claim.metadata, one, labels) for one in drivers)
         ]
 
 
