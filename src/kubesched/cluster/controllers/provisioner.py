@@ -29,8 +29,7 @@ from .attempts import Attempts
 from .base import Controller
 from .context import Context, Data, tolerate
 from .storage_pools import Pools, Segment, annotations_of, exact_bytes
-from .volume_match import PV_PROTECTION, claim_reference
-from .volumes import PROVISIONER
+from .volumes import PROVISIONER, PV_PROTECTION, claim_reference
 
 __all__ = ["Provisioner"]
 
