@@ -122,9 +122,9 @@ class PodActions:
         patches, and those that are refused: they take the general way.
         """
         # Plain dicts, as they nearly always are: a mapping of another type takes much longer to recognise.
-        if type(patch) is not dict or not patch.keys() <= _STATUS_PATCH:
+        if type(patch) is not dict or not patch.keys() <= _STATUS_PATCH or not isinstance(old, StoredPod):
             return None
-        texts, wanted = old.texts if isinstance(old, StoredPod) else None, patch.get("status")
+        texts, wanted = old.texts, patch.get("status")
         if texts is None or type(wanted) is not dict or "$patch" in wanted:
             return None
         if "metadata" in patch and patch["metadata"] not in ({}, {"uid": old.uid}):
