@@ -7,7 +7,8 @@ texts follow upstream ``registry/core/pod/storage``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, Unpack
 
 import msgspec
 
@@ -29,7 +30,7 @@ from ..schema import (
     has_condition,
     open_section,
 )
-from .deletion import Deletion
+from .deletion import Deleting, Deletion
 from .records import Records
 
 __all__ = ["PodActions"]
@@ -156,33 +157,23 @@ class PodActions:
 
     def _set_scheduled(self, status: dict[str, Any], generation: int) -> None:
         """Condition PodScheduled=True; its transition time stays when the pod was scheduled already."""
-        now = self._records.now()
-        condition: dict[str, Any] = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
+        condition: dict[str, Any] = {
+            "type": "PodScheduled",
+            "status": "True",
+            "lastTransitionTime": self._records.now(),
+        }
         if generation:
             condition["observedGeneration"] = generation
         conditions = status.get("conditions") or []
-        for index, current in enumerate(conditions):
-            if current.get("type") == "PodScheduled":
-                if current.get("status") == "True" and current.get("lastTransitionTime"):
-                    condition["lastTransitionTime"] = current["lastTransitionTime"]
-                conditions[index] = condition
-                break
-        else:
-            conditions.append(condition)
-        status["conditions"] = conditions
+        before = next((one for one in conditions if one.get("type") == "PodScheduled"), None)
+        if before and before.get("status") == "True" and before.get("lastTransitionTime"):
+            condition["lastTransitionTime"] = before["lastTransitionTime"]
+        others = [condition if one is before else one for one in conditions]
+        status["conditions"] = others if before else [*others, condition]
 
     # -- eviction --------------------------------------------------------------------------------------
 
-    def evict(
-        self,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_seconds: int | None = None,
-        dry_run: bool = False,
-    ) -> None:
+    def evict(self, namespace: str, name: str, **options: Unpack[Deleting]) -> None:
         """Delete a pod with the consent of its disruption budget, which is charged for it.
 
         Raises:
@@ -190,26 +181,20 @@ class PodActions:
                 than one budget selects the pod.
         """
         pod = self._records.get(PODS, namespace, name)
-        check_preconditions(PODS, pod, uid, resource_version)
+        check_preconditions(PODS, pod, options.get("uid", ""), options.get("resource_version", ""))
         data = pod.data()
-        if not _needs_no_consent(data):
-            budget = self._budget_of(pod)
-            if budget is not None:
-                self._charge(budget, data, dry_run=dry_run)
-        self._deletion.delete(pod, grace_period_seconds=grace_period_seconds, dry_run=dry_run)
+        if not _needs_no_consent(data) and (budget := self._budget_of(pod)) is not None:
+            self._charge(budget, data, dry_run=options.get("dry_run", False))
+        self._deletion.delete(pod, **options)
 
     def _budget_of(self, pod: Stored) -> Stored | None:
         found = []
         for budget in self._records.table(BUDGETS).items(pod.namespace):
             selector = (budget.section("spec") or {}).get("selector")
-            try:
-                compiled = compile_label_selector(
-                    from_builtins(selector or {}, LabelSelector) if selector is not None else None
-                )
-            except (DecodeError, SelectorError):
-                continue  # a selector that cannot be read protects nothing
-            if compiled.matches(pod.labels):
-                found.append(budget)
+            with suppress(DecodeError, SelectorError):  # a selector that cannot be read protects nothing
+                compiled = compile_label_selector(None if selector is None else from_builtins(selector, LabelSelector))
+                if compiled.matches(pod.labels):
+                    found.append(budget)
         if len(found) > 1:
             text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
             raise ApiError(500, "InternalError", text)
@@ -224,12 +209,11 @@ class PodActions:
             if always or (healthy >= desired and desired > 0):
                 return
         if status.get("observedGeneration", 0) < document["metadata"].get("generation", 0):
-            text = f"The disruption budget {budget.name} is still being processed by the server."
-            raise _too_many("Cannot evict pod as it would violate the pod's disruption budget.", text, 10)
+            raise _too_many(f"The disruption budget {budget.name} is still being processed by the server.", 10)
         allowed = status.get("disruptionsAllowed", 0)
         if allowed <= 0:
             text = f"The disruption budget {budget.name} needs {desired} healthy pods and has {healthy} currently"
-            raise _too_many("Cannot evict pod as it would violate the pod's disruption budget.", text, 0)
+            raise _too_many(text, 0)
         status["disruptionsAllowed"] = allowed - 1
         status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: self._records.now()}
         document["status"] = status
@@ -258,14 +242,12 @@ def _spec_on_node(document: Document, name: str, node_name: str) -> Any:
 
 def _needs_no_consent(pod: dict[str, Any]) -> bool:
     """Pods that do not run are no disruption."""
-    return bool(pod["metadata"].get("deletionTimestamp")) or (pod.get("status") or {}).get("phase") in (
-        "Succeeded",
-        "Failed",
-        "Pending",
-    )
+    phase = (pod.get("status") or {}).get("phase")
+    return bool(pod["metadata"].get("deletionTimestamp")) or phase in ("Succeeded", "Failed", "Pending")
 
 
-def _too_many(message: str, cause: str, retry_after: int) -> ApiError:
+def _too_many(cause: str, retry_after: int) -> ApiError:
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
     details: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
     if retry_after:
         details["retryAfterSeconds"] = retry_after
