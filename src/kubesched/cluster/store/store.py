@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import msgspec
 
@@ -60,7 +60,7 @@ from ..schema import (
     random_suffix,
     same_section,
 )
-from .deletion import Deletion
+from .deletion import Deleting, Deletion
 from .events import EventExpiry, RecordedEvent, as_core, check_event, event_sections, new_item
 from .pod_actions import PodActions
 from .quota import Quotas
@@ -435,18 +435,7 @@ class Store(Records):
         self.settle_later()
         return item
 
-    def delete(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_seconds: int | None = None,
-        propagation_policy: str = "",
-        dry_run: bool = False,
-    ) -> Stored:
+    def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[Deleting]) -> Stored:
         """Delete an object, or begin to: pods with a grace period and objects with finalizers stay for a while.
 
         Returns the last state: still stored when it has a deletion timestamp.
@@ -454,14 +443,8 @@ class Store(Records):
         Raises:
             ApiError: 404, or 409 when a precondition does not hold.
         """
-        item = self._deletion.delete(
-            self.get(kind if kind.group != EVENTS.group else CORE_EVENTS, namespace, name),
-            uid=uid,
-            resource_version=resource_version,
-            grace_period_seconds=grace_period_seconds,
-            propagation_policy=propagation_policy,
-            dry_run=dry_run,
-        )
+        old = self.get(kind if kind.group != EVENTS.group else CORE_EVENTS, namespace, name)
+        item = self._deletion.delete(old, **options)
         self.settle_later()
         return item
 
@@ -478,25 +461,9 @@ class Store(Records):
         """The binding subresource: put a pod on a node, once. See :meth:`.pod_actions.PodActions.bind`."""
         return self._pod_actions.bind(namespace, name, uid, node_name, annotations=annotations, dry_run=dry_run)
 
-    def evict(
-        self,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_seconds: int | None = None,
-        dry_run: bool = False,
-    ) -> None:
+    def evict(self, namespace: str, name: str, **options: Unpack[Deleting]) -> None:
         """The eviction subresource: delete a pod if its disruption budget allows it, else 429."""
-        self._pod_actions.evict(
-            namespace,
-            name,
-            uid=uid,
-            resource_version=resource_version,
-            grace_period_seconds=grace_period_seconds,
-            dry_run=dry_run,
-        )
+        self._pod_actions.evict(namespace, name, **options)
         self.settle_later()
 
     # -- restoring ---------------------------------------------------------------------------------------
