@@ -6,7 +6,8 @@ nominator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import SchedulerMetrics
@@ -76,9 +77,19 @@ class SubQueues:
             return "the active queue"
         return "the backoff queue" if key in self.backoff else ""
 
-    def check(self) -> list[str]:
-        problems = self.active.check("activeQ") + self.backoff.check() + self.unschedulable.check()
+    def checks(self) -> list[Callable[[], list[str]]]:
+        """Functions that check invariants, each of which looks at one part."""
+        waiting = self.unschedulable
+        return [
+            partial(self.active.check, "activeQ"),
+            self.backoff.check,
+            waiting.check_timeouts,
+            waiting.check,
+            self._check_gauges,
+        ]
+
+    def _check_gauges(self) -> list[str]:
         pods = [sum(record.size for record in queue.items()) for queue in (self.active, self.backoff)]
         if [self._active_gauge.value, self._backoff_gauge.value] != pods:
-            problems.append("pending_pods: active or backoff is wrong")
-        return problems
+            return ["pending_pods: active or backoff is wrong"]
+        return []

@@ -341,8 +341,11 @@ class UnschedulablePods:
             if not bucket:
                 del self._by_name[name]
 
+    def check_timeouts(self) -> list[str]:
+        return self._timeouts.check("unschedulable timeouts")
+
     def check(self) -> list[str]:
-        problems = self._timeouts.check("unschedulable timeouts")
+        problems: list[str] = []
         filed: dict[RejectorKey, set[str]] = {}
         named: dict[tuple[RejectorKey, str], set[str]] = {}
         always, held = set(), set()
