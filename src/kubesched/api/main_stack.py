@@ -1,7 +1,7 @@
 """What the main thread executes, seen by itself.
 
 Another thread that reads the frames of a thread which runs on meanwhile has ended in segmentation faults (CPython 3.11). So a thread that
-wants to know asks, and the main thread looks at its own stack between two of its instructions, as for a signal. One that waits,
+wants to know asks, and the main thread reads its own stack between two of its instructions, as for a signal. One that waits,
 or is in a function written in C, answers when it is back. Callers: :mod:`.loop_watch`, and the CPU profile of the server.
 """
 

@@ -6,9 +6,9 @@ nominator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 
+from kubesched.api.turns import Steps
 from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
@@ -77,16 +77,13 @@ class SubQueues:
             return "the active queue"
         return "the backoff queue" if key in self.backoff else ""
 
-    def checks(self) -> list[Callable[[], list[str]]]:
-        """Functions that check invariants, each of which looks at one part."""
-        waiting = self.unschedulable
-        return [
-            partial(self.active.check, "activeQ"),
-            self.backoff.check,
-            waiting.check_timeouts,
-            waiting.check,
-            self._check_gauges,
-        ]
+    def checking(self) -> Steps[list[str]]:
+        """Every violated invariant, in steps between which pods may move."""
+        problems = self.active.check("activeQ") + self._check_gauges()
+        yield
+        problems += self.backoff.check()
+        yield
+        return problems + (yield from self.unschedulable.checking())
 
     def _check_gauges(self) -> list[str]:
         pods = [sum(record.size for record in queue.items()) for queue in (self.active, self.backoff)]

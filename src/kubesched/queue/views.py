@@ -125,17 +125,12 @@ class QueueViews:
 
     def checking(self) -> Steps[list[str]]:
         """As :meth:`check`, in steps between which the queue may change."""
-        problems: list[str] = []
-        for check in (
-            *self._queues.checks(),
-            self._in_flight.check,
-            self._nominator.check,
-            self._check_places,
-            self._check_rejected,
-        ):
+        self._lines.close()
+        problems = yield from self._queues.checking()
+        for check in (self._in_flight.check, self._nominator.check, self._check_places, self._check_rejected):
+            yield
             self._lines.close()
             problems += check()
-            yield
         return problems
 
     def _check_places(self) -> list[str]:
