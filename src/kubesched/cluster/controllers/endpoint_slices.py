@@ -44,8 +44,6 @@ class EndpointSlices(Controller):
         self.watch(ENDPOINT_SLICES, self._slice_changed)
         self.watch(PODS, self._pod_changed)
 
-    # -- watching --------------------------------------------------------------------------------------
-
     def _service_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         self.enqueue(item, old, new)
         selectors = self._selectors.setdefault(item.namespace, {})
@@ -71,8 +69,6 @@ class EndpointSlices(Controller):
             if any(selector.items() <= labels for labels in pods):
                 self.queue.add_after(key, _BATCH_SECONDS)
 
-    # -- doing -----------------------------------------------------------------------------------------
-
     async def reconcile(self, key: str) -> None:
         service = self._services.get(key)
         if service is None:
@@ -87,11 +83,9 @@ class EndpointSlices(Controller):
         groups: dict[tuple[tuple[str, int, str], ...], list[Data]] = {}
         for item in self.context.pods.indexed(BY_NAMESPACE, service.namespace):
             pod: Pod = item.typed
-            if selector.items() <= pod.metadata.labels.items() and not is_finished(pod):
-                ip = pod_ip(item)
-                if ip:
-                    ports = _ports(data["spec"], pod)
-                    groups.setdefault(ports, []).append(self._endpoint(item, ip, data["spec"]))
+            if selector.items() <= pod.metadata.labels.items() and not is_finished(pod) and (ip := pod_ip(item)):
+                endpoints = groups.setdefault(_ports(data["spec"], pod), [])
+                endpoints.append(self._endpoint(item, ip, data["spec"]))
         wanted = [
             {
                 "addressType": "IPv4",
@@ -122,17 +116,15 @@ class EndpointSlices(Controller):
         pod: Pod = item.typed
         ready, going = is_ready(pod), self.context.is_going(item)
         published = bool(spec.get("publishNotReadyAddresses"))
-        endpoint: Data = {
+        node = self._nodes.get(pod.spec.node_name)
+        zone = node.typed.metadata.labels.get(_ZONE) if node is not None else None
+        return {
             "addresses": [ip],
             "conditions": {"ready": published or (ready and not going), "serving": ready, "terminating": going},
             "targetRef": {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
             "nodeName": pod.spec.node_name,
+            **({"zone": zone} if zone else {}),
         }
-        node = self._nodes.get(pod.spec.node_name)
-        zone = node.typed.metadata.labels.get(_ZONE) if node is not None else None
-        if zone:
-            endpoint["zone"] = zone
-        return endpoint
 
     async def _balance(self, service: Item, data: Data) -> None:
         """A hollow load balancer: an address of the network for benchmarks, at once, by the Service's cluster IP."""
@@ -160,14 +152,13 @@ def _ports(spec: Data, pod: Pod) -> tuple[tuple[str, int, str], ...]:
     for port in spec.get("ports") or ():
         target, protocol = port.get("targetPort", port["port"]), port.get("protocol", "TCP")
         if isinstance(target, str):
-            numbers = [
+            named = (
                 one.container_port
                 for container in pod.spec.containers
                 for one in container.ports
                 if one.name == target and (one.protocol or "TCP") == protocol
-            ]
-            if not numbers:
-                continue
-            target = numbers[0]
-        found.append((port.get("name") or "", target, protocol))
+            )
+            target = next(named, None)
+        if target is not None:
+            found.append((port.get("name") or "", target, protocol))
     return tuple(found)
