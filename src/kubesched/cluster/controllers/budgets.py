@@ -96,14 +96,9 @@ class Budgets(ObjectController):
         healthy = sum(_healthy(pod) and pod.name not in disrupted for pod in pods)
         expected, desired = self._expected(data.get("spec") or {}, pods)
         allowed = max(0, healthy - desired) if expected > 0 else 0
-        conditions = conditions_with(
-            status.get("conditions"),
-            "DisruptionAllowed",
-            "True" if allowed else "False",
-            "SufficientPods" if allowed else "InsufficientPods",
-            "",
-            self.context.now_text(),
-        )
+        # Conditions of this kind always carry a message, though it be empty: clients with models insist on it.
+        reason = "SufficientPods" if allowed else "InsufficientPods"
+        condition = self.context.condition("DisruptionAllowed", str(allowed > 0), reason, "")
         new_status: Data = {
             "observedGeneration": data["metadata"].get("generation", 0),
             "disruptedPods": disrupted or None,
@@ -111,8 +106,7 @@ class Budgets(ObjectController):
             "currentHealthy": healthy,
             "desiredHealthy": desired,
             "expectedPods": expected,
-            # Conditions of this kind always carry a message, though it be empty: clients with models insist on it.
-            "conditions": [{"message": "", **condition} for condition in conditions],
+            "conditions": conditions_with(status.get("conditions"), condition),
         }
         if again is not None:
             self.queue.add_after(item.key, again)

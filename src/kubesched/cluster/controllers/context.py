@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -19,7 +19,7 @@ from ...api.kinds import PODS, Kind
 from ...api.storage import claims_of
 from ...api.times import Clock, timestamp
 from ...api.types import ObjectMeta, OwnerReference
-from ...api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item, Transport
+from ...api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, DeleteOptions, Item, PatchOptions, Transport
 from ...client.event_writer import Counts, EventWriter
 from ..kubelets import Stage
 from .watch_cache import WatchCache
@@ -193,20 +193,18 @@ class Context:
         return None
 
     async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any]) -> Item:
-        item = await self.client.create(kind, namespace, obj)
-        return await self._noted(item)
+        return await self._noted(self.client.create(kind, namespace, obj))
 
     async def patch(self, item: Item, patch: Any, *, subresource: str = "", patch_type: str = MERGE_PATCH) -> Item:
         """Change an object by a (merge) patch."""
-        changed = await self.client.patch(
-            item.kind, item.namespace, item.name, patch, patch_type=patch_type, subresource=subresource
-        )
-        return await self._noted(changed)
+        options: PatchOptions = {"patch_type": patch_type, "subresource": subresource}
+        return await self._noted(self.client.patch(item.kind, item.namespace, item.name, patch, **options))
 
     async def update(self, item: Item, data: Mapping[str, Any], *, subresource: str = "") -> Item:
         """Replace an object; refused with 409 when it has changed since ``data`` was read."""
-        changed = await self.client.update(item.kind, item.namespace, item.name, data, subresource=subresource)
-        return await self._noted(changed)
+        return await self._noted(
+            self.client.update(item.kind, item.namespace, item.name, data, subresource=subresource)
+        )
 
     async def patch_status(self, item: Item, status: Data, *, unless: tuple[int, ...] = (404, 409)) -> Item | None:
         """Merge into the status; None when that is refused with one of some codes: it is gone, or another one meanwhile."""
@@ -224,11 +222,10 @@ class Context:
 
     async def delete(self, item: Item, *, grace_period_seconds: int | None = None) -> None:
         """Delete an object, if it still exists."""
+        options: DeleteOptions = {"uid": item.uid, "grace_period_seconds": grace_period_seconds}
         self._doomed.add(item.uid)
         try:
-            await self.client.delete(
-                item.kind, item.namespace, item.name, uid=item.uid, grace_period_seconds=grace_period_seconds
-            )
+            await self.client.delete(item.kind, item.namespace, item.name, **options)
         except Exception as error:
             self._doomed.discard(item.uid)
             if getattr(error, "code", 0) not in (404, 409):
@@ -237,9 +234,9 @@ class Context:
             self._doomed.discard(item.uid)
         await self._yield_to_loop()
 
-    async def _noted(self, item: Item) -> Item:
-        cache = self.caches.get(item.kind)
-        if cache is not None:
+    async def _noted(self, write: Awaitable[Item]) -> Item:
+        item = await write
+        if (cache := self.caches.get(item.kind)) is not None:
             cache.note(item)
         await self._yield_to_loop()
         return item

@@ -47,29 +47,19 @@ class Revisions:
         """
         template = (data.get("spec") or {}).get("template") or {}
         known = self.of(owner)
-        number = known[-1].data().get("revision", 0) if known else 0
+        number = known[-1].data().get("revision", 0) + 1 if known else 1
         for item in reversed(known):
             if same_json(_clean(revision_template(item)), _clean(template)):
-                if item is not known[-1]:
-                    return await self._context.patch(item, {"revision": number + 1})
-                return item
-        name, collisions = "", 0
+                return item if item is known[-1] else await self._context.patch(item, {"revision": number})
+        name, collisions = "" if known else assumed, 0
         while not name or self._cache.get(f"{owner.namespace}/{name}") is not None:
-            name = (
-                assumed
-                if assumed and not known and not collisions
-                else f"{owner.name}-{template_hash(template, collisions)}"
-            )
+            name = f"{owner.name}-{template_hash(template, collisions)}"
             collisions += 1
-        labels = (template.get("metadata") or {}).get("labels") or {}
+        labels = {**((template.get("metadata") or {}).get("labels") or {}), REVISION_LABEL: self.label(owner, name)}
         body: Data = {
-            "metadata": {
-                "name": name,
-                "labels": {**labels, REVISION_LABEL: self.label(owner, name)},
-                "ownerReferences": [owner_reference(owner)],
-            },
+            "metadata": {"name": name, "labels": labels, "ownerReferences": [owner_reference(owner)]},
             "data": {"spec": {"template": {"$patch": "replace", **template}}},
-            "revision": number + 1,
+            "revision": number,
         }
         return await self._context.create(REVISIONS, owner.namespace, body)
 
@@ -78,9 +68,11 @@ class Revisions:
         """What pods of a revision carry: a StatefulSet's the whole name, a DaemonSet's only the hash."""
         return name if owner.kind.kind == "StatefulSet" else name.removeprefix(f"{owner.name}-")
 
-    async def forget_old(self, owner: Item, data: Data, in_use: set[str]) -> None:
-        """Delete revisions that nothing uses beyond the history limit."""
+    async def forget_old(self, owner: Item, data: Data, *current: Item) -> None:
+        """Delete revisions that are not current and that no pod has, beyond the history limit."""
+        used = {self.label(owner, item.name) for item in current}
+        used |= {pod.typed.metadata.labels.get(REVISION_LABEL, "") for pod in self._context.owned_pods(owner.uid)}
+        unused = [item for item in self.of(owner) if self.label(owner, item.name) not in used]
         limit = int((data.get("spec") or {}).get("revisionHistoryLimit", 10))
-        unused = [item for item in self.of(owner) if item.name not in in_use]
         for item in unused[: max(0, len(unused) - limit)]:
             await self._context.delete(item)
