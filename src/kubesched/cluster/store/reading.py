@@ -17,7 +17,7 @@ from ...api.kinds import CORE_EVENTS, EVENTS, KINDS, Kind
 from ...api.turns import Steps, finish
 from ...api.wire import ApiError, ListOptions, ListPage
 from ..schema import Stored, encode
-from .events import new_item, new_watch_event
+from .events import new_item
 from .fields import Filter, Selectors, compile_filter
 from .key_order import Key, Moment
 from .table import Table, Watch, initial_events
@@ -140,10 +140,7 @@ class Reading:
             if after is None:
                 raise
             raise ApiError.expired(_CONTINUE_EXPIRED, continue_token=_write_token(-1, after)) from None
-        page = yield from _make_page(moment, filter_, version, after, options.get("limit", 0))
-        if kind.group == EVENTS.group:
-            page.items[:] = [new_item(item) for item in page.items]
-        return page
+        return (yield from _make_page(moment, filter_, version, after, options.get("limit", 0)))
 
     def watch(self, kind: Kind, namespace: str = "", **options: Unpack[Opening]) -> Watch:
         """:meth:`watching` without a pause."""
@@ -161,13 +158,12 @@ class Reading:
         table, filter_ = self.table(kind), compile_filter(kind, namespace, options)
         version = self._parse_version(options.get("resource_version", ""))
         send_initial_events = options.get("send_initial_events", False)
-        convert = new_watch_event if kind.group == EVENTS.group else None
         if version and not send_initial_events:
-            return Watch(table, filter_, table.position_after(version), None, lambda: self._version, convert)
+            return Watch(table, filter_, table.position_after(version), None, lambda: self._version)
         version, position = self._version, table.end
         page = yield from _make_page(table.present(), filter_, version, None, 0)
-        first = initial_events(table.kind, page.items, version, marker=send_initial_events)
-        return Watch(table, filter_, position, first, lambda: self._version, convert)
+        first = initial_events(kind, page.items, version, marker=send_initial_events)
+        return Watch(table, filter_, position, first, lambda: self._version)
 
     def _parse_version(self, text: str) -> int:
         if text in ("", "0"):
@@ -209,10 +205,11 @@ def _make_page(moment: Moment, filter_: Filter, version: int, after: Key | None,
                 rest = 1  # how many more there are is not said
                 del found[limit:]
                 break
+    page: list[Any] = [new_item(item) for item in found] if filter_.kind.group == EVENTS.group else found
     if not rest:
-        return ListPage(list[Any](found), str(version))
+        return ListPage(page, str(version))
     token = _write_token(version, (found[-1].namespace, found[-1].name))
-    return ListPage(list[Any](found), str(version), token, None if filter_.selects else rest)
+    return ListPage(page, str(version), token, None if filter_.selects else rest)
 
 
 def _write_token(version: int, last: Key) -> str:

@@ -61,7 +61,7 @@ from ..schema import (
     same_section,
 )
 from .deletion import Deleting, Deletion
-from .events import EventExpiry, RecordedEvent, as_core, check_event, event_sections, new_item
+from .events import EventExpiry, RecordedEvent, check_event, event_as, event_sections, new_item
 from .pod_actions import PodActions
 from .quota import Quotas
 from .records import Records
@@ -167,7 +167,7 @@ class Store(Records):
         if kind is PODS and not (dry_run or restore):
             return self._create_pod(namespace, given, obj)
         if kind.group == EVENTS.group:
-            event = as_core(event_sections(kind, obj))
+            event = event_as(CORE_EVENTS, event_sections(kind, obj))
             return new_item(self._create(CORE_EVENTS, namespace, given, event, dry_run=dry_run, restore=restore))
         if kind is CORE_EVENTS:
             obj = event_sections(kind, obj)
@@ -291,8 +291,7 @@ class Store(Records):
             return False
         for key in islice(self._event_expiry.due(now, most), _EXPIRED_AT_ONCE):
             old = self._events.objects.get(key)
-            last = old.at(self._version + 1) if isinstance(old, RecordedEvent) else None
-            if last is not None and old is not None:
+            if isinstance(old, RecordedEvent) and (last := old.at(self._version + 1)) is not None:
                 self.removed(self._events, last, old)
             elif old is not None:
                 self.remove(self._events, old.document(), old)
@@ -315,7 +314,7 @@ class Store(Records):
         _body_metadata(kind, obj)
         if kind.group == EVENTS.group:
             check_form(kind, encode_clean(obj))
-            return new_item(self.update(CORE_EVENTS, namespace, name, as_core(obj), dry_run=dry_run))
+            return new_item(self.update(CORE_EVENTS, namespace, name, event_as(CORE_EVENTS, obj), dry_run=dry_run))
         old = self.get(kind, namespace, name)
         document = decode_document(encode_clean(obj, nulls=kind.custom))
         open_section(document, "metadata")
@@ -370,7 +369,7 @@ class Store(Records):
             raise ApiError.bad_request("the patch leaves no object with metadata")
         if kind.group == EVENTS.group:
             whole = {key: open_section(document, key) for key in document}
-            return new_item(self.update(CORE_EVENTS, namespace, name, as_core(whole), dry_run=dry_run))
+            return new_item(self.update(CORE_EVENTS, namespace, name, event_as(CORE_EVENTS, whole), dry_run=dry_run))
         return self._replace(old, before, document, subresource, dry_run=dry_run)
 
     def _replace(self, old: Stored, before: Document, document: Document, subresource: str, *, dry_run: bool) -> Stored:
