@@ -15,7 +15,7 @@ from ...api.times import parse_time
 from ...api.types import LabelSelector
 from ...api.wire import Item
 from .base import ObjectController
-from .context import BY_NAMESPACE, Context, Data, controller_of, owner_key
+from .context import BY_NAMESPACE, Context, Data, controller_of, owner_key, spec_of, status_of
 from .pods import conditions_with, is_finished, is_ready, resolve_count
 
 __all__ = ["Budgets"]
@@ -47,7 +47,7 @@ class Budgets(ObjectController):
         known = self._selectors.get(item.key)
         if known is not None and known[0] == item.resource_version:
             return known[1]
-        given, selector = (item.data().get("spec") or {}).get("selector"), None
+        given, selector = spec_of(item).get("selector"), None
         try:
             if given is not None:
                 selector = compile_label_selector(from_builtins(given, LabelSelector))
@@ -75,23 +75,23 @@ class Budgets(ObjectController):
             for budget in self.cache.indexed(BY_NAMESPACE, item.namespace):
                 self.queue.add(budget.key)
 
-    async def reconcile_object(self, item: Item, data: Data) -> None:
+    async def reconcile_object(self, item: Item) -> None:
         selector = self._selector(item)
         pods = [
             pod
             for pod in self.context.pods.indexed(BY_NAMESPACE, item.namespace)
             if selector is not None and not is_finished(pod.typed) and selector.matches(pod.typed.metadata.labels)
         ]
-        status = data.get("status") or {}
+        status = status_of(item)
         disrupted, again = self._still_disrupted(status.get("disruptedPods") or {}, pods)
         healthy = sum(_healthy(pod) and pod.name not in disrupted for pod in pods)
-        expected, desired = self._expected(data.get("spec") or {}, pods)
+        expected, desired = self._expected(spec_of(item), pods)
         allowed = max(0, healthy - desired) if expected > 0 else 0
         # Conditions of this kind always carry a message, though it be empty: clients with models insist on it.
         reason = "SufficientPods" if allowed else "InsufficientPods"
         condition = self.context.condition("DisruptionAllowed", str(allowed > 0), reason, "")
         new_status: Data = {
-            "observedGeneration": data["metadata"].get("generation", 0),
+            "observedGeneration": item.typed["metadata"].get("generation", 0),
             "disruptedPods": disrupted or None,
             "disruptionsAllowed": allowed,
             "currentHealthy": healthy,
@@ -101,7 +101,7 @@ class Budgets(ObjectController):
         }
         if again is not None:
             self.queue.add_after(item.key, again)
-        await self.context.write_status(item, data, new_status)
+        await self.context.write_status(item, item.typed, new_status)
 
     def _still_disrupted(self, noted: dict[str, Any], pods: list[Item]) -> tuple[dict[str, Any], float | None]:
         """Evictions that have been granted and are not visible yet; when to check them again."""
@@ -150,4 +150,4 @@ def _seen(item: Item) -> tuple[Any, ...]:
 
 
 def _replicas(item: Item) -> int:
-    return int((item.data().get("spec") or {}).get("replicas", 1))
+    return int(spec_of(item).get("replicas", 1))

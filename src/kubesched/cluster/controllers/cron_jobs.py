@@ -19,7 +19,7 @@ from ...api.times import parse_time, timestamp
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import ObjectController
-from .context import BY_OWNER, Context, Data
+from .context import BY_OWNER, Context, Data, spec_of, status_of
 from .jobs import finished_as
 from .pods import owner_reference
 
@@ -67,38 +67,37 @@ class CronJobs(ObjectController):
         self._jobs = context.owned_cache(JOBS)
         self.watch(JOBS, self.enqueue_owner)
 
-    async def reconcile_object(self, item: Item, data: Data) -> None:
+    async def reconcile_object(self, item: Item) -> None:
         self.queue.forget_timers(item.key)
         jobs = self._jobs.indexed(BY_OWNER, item.uid)
-        status = await self._follow(item, data, jobs)
-        if "deletionTimestamp" not in data["metadata"]:
-            await self._start(item, data, status, jobs)
-        item = await self.context.write_status(item, data, status)
-        await self._clean(item, data["spec"], jobs)
+        status = await self._follow(item, jobs)
+        if "deletionTimestamp" not in item.typed["metadata"]:
+            await self._start(item, status, jobs)
+        await self._clean(await self.context.write_status(item, item.typed, status), jobs)
 
-    async def _follow(self, item: Item, data: Data, jobs: list[Item]) -> Data:
+    async def _follow(self, item: Item, jobs: list[Item]) -> Data:
         """The status after what has become of the jobs."""
-        status: Data = dict(data.get("status") or {})
+        status = dict(status_of(item))
         by_uid = {job.uid: job for job in jobs}
         active = []
         for reference in status.get("active") or ():
             job = by_uid.get(reference.get("uid", ""))
             if job is None:
                 await self.record(item, NORMAL, "MissingJob", f"Active job went missing: {reference.get('name')}")
-            elif ended := finished_as(job.data()):
+            elif ended := finished_as(job.typed):
                 text = f"Saw completed job: {job.name}, condition: {ended}"
                 await self.record(item, NORMAL, "SawCompletedJob", text)
                 if ended == "Complete":
-                    done = (job.data().get("status") or {}).get("completionTime")
+                    done = status_of(job).get("completionTime")
                     status["lastSuccessfulTime"] = max(done or "", status.get("lastSuccessfulTime") or "") or None
             else:
                 active.append(reference)
         status["active"] = active or None
         return status
 
-    async def _start(self, item: Item, data: Data, status: Data, jobs: list[Item]) -> None:
+    async def _start(self, item: Item, status: Data, jobs: list[Item]) -> None:
         """Make the job that is due, if any, and set the timer for the next."""
-        spec, now = data["spec"], self.context.now()
+        spec, now = spec_of(item), self.context.now()
         if spec.get("suspend"):
             return
         try:
@@ -111,7 +110,7 @@ class CronJobs(ObjectController):
         if upcoming is not None:
             self.queue.add_after(item.key, upcoming - now + _AFTER)
         deadline = spec.get("startingDeadlineSeconds")
-        begin = status.get("lastScheduleTime") or data["metadata"].get("creationTimestamp")
+        begin = status.get("lastScheduleTime") or item.typed["metadata"].get("creationTimestamp")
         # A time in the future comes from a cluster whose clock was ahead of this one's.
         earliest = min(parse_time(begin), now) if begin else now
         if deadline is not None:
@@ -157,22 +156,22 @@ class CronJobs(ObjectController):
         else:
             await self.record(item, NORMAL, "SuccessfulCreate", f"Created job {name}")
         active = [one for one in status.get("active") or () if one.get("uid") != job.uid]
-        if not finished_as(job.data()):
+        if not finished_as(job.typed):
             active.append({**type_, "name": job.name, "namespace": job.namespace, "uid": job.uid})
         status |= {"active": active or None, "lastScheduleTime": timestamp(due)}
 
-    async def _clean(self, item: Item, spec: Data, jobs: list[Item]) -> None:
+    async def _clean(self, item: Item, jobs: list[Item]) -> None:
         """Remove the oldest finished jobs beyond the limits."""
         ended = []
         for job in jobs:
-            data = job.data()
-            begun = (data.get("status") or {}).get("startTime") or data["metadata"].get("creationTimestamp") or ""
-            if "deletionTimestamp" not in data["metadata"]:
-                ended.append((begun, job.name, job, finished_as(data)))
+            metadata = job.typed["metadata"]
+            begun = status_of(job).get("startTime") or metadata.get("creationTimestamp") or ""
+            if "deletionTimestamp" not in metadata:
+                ended.append((begun, job.name, job, finished_as(job.typed)))
         ended.sort(key=itemgetter(0, 1))
         for limit, how in (("successfulJobsHistoryLimit", "Complete"), ("failedJobsHistoryLimit", "Failed")):
             found = [job for _, _, job, end in ended if end == how]
-            if (keep := spec.get(limit)) is not None:
+            if (keep := spec_of(item).get(limit)) is not None:
                 for job in found[: max(0, len(found) - int(keep))]:
                     await self._delete(item, job)
 
