@@ -124,11 +124,12 @@ class Selectors(TypedDict, total=False):
 class Filter:
     """Namespace, labels and fields, all of which an object must satisfy."""
 
-    __slots__ = ("_fields", "_labels", "_typed", "is_trivial", "namespace", "selects")
+    __slots__ = ("_fields", "_labels", "_typed", "is_trivial", "kind", "namespace", "selects")
 
     def __init__(
         self, kind: Kind, namespace: str, labels: Selector | None, fields: list[tuple[str, bool, str]]
     ) -> None:
+        self.kind = kind
         self.namespace = namespace
         self._labels = labels
         self._fields = fields

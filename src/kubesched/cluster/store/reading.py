@@ -17,7 +17,7 @@ from ...api.kinds import CORE_EVENTS, EVENTS, KINDS, Kind
 from ...api.turns import Steps, finish
 from ...api.wire import ApiError, ListOptions, ListPage
 from ..schema import Stored, encode
-from .events import new_item, new_watch_event
+from .events import new_item
 from .fields import Filter, Selectors, compile_filter
 from .key_order import Key, Moment
 from .table import Table, Watch, initial_events
@@ -126,8 +126,7 @@ class Reading:
         version, after = self._version, None
         if token := options.get("continue_token", ""):
             version, after = _read_token(token)
-            if version < 0:
-                version = self._version
+            version = self._parse_version(str(version)) if version > 0 else self._version
         else:
             wanted = self._parse_version(options.get("resource_version", ""))
             if resource_version_match == "Exact":
@@ -140,10 +139,7 @@ class Reading:
             if after is None:
                 raise
             raise ApiError.expired(_CONTINUE_EXPIRED, continue_token=_write_token(-1, after)) from None
-        page = yield from _make_page(moment, filter_, version, after, options.get("limit", 0))
-        if kind.group == EVENTS.group:
-            page.items[:] = [new_item(item) for item in page.items]
-        return page
+        return (yield from _make_page(moment, filter_, version, after, options.get("limit", 0)))
 
     def watch(self, kind: Kind, namespace: str = "", **options: Unpack[Opening]) -> Watch:
         """:meth:`watching` without a pause."""
@@ -161,13 +157,12 @@ class Reading:
         table, filter_ = self.table(kind), compile_filter(kind, namespace, options)
         version = self._parse_version(options.get("resource_version", ""))
         send_initial_events = options.get("send_initial_events", False)
-        convert = new_watch_event if kind.group == EVENTS.group else None
         if version and not send_initial_events:
-            return Watch(table, filter_, table.position_after(version), None, lambda: self._version, convert)
+            return Watch(table, filter_, table.position_after(version), None, lambda: self._version)
         version, position = self._version, table.end
         page = yield from _make_page(table.present(), filter_, version, None, 0)
-        first = initial_events(table.kind, page.items, version, marker=send_initial_events)
-        return Watch(table, filter_, position, first, lambda: self._version, convert)
+        first = initial_events(kind, page.items, version, marker=send_initial_events)
+        return Watch(table, filter_, position, first, lambda: self._version)
 
     def _parse_version(self, text: str) -> int:
         if text in ("", "0"):
@@ -209,22 +204,30 @@ def _make_page(moment: Moment, filter_: Filter, version: int, after: Key | None,
                 rest = 1  # how many more there are is not said
                 del found[limit:]
                 break
+    page: list[Any] = [new_item(item) for item in found] if filter_.kind.group == EVENTS.group else found
     if not rest:
-        return ListPage(list[Any](found), str(version))
+        return ListPage(page, str(version))
     token = _write_token(version, (found[-1].namespace, found[-1].name))
-    return ListPage(list[Any](found), str(version), token, None if filter_.selects else rest)
+    return ListPage(page, str(version), token, None if filter_.selects else rest)
+
+
+class _Token(msgspec.Struct):
+    """What a page's token holds: the version, negative for the present, and the last key shown."""
+
+    v: str
+    rv: int
+    start: Key
 
 
 def _write_token(version: int, last: Key) -> str:
-    """The token of the page after ``last``; a negative version means the present."""
-    raw = encode({"v": "meta.k8s.io/v1", "rv": version, "start": last})
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(encode(_Token("meta.k8s.io/v1", version, last))).rstrip(b"=").decode()
 
 
 def _read_token(token: str) -> tuple[int, Key]:
     try:
-        data = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        namespace, name = data["start"]
-        return int(data["rv"]), (str(namespace), str(name))
-    except (ValueError, KeyError, TypeError, msgspec.DecodeError):
-        raise ApiError.bad_request("continue key is not valid: it must be the token of an earlier page") from None
+        found = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)), type=_Token)
+    except (ValueError, msgspec.DecodeError):
+        found = None
+    if found is None or not found.rv:
+        raise ApiError.bad_request("continue key is not valid: it must be the token of an earlier page")
+    return found.rv, found.start
