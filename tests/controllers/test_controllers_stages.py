@@ -13,6 +13,7 @@ import pytest
 
 from builders import create_nodes
 from kubesched.api.kinds import NODES, PODS
+from kubesched.api.types import ObjectMeta
 from kubesched.cluster.kubelets import HollowKubelets, Stage, StageError, job_end, load_stages, node_template, rules_of
 from kubesched.cluster.kubelets.stages import default_stages, parse_stages
 from kubesched.cluster.store import InProcessClient, Store
@@ -289,11 +290,11 @@ def test_rules_of_one_kind_leave_the_default_ones_of_others() -> None:
         "matchLabels: {app: db}}, delay: {seconds: 3}, failure: {rate: 1, reason: ResourceExhausted}}]"
     )
     [rule] = rules_of("PersistentVolumeClaim", rules)
-    metadata = {"name": "c", "namespace": "default", "labels": {"app": "db"}}
+    metadata = ObjectMeta(name="c", namespace="default", labels={"app": "db"})
     assert rule.matches_volume(metadata, "fast", {"zone": "b"})
     assert not rule.matches_volume(metadata, "slow", {"zone": "b"})
     assert not rule.matches_volume(metadata, "fast", {"zone": "a"})
-    assert not rule.matches_volume({**metadata, "labels": {}}, "fast", {"zone": "b"})
+    assert not rule.matches_volume(ObjectMeta(name="c", namespace="default"), "fast", {"zone": "b"})
     assert (rule.seconds(Random(1)), rule.fails(Random(1)), rule.failure.reason) == (3.0, True, "ResourceExhausted")
     assert [stage.name for stage in rules_of("VolumeAttachment", rules)] == ["volume-attach"]
     assert [stage.name for stage in rules_of("Pod", rules)] == ["pod-stop", "pod-start", "pod-finish"]

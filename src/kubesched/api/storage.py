@@ -246,3 +246,8 @@ class VolumeAttachment(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
     status: VolumeAttachmentStatus = VolumeAttachmentStatus()
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the volume may be used on the node: it is attached, and not about to be detached."""
+        return self.status.attached and self.metadata.deletion_timestamp is None

@@ -9,15 +9,16 @@ stage rules is written into the object and tried again. Pods wait for it: :mod:`
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 from typing import Final
 
 from ...api.kinds import CLAIMS, CSI_DRIVERS, NODES, PODS, VOLUME_ATTACHMENTS, VOLUMES
-from ...api.storage import PersistentVolumeSpec, claims_of
+from ...api.storage import PersistentVolumeSpec, VolumeAttachment, VolumeAttachmentSpec, claims_of
+from ...api.volume_sources import CSISource
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
+from ..kubelets import attachment_name
 from .attempts import Attempts
 from .base import Controller
 from .context import BY_CLAIM, Context, Data
@@ -59,7 +60,7 @@ class Attachments(Controller):
 
     def _attachment_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:
-            self._attempts.forget(item.uid)
+            self._attempts.forget(item)
         for name in _volume_of(item):
             self.queue.add(name)
 
@@ -67,14 +68,14 @@ class Attachments(Controller):
         volume = self._volumes.get(key)
         users = self._users(volume) if volume is not None else {}
         for item in self._attachments.indexed(_BY_VOLUME, key):
-            data = item.data()
-            pod = users.pop(data["spec"]["nodeName"], None)
-            if "deletionTimestamp" in data["metadata"]:
-                await self._detach(item, data)
+            attachment: VolumeAttachment = item.typed
+            pod = users.pop(attachment.spec.node_name, None)
+            if attachment.metadata.deletion_timestamp is not None:
+                await self._detach(item, key)
             elif pod is None:
                 await self.context.delete(item)
-            elif not (data.get("status") or {}).get("attached"):
-                await self._attach(item, data, pod)
+            elif not attachment.status.attached:
+                await self._attach(item, key, pod)
         if volume is not None:
             for node in sorted(users):
                 await self._create(volume, node)
@@ -95,54 +96,43 @@ class Attachments(Controller):
         return {node: pod for node, pod in users.items() if self._nodes.get(node) is not None}
 
     async def _create(self, volume: Item, node: str) -> None:
-        csi = volume.data()["spec"]["csi"]
-        digest = hashlib.sha256(f"{csi.get('volumeHandle', '')}{csi['driver']}{node}".encode()).hexdigest()
+        csi: CSISource = volume.typed.spec.csi
+        finalizer = f"external-attacher/{re.sub(r'[^a-z0-9]', '-', csi.driver)}"
         body: Data = {
-            "metadata": {
-                "name": f"csi-{digest}",
-                "finalizers": [f"external-attacher/{re.sub(r'[^a-z0-9]', '-', csi['driver'])}"],
-            },
-            "spec": {"attacher": csi["driver"], "nodeName": node, "source": {"persistentVolumeName": volume.name}},
+            "metadata": {"name": attachment_name(csi, node), "finalizers": [finalizer]},
+            "spec": {"attacher": csi.driver, "nodeName": node, "source": {"persistentVolumeName": volume.name}},
         }
         await self.context.create(VOLUME_ATTACHMENTS, "", body)
 
-    def _left(self, name: str, item: Item, data: Data, *, deleted: bool) -> float | None:
-        """Seconds until an attachment may change; the volume is reconciled again then."""
-        node = self._nodes.get(data["spec"]["nodeName"])
-        labels = node.typed.metadata.labels if node is not None else {}
-        about, source = "detach" if deleted else "attach", data["spec"]["attacher"]
-        return self._attempts.left(item.uid, name, data["metadata"], source, labels, about=about, deleted=deleted)
+    def _end(self, item: Item, volume: str) -> tuple[bool, Data | None]:
+        """Whether an attempt is over, and how it has failed, if it has; then it is tried again."""
+        spec: VolumeAttachmentSpec = item.typed.spec
+        ended = self._attempts.end(item, volume, spec.attacher, spec.node_name)
+        if ended is None or not any(ended):
+            return ended is not None, None
+        self._attempts.again(item)
+        message = "rpc error: code = {} desc = {}".format(*ended)
+        return True, {"time": self.context.now_text(), "message": message}
 
-    def _error(self, item: Item, name: str) -> Data | None:
-        """How an attempt that is due has failed, which is tried again; None when it has not."""
-        reason, text = self._attempts.outcome(item.uid)
-        if not reason:
-            return None
-        self._attempts.again(item.uid, name)
-        return {"time": self.context.now_text(), "message": f"rpc error: code = {reason} desc = {text}"}
-
-    async def _attach(self, item: Item, data: Data, pod: Item) -> None:
-        name = data["spec"]["source"]["persistentVolumeName"]
-        if self._left(name, item, data, deleted=False) != 0:
+    async def _attach(self, item: Item, volume: str, pod: Item) -> None:
+        is_over, error = self._end(item, volume)
+        if not is_over:
             return
-        error = self._error(item, name)
-        await self.context.write_status(item, data, {"attached": error is None, "attachError": error})
+        await self.context.write_status(item, item.data(), {"attached": error is None, "attachError": error})
         if error is not None:
-            text = f'AttachVolume.Attach failed for volume "{name}" : {error["message"]}'
+            text = f'AttachVolume.Attach failed for volume "{volume}" : {error["message"]}'
             await self.record(pod, WARNING, "FailedAttachVolume", text)
         else:
-            self._attempts.forget(item.uid)
-            text = f'AttachVolume.Attach succeeded for volume "{name}" '
+            self._attempts.forget(item)
+            text = f'AttachVolume.Attach succeeded for volume "{volume}" '
             await self.record(pod, NORMAL, "SuccessfulAttachVolume", text)
 
-    async def _detach(self, item: Item, data: Data) -> None:
-        name = data["spec"]["source"]["persistentVolumeName"]
-        if self._left(name, item, data, deleted=True) != 0:
-            return
-        error = self._error(item, name)
+    async def _detach(self, item: Item, volume: str) -> None:
+        is_over, error = self._end(item, volume)
         if error is not None:
+            data = item.data()
             await self.context.write_status(item, data, {**(data.get("status") or {}), "detachError": error})
-        else:
+        elif is_over:
             await self.context.patch(item, {"metadata": {"uid": item.uid, "finalizers": None}})
 
 

@@ -5,10 +5,11 @@ Callers: :mod:`.provisioner` and :mod:`.attachments`; the rules are those of :mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from ...api.kinds import NODES
+from ...api.wire import Item
 from ..kubelets import Stage, choose, rules_of
 from .context import Context
 from .work_queue import STUCK_AFTER, WorkQueue
@@ -21,9 +22,10 @@ _LONGEST_RETRY_SECONDS: Final = 300.0
 
 @dataclass(slots=True)
 class _Attempt:
-    """What is under way for one object; another ``about`` starts it again."""
+    """What is under way for one object; another ``about``, its node and whether it is deleted, starts it again."""
 
-    about: str
+    queued: str
+    about: tuple[str, bool]
     matching: list[Stage]
     stage: Stage | None = None
     due: float = 0.0
@@ -31,46 +33,44 @@ class _Attempt:
 
 
 class Attempts:
-    """The current attempt of each object, by any key. ``queue`` gets its controller's key when the attempt is due."""
+    """The current attempt of each object. ``queue`` gets its controller's key when the attempt is due."""
 
     def __init__(self, context: Context, kind: str, queue: WorkQueue) -> None:
         self._context = context
+        self._nodes = context.cache(NODES)
         self._queue = queue
         self._stages = rules_of(kind, context.settings.stages)
         self._current: dict[str, _Attempt] = {}
 
-    def left(
-        self,
-        key: str,
-        queued: str,
-        metadata: Mapping[str, Any],
-        source: str,
-        labels: Mapping[str, str],
-        *,
-        about: str = "",
-        deleted: bool = False,
-    ) -> float | None:
-        """Seconds until an attempt ends, which this call begins when there is none; None when no rule lets it begin.
+    def end(self, item: Item, queued: str, source: str, node: str) -> tuple[str, str] | None:
+        """How an attempt ends that is due: reason and text of a failure, or two empty texts. None for one that is not.
 
-        As long as some are left, ``queued`` is reconciled again after them.
-        ``source``, ``labels`` and ``deleted`` are what :meth:`Stage.matches_volume` compares. An attempt that no rule
-        is for ends at once, one whose rules all have weight 0 never.
+        This call begins an attempt when there is none. As long as it is not due, ``queued`` is reconciled again when it is.
+        ``source`` and ``node`` are what :meth:`Stage.matches_volume` compares, besides the object's metadata. An attempt that
+        no rule is for ends at once, one whose rules all have weight 0 never.
         """
-        known = self._current.get(key)
+        rng, metadata = self._context.rng, item.typed.metadata
+        about = (node, metadata.deletion_timestamp is not None)
+        known = self._current.get(item.uid)
         if known is None or known.about != about:
-            matching = [one for one in self._stages if one.matches_volume(metadata, source, labels, deleted=deleted)]
-            known = self._current[key] = _Attempt(about, matching)
+            found = self._nodes.get(node)
+            labels = found.typed.metadata.labels if found is not None else {}
+            matching = [one for one in self._stages if one.matches_volume(metadata, source, labels)]
+            known = self._current[item.uid] = _Attempt(queued, about, matching)
             known.due = self._context.now() + self._draw(known)
-        if known.stage is not None and known.stage.weight <= 0:
+        stage, left = known.stage, known.due - self._context.now()
+        if stage is not None and stage.weight <= 0:
             return None
-        left = max(0.0, known.due - self._context.now())
-        if left:
-            self._wait(known, queued, left)
-        return left
+        if left > 0:
+            self._wait(known, left)
+            return None
+        return (
+            (stage.failure.reason, f"stage rule {stage.name}") if stage is not None and stage.fails(rng) else ("", "")
+        )
 
-    def _wait(self, attempt: _Attempt, queued: str, seconds: float) -> None:
+    def _wait(self, attempt: _Attempt, seconds: float) -> None:
         """One that has failed so often that it most likely fails again keeps nothing moving."""
-        self._queue.add_after(queued, seconds, quiet=attempt.failures > STUCK_AFTER)
+        self._queue.add_after(attempt.queued, seconds, quiet=attempt.failures > STUCK_AFTER)
 
     def _draw(self, attempt: _Attempt) -> float:
         """Choose the rule of an attempt; how many seconds it takes."""
@@ -78,23 +78,15 @@ class Attempts:
         attempt.stage = choose(matching, self._context.rng) or matching[0] if matching else None
         return attempt.stage.seconds(self._context.rng) if attempt.stage is not None else 0.0
 
-    def outcome(self, key: str) -> tuple[str, str]:
-        """How an attempt that is due ends, which is drawn here: reason and text of a failure, or two empty texts."""
-        stage = self._current[key].stage
-        if stage is None or not stage.fails(self._context.rng):
-            return "", ""
-        return stage.failure.reason, f"stage rule {stage.name}"
-
-    def again(self, key: str, queued: str) -> None:
+    def again(self, item: Item) -> None:
         """Try again after a failure, with a delay that doubles each time and the next rule's added."""
-        known = self._current[key]
+        known = self._current[item.uid]
         known.failures += 1
-        seconds = self._draw(known) + min(
-            _FIRST_RETRY_SECONDS * 2.0 ** min(known.failures - 1, 30), _LONGEST_RETRY_SECONDS
-        )
+        delay = _FIRST_RETRY_SECONDS * 2.0 ** min(known.failures - 1, 30)
+        seconds = self._draw(known) + min(delay, _LONGEST_RETRY_SECONDS)
         known.due = self._context.now() + seconds
-        self._wait(known, queued, seconds)
+        self._wait(known, seconds)
 
-    def forget(self, key: str) -> None:
+    def forget(self, item: Item) -> None:
         """The work is done or no longer wanted."""
-        self._current.pop(key, None)
+        self._current.pop(item.uid, None)

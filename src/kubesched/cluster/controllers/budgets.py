@@ -16,7 +16,7 @@ from ...api.types import LabelSelector
 from ...api.wire import Item
 from .base import ObjectController
 from .context import BY_NAMESPACE, Context, Data, controller_of, owner_key, spec_of, status_of
-from .pods import conditions_with, is_finished, is_ready, resolve_count
+from .pods import is_finished, is_ready, resolve_count
 
 __all__ = ["Budgets"]
 
@@ -89,7 +89,9 @@ class Budgets(ObjectController):
         allowed = max(0, healthy - desired) if expected > 0 else 0
         # Conditions of this kind always carry a message, though it be empty: clients with models insist on it.
         reason = "SufficientPods" if allowed else "InsufficientPods"
-        condition = self.context.condition("DisruptionAllowed", str(allowed > 0), reason, "")
+        conditions = self.context.with_condition(
+            status.get("conditions"), "DisruptionAllowed", str(allowed > 0), reason, ""
+        )
         new_status: Data = {
             "observedGeneration": item.typed["metadata"].get("generation", 0),
             "disruptedPods": disrupted or None,
@@ -97,7 +99,7 @@ class Budgets(ObjectController):
             "currentHealthy": healthy,
             "desiredHealthy": desired,
             "expectedPods": expected,
-            "conditions": conditions_with(status.get("conditions"), condition),
+            "conditions": conditions,
         }
         if again is not None:
             self.queue.add_after(item.key, again)

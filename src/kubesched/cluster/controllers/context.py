@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -173,6 +173,34 @@ class Context:
         """A condition since now."""
         text = {} if message is None else {"message": message}
         return {"type": type_, "status": status, "reason": reason, **text, "lastTransitionTime": self.now_text()}
+
+    def with_condition(
+        self,
+        conditions: Sequence[Data] | None,
+        type_: str,
+        status: str,
+        reason: str,
+        message: str,
+        *,
+        updated: bool = False,
+    ) -> list[Data]:
+        """A list of conditions with one set; its transition time moves only when its status changes.
+
+        ``updated`` keeps a ``lastUpdateTime`` too, which moves when reason or message change.
+        """
+        fresh = self.condition(type_, status, reason, message)
+        if updated:
+            fresh["lastUpdateTime"] = fresh["lastTransitionTime"]
+        result = list(conditions or ())
+        place = next((index for index, one in enumerate(result) if one.get("type") == type_), len(result))
+        for known in result[place : place + 1]:
+            times: Data = {time: known[time] for time in ("lastTransitionTime", "lastUpdateTime") if time in known}
+            if (known.get("reason"), known.get("message")) != (reason, message):
+                times.pop("lastUpdateTime", None)
+            if known.get("status") == status:
+                fresh |= times
+        result[place : place + 1] = [fresh]
+        return result
 
     def owned_pods(self, uid: str) -> list[Item]:
         """The pods controlled by an object, also those that are going."""

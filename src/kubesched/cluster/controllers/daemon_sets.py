@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...api.decode import from_builtins
-from ...api.kinds import DAEMON_SETS, NODES
+from ...api.kinds import DAEMON_SETS, NODES, PODS
 from ...api.selectors import RequiredNodeAffinity, required_node_affinity
 from ...api.taints import NO_EXECUTE, do_not_schedule, first_untolerated
 from ...api.types import Node, PodSpec, Taint
@@ -84,7 +84,6 @@ class DaemonSets(WorkloadController):
     """Keeps one pod of each set on every node it is for."""
 
     name = "daemonset"
-    component = "daemonset-controller"
     kind = DAEMON_SETS
 
     def __init__(self, context: Context) -> None:
@@ -127,20 +126,20 @@ class DaemonSets(WorkloadController):
                 for pod in staying:
                     if is_finished(pod.typed):
                         await self._record_finished(item, pod, name)
-                        await self.delete_pod(item, pod)
+                        await self.delete_owned(item, pod)
                 if name not in there:
                     spec = daemon_spec(template.get("spec") or {}, name)
-                    await self.create_pod(item, pod_body(item, template, labels=labels, spec=spec))
+                    await self.create_owned(item, PODS, pod_body(item, template, labels=labels, spec=spec))
                 healthy = [pod for pod in staying if not is_finished(pod.typed)]
                 healthy.sort(key=lambda pod: (not pod.typed.spec.node_name, pod.typed.metadata.creation_timestamp))
                 surplus = healthy[1:]
             elif not fit.allows(node, _no_execute):  # nothing else drives out pods that run
                 surplus = staying
             for pod in surplus:
-                await self.delete_pod(item, pod)
+                await self.delete_owned(item, pod)
         for pod in [pod for name, pods in there.items() if name not in nodes for pod in pods]:
             if not self.context.is_going(pod):
-                await self.delete_pod(item, pod)
+                await self.delete_owned(item, pod)
         if (spec_of(item).get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate":
             await self._update(item, [name for name, node in nodes.items() if fit.allows(node)], labels)
 
@@ -166,9 +165,9 @@ class DaemonSets(WorkloadController):
             most -= 1
             for pod in old:
                 if not self.context.is_going(pod):
-                    await self.delete_pod(item, pod)
+                    await self.delete_owned(item, pod)
         for pod in stale[: max(0, most)]:
-            await self.delete_pod(item, pod)
+            await self.delete_owned(item, pod)
 
     async def _write_status(self, item: Item, fit: _Fit, revision: Item) -> None:
         label = self._revisions.label(item, revision.name)

@@ -22,7 +22,7 @@ from ..schema import has_condition
 from .base import Controller, WorkloadController
 from .context import Context, Data, controller_of, owner_key, spec_of, status_of, tolerate
 from .job_status import COMPLETION_INDEX, TRACKING, Count, completed_indexes, format_indexes
-from .pods import conditions_with, is_finished, is_ready, pod_body
+from .pods import is_finished, is_ready, pod_body
 
 __all__ = ["COMPLETION_INDEX", "TRACKING", "JobOrphans", "Jobs", "finished_as", "indexed_spec", "job_labels"]
 
@@ -80,7 +80,6 @@ class Jobs(WorkloadController):
     """Runs each job to completion."""
 
     name = "job"
-    component = "job-controller"
     kind = JOBS
 
     def __init__(self, context: Context) -> None:
@@ -137,12 +136,12 @@ class Jobs(WorkloadController):
     async def _end(self, item: Item, count: Count, type_: str, reason: str, message: str) -> None:
         """Stop the pods of a job that is over, and write the condition."""
         for pod in count.active:
-            await self.delete_pod(item, pod)
+            await self.delete_owned(item, pod)
         failed = type_ == "Failed"
         status = {**status_of(item), "active": None, "ready": None}
         conditions = status.get("conditions")
         for one in ("FailureTarget" if failed else "SuccessCriteriaMet", type_):
-            conditions = conditions_with(conditions, self.context.condition(one, "True", reason, message))
+            conditions = self.context.with_condition(conditions, one, "True", reason, message)
         status["conditions"] = conditions
         if failed:
             status["failed"] = count.failed + len(count.active)
@@ -199,7 +198,7 @@ class Jobs(WorkloadController):
     async def _drop(self, item: Item, pod: Item) -> None:
         """Stop a pod that is wanted no more; it counts neither as succeeded nor as failed."""
         await _release(self.context, [pod])
-        await self.delete_pod(item, pod)
+        await self.delete_owned(item, pod)
 
     def _backoff(self, item: Item, count: Count) -> float:
         """Seconds until the next pod may be made after failures: 10 s, doubling, at most 10 minutes."""
@@ -218,7 +217,7 @@ class Jobs(WorkloadController):
             spec = indexed_spec(spec, name)
         labels = job_labels(item.name, item.uid) | number
         fields: Data = {"labels": labels, "annotations": number, "finalizers": [TRACKING], "spec": spec}
-        await self.create_pod(item, pod_body(item, template, generate=f"{name}-", **fields))
+        await self.create_owned(item, PODS, pod_body(item, template, generate=f"{name}-", **fields))
 
     async def _write_counts(self, item: Item, count: Count) -> None:
         """Active, ready and terminating as they are now; when the job began or was suspended."""
@@ -231,8 +230,10 @@ class Jobs(WorkloadController):
         suspended = bool(spec.get("suspend"))
         changed, word = suspended != has_condition(item.typed, "Suspended"), "Suspended" if suspended else "Resumed"
         if changed:
-            condition = self.context.condition("Suspended", str(suspended), f"Job{word}", f"Job {word.lower()}")
-            status["conditions"] = conditions_with(status.get("conditions"), condition)
+            reason, text = f"Job{word}", f"Job {word.lower()}"
+            status["conditions"] = self.context.with_condition(
+                status.get("conditions"), "Suspended", str(suspended), reason, text
+            )
         if suspended:
             status["startTime"] = None
         elif "startTime" not in status:

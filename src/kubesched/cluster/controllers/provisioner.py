@@ -16,15 +16,20 @@ from typing import Final
 
 from ...api.kinds import CLAIMS, CSI_STORAGE_CAPACITIES, NODES, STORAGE_CLASSES, VOLUMES
 from ...api.quantity import QuantityError, int_value
-from ...api.storage import SELECTED_NODE, WAIT_FOR_FIRST_CONSUMER, class_of
+from ...api.storage import (
+    SELECTED_NODE,
+    WAIT_FOR_FIRST_CONSUMER,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    class_of,
+)
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .attempts import Attempts
 from .base import Controller
 from .context import Context, Data, tolerate
 from .storage_pools import Pools, Segment, annotations_of, exact_bytes
-from .volume_match import PV_PROTECTION, claim_reference
-from .volumes import PROVISIONER
+from .volumes import PROVISIONER, PV_PROTECTION, claim_reference
 
 __all__ = ["Provisioner"]
 
@@ -59,7 +64,7 @@ class Provisioner(Controller):
         if new is not None:
             self.queue.add(_CLAIM + new.key)
         else:
-            self._attempts.forget(item.uid)
+            self._attempts.forget(item)
 
     def _volume_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A volume that goes before its claim was bound is made again."""
@@ -83,36 +88,31 @@ class Provisioner(Controller):
     # -- volumes ---------------------------------------------------------------------------------------
 
     async def _claim(self, item: Item) -> None:
-        data = item.data()
-        metadata, annotations = data["metadata"], data["metadata"].get("annotations") or {}
-        storage_class = self._classes.get(class_of(item.typed))
-        waiting = not data["spec"].get("volumeName") and "deletionTimestamp" not in metadata
-        if not waiting or storage_class is None or not annotations.get(PROVISIONER):
-            self._attempts.forget(item.uid)
-            return
+        claim: PersistentVolumeClaim = item.typed
+        annotations, storage_class = claim.metadata.annotations, self._classes.get(class_of(claim))
         chosen = annotations.get(SELECTED_NODE, "")
-        if not chosen and storage_class.typed.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
-            self._attempts.forget(item.uid)
+        if (
+            claim.spec.volume_name
+            or claim.metadata.deletion_timestamp is not None
+            or storage_class is None
+            or not annotations.get(PROVISIONER)
+            or (not chosen and storage_class.typed.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER)
+        ):
+            self._attempts.forget(item)
             return
-        labels = self._labels_of(chosen)
-        if self._attempts.left(item.uid, _CLAIM + item.key, metadata, storage_class.name, labels, about=chosen) != 0:
+        ended = self._attempts.end(item, _CLAIM + item.key, storage_class.name, chosen)
+        if ended is None:
             return
-        reason, text = await self._make(item, data, storage_class, chosen)
+        reason, text = ended if any(ended) else await self._make(item, storage_class, chosen)
         if reason:
             await self._failed(item, storage_class, chosen, reason, text)
         else:
-            self._attempts.forget(item.uid)
+            self._attempts.forget(item)
 
-    def _labels_of(self, node: str) -> dict[str, str]:
-        found = self._nodes.get(node) if node else None
-        return dict(found.typed.metadata.labels) if found is not None else {}
-
-    async def _make(self, item: Item, data: Data, storage_class: Item, node: str) -> tuple[str, str]:
+    async def _make(self, item: Item, storage_class: Item, node: str) -> tuple[str, str]:
         """Make the volume; else the reason of the failure and what happened."""
-        reason, text = self._attempts.outcome(item.uid)
-        if reason:
-            return reason, text
-        size = ((data["spec"].get("resources") or {}).get("requests") or {}).get("storage", "1Gi")
+        claim: PersistentVolumeClaim = item.typed
+        size = claim.spec.resources.requests.get("storage", "1Gi")
         try:
             wanted = int_value(size)
         except QuantityError as error:
@@ -120,14 +120,14 @@ class Provisioner(Controller):
         segment, text = self._place(storage_class, node, wanted)
         if segment is None:
             return _EXHAUSTED, text
-        await self._create(item, data, storage_class, segment, size)
+        await self._create(item, storage_class, segment, size)
         return "", ""
 
     def _place(self, storage_class: Item, node: str, wanted: int) -> tuple[Segment | None, str]:
         """Where a volume goes: the selected node's segment, else one of those with enough space; or why nowhere."""
-        key = self._pools.key_of(storage_class)
+        key, found = self._pools.key_of(storage_class), self._nodes.get(node)
         if node:
-            value = self._labels_of(node).get(key, "") if key else ""
+            value = found.typed.metadata.labels.get(key, "") if found is not None else ""
             places = [(key, value) if value else ("", "")]
         else:
             places = self._pools.segments(storage_class) or [("", "")]
@@ -139,45 +139,40 @@ class Provisioner(Controller):
         where = places[0][1] if len(places) == 1 and places[0][1] else "any one place"
         return None, f"{exact_bytes(wanted)} asked for, {exact_bytes(most)} free in {where}"
 
-    async def _create(self, item: Item, data: Data, storage_class: Item, segment: Segment, size: str) -> None:
-        claim, spec = data["spec"], storage_class.data()
-        name, driver = f"pvc-{item.uid}", spec["provisioner"]
-        body: Data = {
-            "metadata": {"name": name, "annotations": {PROVISIONED_BY: driver}, "finalizers": [PV_PROTECTION]},
-            "spec": {
-                "capacity": {"storage": size},
-                "accessModes": claim.get("accessModes") or ["ReadWriteOnce"],
-                "volumeMode": claim.get("volumeMode", "Filesystem"),
-                "storageClassName": storage_class.name,
-                "persistentVolumeReclaimPolicy": spec.get("reclaimPolicy", "Delete"),
-                "claimRef": claim_reference(item),
-                "csi": {"driver": driver, "volumeHandle": name},
-            },
+    async def _create(self, item: Item, storage_class: Item, segment: Segment, size: str | float) -> None:
+        claim: PersistentVolumeClaimSpec = item.typed.spec
+        name, driver = f"pvc-{item.uid}", storage_class.typed.provisioner
+        spec: Data = {
+            "capacity": {"storage": size},
+            "accessModes": claim.access_modes or ("ReadWriteOnce",),
+            "volumeMode": claim.volume_mode or "Filesystem",
+            "storageClassName": storage_class.name,
+            "persistentVolumeReclaimPolicy": storage_class.data().get("reclaimPolicy", "Delete"),
+            "claimRef": claim_reference(item),
+            "csi": {"driver": driver, "volumeHandle": name},
         }
-        if claim.get("volumeAttributesClassName"):
-            body["spec"]["volumeAttributesClassName"] = claim["volumeAttributesClassName"]
+        if claim.volume_attributes_class_name:
+            spec["volumeAttributesClassName"] = claim.volume_attributes_class_name
         if segment[0]:
             expression = {"key": segment[0], "operator": "In", "values": [segment[1]]}
-            terms = [{"matchExpressions": [expression]}]
-            body["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+            spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+        metadata = {"name": name, "annotations": {PROVISIONED_BY: driver}, "finalizers": [PV_PROTECTION]}
         with tolerate("AlreadyExists"):  # made before a restart; its event brings the two together
-            await self.context.create(VOLUMES, "", body)
-            await self._say(item, driver, NORMAL, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
+            await self.context.create(VOLUMES, "", {"metadata": metadata, "spec": spec})
+            text = f"Successfully provisioned volume {name}"
+            await self.context.events.record(item, driver, NORMAL, "ProvisioningSucceeded", text)
 
     async def _failed(self, item: Item, storage_class: Item, node: str, reason: str, text: str) -> None:
-        driver = storage_class.typed.provisioner
         error = f"rpc error: code = {reason} desc = {text}"
         message = f'failed to provision volume with StorageClass "{storage_class.name}": {error}'
-        await self._say(item, driver, WARNING, "ProvisioningFailed", message)
+        driver = storage_class.typed.provisioner
+        await self.context.events.record(item, driver, WARNING, "ProvisioningFailed", message)
         if reason == _EXHAUSTED and node:
-            self._attempts.forget(item.uid)
+            self._attempts.forget(item)
             mark = {"uid": item.uid, "annotations": {SELECTED_NODE: None}}
             await self.context.patch(item, {"metadata": mark})
         else:
-            self._attempts.again(item.uid, _CLAIM + item.key)
-
-    async def _say(self, item: Item, driver: str, type_: str, reason: str, text: str) -> None:
-        await self.context.events.record(item, driver, type_, reason, text)
+            self._attempts.again(item)
 
     # -- capacity --------------------------------------------------------------------------------------
 
@@ -187,33 +182,26 @@ class Provisioner(Controller):
         ``only`` is the value of a segment: the others have not changed.
         """
         storage_class = self._classes.get(name)
-        segments: list[Segment] = []
-        if storage_class is not None and self._pools.is_limited(storage_class):
-            segments = self._pools.segments(storage_class)
-        if only is not None:
-            segments = [segment for segment in segments if segment[1] == only]
-        else:
-            kept = {_object_name(name, segment) for segment in segments}
-            for item in self._capacities.indexed("class", name):
-                if item.name not in kept and annotations_of(item).get(_MADE_BY) == name:
-                    await self.context.delete(item)
-        for segment in segments:
-            await self._write_capacity(storage_class, segment)  # type: ignore[arg-type]  # a class has the segments
-
-    async def _write_capacity(self, storage_class: Item, segment: Segment) -> None:
-        object_name, (key, value) = _object_name(storage_class.name, segment), segment
-        capacity = exact_bytes(self._pools.free(storage_class, value) or 0)
-        item = self._capacities.get(f"{_NAMESPACE}/{object_name}")
-        if item is None:
-            body: Data = {
-                "metadata": {"name": object_name, "annotations": {_MADE_BY: storage_class.name}},
-                "storageClassName": storage_class.name,
-                "nodeTopology": {"matchLabels": {key: value}} if key else {},
-                "capacity": capacity,
-            }
-            await self.context.create(CSI_STORAGE_CAPACITIES, _NAMESPACE, body)
-        elif item.data().get("capacity") != capacity:
-            await self.context.patch(item, {"capacity": capacity})
+        wanted: dict[str, tuple[Segment, int]] = {}
+        if storage_class is not None:
+            for segment in self._pools.segments(storage_class):
+                if only in (None, segment[1]) and (free := self._pools.free(storage_class, segment[1])) is not None:
+                    wanted[_object_name(name, segment)] = segment, free
+        for item in self._capacities.indexed("class", name) if only is None else ():
+            if item.name not in wanted and annotations_of(item).get(_MADE_BY) == name:
+                await self.context.delete(item)
+        for object_name, ((key, value), free) in wanted.items():
+            known, capacity = self._capacities.get(f"{_NAMESPACE}/{object_name}"), exact_bytes(free)
+            if known is None:
+                body: Data = {
+                    "metadata": {"name": object_name, "annotations": {_MADE_BY: name}},
+                    "storageClassName": name,
+                    "nodeTopology": {"matchLabels": {key: value}} if key else {},
+                    "capacity": capacity,
+                }
+                await self.context.create(CSI_STORAGE_CAPACITIES, _NAMESPACE, body)
+            elif known.typed.capacity != capacity:
+                await self.context.patch(known, {"capacity": capacity})
 
 
 def _object_name(storage_class: str, segment: Segment) -> str:

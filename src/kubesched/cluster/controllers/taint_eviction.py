@@ -60,7 +60,6 @@ class TaintEviction(Controller):
     """Deletes pods that may not stay where they are. The key is a pod's."""
 
     name = "taint-eviction"
-    component = "taint-eviction-controller"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

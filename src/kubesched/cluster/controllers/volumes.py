@@ -5,36 +5,41 @@
 
 An Immediate claim is bound here. A WaitForFirstConsumer claim waits until the scheduler writes either a volume's
 ``claimRef`` or the annotation ``volume.kubernetes.io/selected-node``; then it is bound here, or handed to
-:mod:`.provisioner`. Matching is in :mod:`.volume_match`. Source: upstream ``pv_controller``.
+:mod:`.provisioner`. Source: upstream ``pv_controller`` and ``component-helpers/storage/volume``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ...api.kinds import CLAIMS, PODS, STORAGE_CLASSES, VOLUMES
+from ...api.quantity import QuantityError, QuantityText, parse_quantity
+from ...api.selectors import SelectorError, compile_label_selector
 from ...api.storage import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
     NO_PROVISIONER,
     SELECTED_NODE,
     WAIT_FOR_FIRST_CONSUMER,
+    PersistentVolume,
+    PersistentVolumeClaim,
     StorageClass,
     claims_of,
     class_of,
 )
+from ...api.types import ObjectReference
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import Controller
 from .context import BY_CLAIM, Context, Data
 from .pods import is_finished
-from .volume_match import PV_PROTECTION, best_volume, claim_reference, may_bind, mismatch
 
-__all__ = ["PROVISIONER", "Volumes"]
+__all__ = ["PROVISIONER", "PV_PROTECTION", "Volumes", "claim_reference"]
 
 PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
 PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
+PV_PROTECTION: Final = "kubernetes.io/pv-protection"
 
 _WAITS: Final = "waiting for first consumer to be created before binding"
 _NOTHING: Final = "no persistent volumes available for this claim and no storage class is set"
@@ -95,72 +100,76 @@ class Volumes(Controller):
                 self.queue.add(_CLAIM + item.key)
 
     async def reconcile(self, key: str) -> None:
-        if key.startswith(_CLAIM):
-            item = self._claims.get(key.removeprefix(_CLAIM))
-            if item is not None:
-                await self._claim(item)
-        else:
-            item = self._volumes.get(key.removeprefix(_VOLUME))
-            if item is not None:
-                await self._volume(item)
+        cache, work = (self._claims, self._claim) if key.startswith(_CLAIM) else (self._volumes, self._volume)
+        item = cache.get(key.partition(":")[2])
+        if item is not None:
+            await work(item)
+
+    async def _set_phase(self, item: Item, phase: str, **more: Any) -> None:
+        data = item.data()
+        await self.context.write_status(item, data, {**(data.get("status") or {}), **more, "phase": phase})
+
+    async def _protect(self, item: Item, finalizer: str, *, used: bool) -> Item:
+        """An object in use has the finalizer, another one has not."""
+        known = item.typed.metadata.finalizers
+        if (finalizer in known) == used:
+            return item
+        finalizers = [*known, finalizer] if used else [one for one in known if one != finalizer]
+        return await self.context.patch(item, {"metadata": {**_version(item), "finalizers": finalizers or None}})
 
     # -- claims ----------------------------------------------------------------------------------------
 
     async def _claim(self, item: Item) -> None:
-        data = item.data()
-        finalizers = data["metadata"].get("finalizers") or []
-        if "deletionTimestamp" in data["metadata"]:
+        claim: PersistentVolumeClaim = item.typed
+        if claim.metadata.deletion_timestamp is not None:
             # As upstream, pods without a node do not hold it: none will start with a claim that is going.
-            used = any(pod.typed.spec.node_name for pod in self.context.pods.indexed(BY_CLAIM, item.key))
-            if PVC_PROTECTION in finalizers and not used:
-                await self._set_finalizers(item, [one for one in finalizers if one != PVC_PROTECTION])
+            if not any(pod.typed.spec.node_name for pod in self.context.pods.indexed(BY_CLAIM, item.key)):
+                await self._protect(item, PVC_PROTECTION, used=False)
             return
-        if PVC_PROTECTION not in finalizers:
-            item = await self._set_finalizers(item, [*finalizers, PVC_PROTECTION])
-            data = item.data()
-        name = data["spec"].get("volumeName")
-        if BIND_COMPLETED in (data["metadata"].get("annotations") or {}):
-            await self._completed(item, data, self._volumes.get(name or ""))
-        elif name:
-            await self._prebound(item, data, name)
-        else:
-            await self._unbound(item, data)
+        item = await self._protect(item, PVC_PROTECTION, used=True)
+        claim = item.typed
+        volume = self._volumes.get(claim.spec.volume_name)
+        if BIND_COMPLETED in claim.metadata.annotations:
+            await self._completed(item, volume)
+        elif not claim.spec.volume_name:
+            await self._unbound(item)
+        elif volume is not None:  # else it is waited for
+            await self._prebound(item, volume)
 
-    async def _completed(self, item: Item, data: Data, volume: Item | None) -> None:
+    async def _completed(self, item: Item, volume: Item | None) -> None:
         """A claim that was bound stays so as long as its volume says the same."""
         if volume is not None and may_bind(volume.typed, item.typed):
             await self._bind(item, volume)
-        elif (data.get("status") or {}).get("phase") != "Lost":
+        elif item.typed.status.phase != "Lost":
             reason, text = ("ClaimLost", _LOST) if volume is None else ("ClaimMisbound", _MISBOUND)
             await self.record(item, WARNING, reason, text)
             await self._set_phase(item, "Lost")
 
-    async def _prebound(self, item: Item, data: Data, name: str) -> None:
-        """A claim that names its volume takes it, or waits for it."""
-        volume = self._volumes.get(name)
-        if volume is None:
-            return
+    async def _prebound(self, item: Item, volume: Item) -> None:
+        """A claim that names its volume takes it, if it may."""
         if not may_bind(volume.typed, item.typed):
-            text = f'volume "{name}" already bound to a different claim.'
+            text = f'volume "{volume.name}" already bound to a different claim.'
             await self.record(item, WARNING, "FailedBinding", text)
         elif volume.typed.spec.claim_ref is None and (why := mismatch(volume.typed, item.typed)):
-            await self.record(item, WARNING, "VolumeMismatch", f'Cannot bind to requested volume "{name}": {why}')
+            text = f'Cannot bind to requested volume "{volume.name}": {why}'
+            await self.record(item, WARNING, "VolumeMismatch", text)
         else:
             await self._bind(item, volume)
 
-    async def _unbound(self, item: Item, data: Data) -> None:
-        wanted = class_of(item.typed)
+    async def _unbound(self, item: Item) -> None:
+        claim: PersistentVolumeClaim = item.typed
+        wanted = class_of(claim)
         found = self._classes.get(wanted) if wanted else None
         storage_class: StorageClass | None = found.typed if found is not None else None
         waits = storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
         reserved = self._volumes.indexed(_BY_REFERENCE, item.key)
-        volume = best_volume(reserved, () if waits else self._volumes.indexed(_FREE, f"class:{wanted}"), item.typed)
+        volume = best_volume(reserved, () if waits else self._volumes.indexed(_FREE, f"class:{wanted}"), claim)
         if volume is not None:
             await self._bind(item, volume)
-        elif waits and SELECTED_NODE not in (data["metadata"].get("annotations") or {}):
+        elif waits and SELECTED_NODE not in claim.metadata.annotations:
             await self.record(item, NORMAL, *self._waiting_for(item))
         elif storage_class is not None:
-            await self._provision(item, data, storage_class.provisioner or NO_PROVISIONER)
+            await self._provision(item, storage_class.provisioner or NO_PROVISIONER)
         elif wanted:
             text = f'storageclass.storage.k8s.io "{wanted}" not found'
             await self.record(item, WARNING, "ProvisioningFailed", text)
@@ -173,96 +182,81 @@ class Volumes(Controller):
         names = sorted(pod.name for pod in users if not pod.typed.spec.node_name)
         if not names:
             return "WaitForFirstConsumer", _WAITS
-        return (
-            "WaitForPodScheduled",
-            f"waiting for pod{'s' if len(names) > 1 else ''} {','.join(names)} to be scheduled",
-        )
+        pods = f"pod{'s' if len(names) > 1 else ''} {','.join(names)}"
+        return "WaitForPodScheduled", f"waiting for {pods} to be scheduled"
 
-    async def _provision(self, item: Item, data: Data, provisioner: str) -> None:
+    async def _provision(self, item: Item, provisioner: str) -> None:
         """Name the provisioner that a claim waits for."""
         if provisioner == NO_PROVISIONER:
             await self.record(item, WARNING, "ProvisioningFailed", _NO_PLUGIN)
-        elif (data["metadata"].get("annotations") or {}).get(PROVISIONER) != provisioner:
+        elif item.typed.metadata.annotations.get(PROVISIONER) != provisioner:
             await self.context.patch(item, {"metadata": {"annotations": {PROVISIONER: provisioner}}})
             await self.record(item, NORMAL, "ExternalProvisioning", _EXTERNAL.format(provisioner))
 
     async def _bind(self, item: Item, volume: Item) -> None:
         """Tie the two together, each half only if it is not yet; level-triggered, so any half may be there."""
-        claim, pv = item.data(), volume.data()
-        reference = pv["spec"].get("claimRef") or {}
-        finalizers = pv["metadata"].get("finalizers") or []
-        if reference.get("uid") != item.uid or PV_PROTECTION not in finalizers:
-            metadata: Data = {"resourceVersion": str(volume.resource_version)}
-            if not reference:
+        claim: PersistentVolumeClaim = item.typed
+        pv: PersistentVolume = volume.typed
+        reference, finalizers = pv.spec.claim_ref, pv.metadata.finalizers
+        if reference is None or reference.uid != item.uid or PV_PROTECTION not in finalizers:
+            metadata: Data = {**_version(volume)}
+            if reference is None:
                 metadata["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
             if PV_PROTECTION not in finalizers:
                 metadata["finalizers"] = [*finalizers, PV_PROTECTION]
-            volume = await self.context.patch(
-                volume, {"metadata": metadata, "spec": {"claimRef": claim_reference(item)}}
-            )
+            change = {"metadata": metadata, "spec": {"claimRef": claim_reference(item)}}
+            volume = await self.context.patch(volume, change)
         await self._set_phase(volume, "Bound")
-        annotations = claim["metadata"].get("annotations") or {}
-        if claim["spec"].get("volumeName") != volume.name or BIND_COMPLETED not in annotations:
+        if claim.spec.volume_name != volume.name or BIND_COMPLETED not in claim.metadata.annotations:
             marks = {BIND_COMPLETED: "yes"}
-            if not claim["spec"].get("volumeName"):
+            if not claim.spec.volume_name:
                 marks[BOUND_BY_CONTROLLER] = "yes"
-            patch = {"metadata": {"uid": item.uid, "annotations": marks}, "spec": {"volumeName": volume.name}}
-            item = await self.context.patch(item, patch)
-        extra = {"accessModes": pv["spec"].get("accessModes"), "capacity": pv["spec"].get("capacity")}
-        await self._set_phase(item, "Bound", extra)
-
-    async def _set_phase(self, item: Item, phase: str, extra: Data | None = None) -> None:
-        data = item.data()
-        status = {**(data.get("status") or {}), **(extra or {}), "phase": phase}
-        await self.context.write_status(item, data, status)
-
-    async def _set_finalizers(self, item: Item, finalizers: list[str]) -> Item:
-        version = {"resourceVersion": str(item.resource_version)}
-        return await self.context.patch(item, {"metadata": {**version, "finalizers": finalizers or None}})
+            change = {"metadata": {"uid": item.uid, "annotations": marks}, "spec": {"volumeName": volume.name}}
+            item = await self.context.patch(item, change)
+        modes, capacity = list(pv.spec.access_modes) or None, pv.spec.capacity or None
+        await self._set_phase(item, "Bound", accessModes=modes, capacity=capacity)
 
     # -- volumes ---------------------------------------------------------------------------------------
 
     async def _volume(self, item: Item) -> None:
-        data = item.data()
-        reference: dict[str, Any] = data["spec"].get("claimRef") or {}
-        uid = reference.get("uid")
-        claim = self._claims.get(next(iter(_reserved_for(item)), "")) if reference else None
-        if uid and (claim is None or claim.uid != uid) and not await self._is_gone(reference, uid):
-            return  # our copy is behind
-        finalizers = data["metadata"].get("finalizers") or []
-        bound = bool(uid) and claim is not None and claim.uid == uid
-        if "deletionTimestamp" in data["metadata"]:
-            used = bound and claim is not None and claim.typed.spec.volume_name == item.name
-            if PV_PROTECTION in finalizers and not used:
-                await self._set_finalizers(item, [one for one in finalizers if one != PV_PROTECTION])
-        elif not uid:
-            if (data.get("status") or {}).get("phase") not in ("Available", "Bound") or not reference:
+        volume: PersistentVolume = item.typed
+        reference = volume.spec.claim_ref or ObjectReference()
+        claim = self._claims.get(f"{reference.namespace}/{reference.name}")
+        if claim is not None and claim.uid != reference.uid:
+            claim = None
+        if reference.uid and claim is None:
+            live = await self.context.get(CLAIMS, reference.namespace, reference.name)
+            if live is not None and live.uid == reference.uid:
+                return  # our copy is behind
+        if volume.metadata.deletion_timestamp is not None:
+            if claim is None or claim.typed.spec.volume_name != item.name:
+                await self._protect(item, PV_PROTECTION, used=False)
+        elif not reference.uid:
+            if volume.spec.claim_ref is None or volume.status.phase not in ("Available", "Bound"):
                 await self._set_phase(item, "Available")
-        elif bound and claim is not None:
-            await self._agree(item, data, claim)
-        elif data["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
+        elif claim is not None:
+            await self._agree(item, claim)
+        elif item.data()["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
             await self.context.delete(item)
         else:
             await self._set_phase(item, "Released")
 
-    async def _is_gone(self, reference: dict[str, Any], uid: str) -> bool:
-        """Whether the claim that a volume names has been deleted: the server is asked, as our copy may be behind."""
-        live = await self.context.get(CLAIMS, reference["namespace"], reference["name"])
-        return live is None or live.uid != uid
-
-    async def _agree(self, item: Item, data: Data, claim: Item) -> None:
+    async def _agree(self, item: Item, claim: Item) -> None:
         """A volume reserved for a claim is bound to it, unless that has another one: then it is given back."""
-        other = claim.data()["spec"].get("volumeName")
-        if other in (None, "", item.name):
+        if claim.typed.spec.volume_name in ("", item.name):
             await self._claim(claim)
-        elif BOUND_BY_CONTROLLER in (data["metadata"].get("annotations") or {}):
-            metadata = {"resourceVersion": str(item.resource_version), "annotations": {BOUND_BY_CONTROLLER: None}}
-            freed = await self.context.patch(item, {"metadata": metadata, "spec": {"claimRef": None}})
-            await self._set_phase(freed, "Available")
-        else:
-            metadata = {"resourceVersion": str(item.resource_version)}
-            freed = await self.context.patch(item, {"metadata": metadata, "spec": {"claimRef": {"uid": None}}})
-            await self._set_phase(freed, "Available")
+            return
+        metadata: Data = {**_version(item)}
+        reserved: Data | None = {"uid": None}  # who reserved it by hand keeps it so
+        if BOUND_BY_CONTROLLER in item.typed.metadata.annotations:
+            metadata["annotations"], reserved = {BOUND_BY_CONTROLLER: None}, None
+        freed = await self.context.patch(item, {"metadata": metadata, "spec": {"claimRef": reserved}})
+        await self._set_phase(freed, "Available")
+
+
+def _version(item: Item) -> dict[str, str]:
+    """What makes a patch fail with a conflict when the object has changed since."""
+    return {"uid": item.uid, "resourceVersion": str(item.resource_version)}
 
 
 def _reserved_for(item: Item) -> Iterable[str]:
@@ -272,3 +266,66 @@ def _reserved_for(item: Item) -> Iterable[str]:
 
 def _free_class(item: Item) -> Iterable[str]:
     return () if item.typed.spec.claim_ref is not None else (f"class:{class_of(item.typed)}",)
+
+
+# -- which volume suits a claim ---------------------------------------------------------------------------
+
+
+def claim_reference(claim: Item) -> dict[str, Any]:
+    """What a volume says about the claim it is bound to."""
+    kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    return {**kind, "namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
+
+
+def may_bind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether a volume is free, or set aside for this very claim."""
+    reference, metadata = volume.spec.claim_ref, claim.metadata
+    if reference is None:
+        return True
+    same = (reference.namespace, reference.name) == (metadata.namespace, metadata.name)
+    return same and reference.uid in ("", metadata.uid)
+
+
+def mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:
+    """Why a volume cannot be that of a claim, in upstream's words; empty when it can."""
+    body, spec = volume.spec, claim.spec
+    if volume.metadata.deletion_timestamp is not None:
+        return f'the volume is marked for deletion "{volume.name}"'
+    if _size(body.capacity) < _size(spec.resources.requests):
+        return "requested PV is too small"
+    if class_of(volume) != class_of(claim):
+        return "storageClassName does not match"
+    if (body.volume_attributes_class_name or "") != (spec.volume_attributes_class_name or ""):
+        return "volumeAttributesClassName does not match"
+    if (body.volume_mode or "Filesystem") != (spec.volume_mode or "Filesystem"):
+        return "incompatible volumeMode"
+    if not set(spec.access_modes) <= set(body.access_modes):
+        return "incompatible accessMode"
+    return ""
+
+
+def best_volume(reserved: Iterable[Item], free: Iterable[Item], claim: PersistentVolumeClaim) -> Item | None:
+    """The volume reserved for a claim, or else the smallest free one that suits."""
+    for item in reserved:
+        volume: PersistentVolume = item.typed
+        if volume.metadata.deletion_timestamp is None and volume.spec.claim_ref and may_bind(volume, claim):
+            return item
+    try:
+        selector = compile_label_selector(claim.spec.selector) if claim.spec.selector is not None else None
+    except SelectorError:
+        return None  # a selector that cannot be read matches nothing
+    found: list[tuple[int, str, Item]] = []
+    for item in free:
+        volume = item.typed
+        if volume.status.phase not in ("", "Available") or mismatch(volume, claim):
+            continue
+        if selector is None or selector.matches(volume.metadata.labels):
+            found.append((_size(volume.spec.capacity), item.name, item))
+    return min(found, key=lambda one: one[:2])[2] if found else None
+
+
+def _size(amounts: Mapping[str, QuantityText]) -> int:
+    try:
+        return parse_quantity(amounts.get("storage", "0")).nanos
+    except QuantityError:
+        return 0

@@ -4,7 +4,7 @@ from .entries import Entry
 from .hollow import DURATION, FAILED, HollowKubelets
 from .nodes import make_nodes, node_template
 from .pod_status import ready_condition
-from .preparing import claim_names
+from .prerequisites import attachment_name, claim_names
 from .stages import Stage, StageError, choose, default_stages, job_end, load_stages, rules_of
 from .watched import pod_ip
 
@@ -15,6 +15,7 @@ __all__ = [
     "HollowKubelets",
     "Stage",
     "StageError",
+    "attachment_name",
     "choose",
     "claim_names",
     "default_stages",

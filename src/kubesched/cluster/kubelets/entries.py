@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ...api.times import parse_duration
 
 __all__ = ["Entry"]
+
+T = TypeVar("T")
 
 
 class Entry:
@@ -46,12 +48,28 @@ class Entry:
         value = self.data.get(name)
         return Entry({} if value is None else value, f"{self.where}.{name}", self._error)
 
+    def _member(self, name: str, type_: type[T], wanted: str) -> T | None:
+        value = self.data.get(name)
+        if value is not None and not isinstance(value, type_):
+            raise self.refusal(name, f"must be {wanted}, got {value!r}")
+        return value
+
     def text(self, name: str) -> str:
         """A text; empty when absent."""
-        value = self.data.get(name)
-        if value is not None and not isinstance(value, str):
-            raise self.refusal(name, f"must be a string, got {value!r}")
-        return value or ""
+        return self._member(name, str, "a string") or ""
+
+    def items(self, name: str, what: str = "") -> list[Any]:
+        """A list; empty when absent."""
+        return self._member(name, list, f"a list{what}") or []
+
+    def entries(self, name: str, wanted: str) -> list[Entry]:
+        """The members of a list, which are objects."""
+        found = enumerate(self.items(name))
+        return [Entry(one, f"{self.where}.{name}[{index}]", self._error, wanted) for index, one in found]
+
+    def flag(self, name: str) -> bool | None:
+        """True or false; None when absent."""
+        return self._member(name, bool, "true or false")
 
     def named(self, name: str, advice: str) -> str:
         """A text that has to be there; ``advice`` says what to write."""
@@ -60,34 +78,20 @@ class Entry:
             raise self.refusal(name, f"is missing; {advice}")
         return value
 
-    def texts(self, name: str) -> list[str]:
-        """One text or several."""
+    def texts(self, name: str, known: Sequence[str] = (), what: str = "") -> list[str]:
+        """One text or several, of those that are known if some are; ``what`` says of one that is not what it is not."""
         value = self.data.get(name)
         values = [value] if isinstance(value, str) else value or []
         if not isinstance(values, list) or not all(isinstance(item, str) for item in values):
             raise self.refusal(name, f"must be a string or a list of strings, got {value!r}")
+        for one in values:
+            if known and one not in known:
+                raise self.refusal(name, f"{one!r} {what}; there are {', '.join(known)}")
         return values
 
-    def choice(self, name: str, known: Sequence[str], what: str) -> str:
-        """One of some texts; empty when absent."""
-        value = self.text(name)
-        if value and value not in known:
-            raise self.refusal(name, f"{value!r} {what}; there are {', '.join(known)}")
-        return value
-
-    def items(self, name: str, what: str = "") -> list[Any]:
-        """A list; empty when absent."""
-        value = self.data.get(name)
-        if value is not None and not isinstance(value, list):
-            raise self.refusal(name, f"must be a list{what}, got {value!r}")
-        return value or []
-
-    def flag(self, name: str) -> bool | None:
-        """True or false; None when absent."""
-        value = self.data.get(name)
-        if value is not None and not isinstance(value, bool):
-            raise self.refusal(name, f"must be true or false, got {value!r}")
-        return value
+    def choice(self, name: str, known: Sequence[str], what: str, default: str = "") -> str:
+        """One of some texts; ``default`` when absent."""
+        return (self.texts(name, known, what) if self.text(name) else [default])[0]
 
     def number(self, name: str, default: float = 0.0, most: float = math.inf) -> float:
         """A number that is finite, not negative, and not above ``most``."""

@@ -10,8 +10,8 @@ Caller: :mod:`.hollow`; missed heartbeats are noticed by :mod:`.controllers.node
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from ...api.kinds import LEASES, NODES
 from ...api.times import Clock, micro_time, timestamp
@@ -26,8 +26,6 @@ _LEASE_SECONDS: Final = 40
 _EVIDENT_SECONDS: Final = 12.5
 _RETRY_SECONDS: Final = 1.0
 _WRITES_PER_TURN: Final = 100
-#: Conditions that a kubelet reports; others (NetworkUnavailable, …) have authors of their own.
-_OURS: Final = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "Ready"})
 
 
 class Heartbeats:
@@ -39,7 +37,6 @@ class Heartbeats:
         self._seconds = seconds
         self._note = note
         self._slots: list[dict[str, None]] = [{} for _ in range(max(1, int(seconds)) if seconds else 1)]
-        self._slot_of: dict[str, int] = {}
         self._added = 0
         self._leased: set[str] = set()
         self._evident: dict[str, float] = {}
@@ -53,17 +50,14 @@ class Heartbeats:
     # -- commands --------------------------------------------------------------------------------------
 
     def node_added(self, name: str) -> None:
-        if name not in self._slot_of:
-            slot = self._slot_of[name] = self._added % len(self._slots)
-            self._added += 1
-            self._slots[slot][name] = None
-            if self._seconds:
-                self._order("renew", name)
+        self._slots[self._added % len(self._slots)][name] = None
+        self._added += 1
+        if self._seconds:
+            self._order("renew", name)
 
     def node_removed(self, name: str) -> None:
-        slot = self._slot_of.pop(name, None)
-        if slot is not None:
-            self._slots[slot].pop(name, None)
+        for slot in self._slots:
+            slot.pop(name, None)
         self.failed.discard(name)
         self._evident.pop(name, None)
         if name in self._leased:
@@ -154,52 +148,47 @@ class Heartbeats:
     async def _carry_out(self) -> None:
         orders, self._orders = self._orders, {}
         self._busy = bool(orders)
-        again = False
-        for number, (what, name) in enumerate(orders, 1):
-            if not await self._try(what, name):
-                self._orders.setdefault((what, name))
-                again = True
-            if number % _WRITES_PER_TURN == 0:
-                await asyncio.sleep(0)
-        if again:
+        if not await self._send(orders, self._orders):
             await asyncio.sleep(_RETRY_SECONDS)
         self._busy = False
 
     async def _renew_slot(self) -> None:
-        slot = self._slots[self._next_slot]
+        slot = list(self._slots[self._next_slot])
         self._next_slot = (self._next_slot + 1) % len(self._slots)
-        for number, name in enumerate(list(slot), 1):
-            if name not in self.failed:
-                await self._try("renew", name)  # if that fails, the next turn of this slot tries again
+        # What is refused is tried again in the next turn of this slot.
+        await self._send((("renew", name) for name in slot if name not in self.failed), {})
+
+    async def _send(self, orders: Iterable[tuple[str, str]], again: dict[tuple[str, str], None]) -> bool:
+        """Carry out orders; those that are refused are noted and added to ``again``. Whether there were none."""
+        succeeded = True
+        for number, (what, name) in enumerate(orders, 1):
+            try:
+                await self._do(what, name)
+            except (ApiError, OSError) as error:
+                if what == "renew" or getattr(error, "code", 0) != 404:  # else the object is gone
+                    self._note(f"node {name}: {what}: {error}")
+                    again.setdefault((what, name))
+                    succeeded = False
             if number % _WRITES_PER_TURN == 0:
                 await asyncio.sleep(0)
-
-    async def _try(self, what: str, name: str) -> bool:
-        try:
-            await self._do(what, name)
-        except (ApiError, OSError) as error:
-            self._note(f"node {name}: {what}: {error}")
-            return False
-        return True
+        return succeeded
 
     async def _do(self, what: str, name: str) -> None:
         if what == "renew":
             await self._renew(name)
         elif what == "delete":
             self._leased.discard(name)
-            await self._unless_gone(self._client.delete(LEASES, NAMESPACE, name))
+            await self._client.delete(LEASES, NAMESPACE, name)
         elif name not in self.failed:
-            await self._unless_gone(self._register(name) if what == "register" else self._report_ready(name))
+            await self._report(name, every=what == "register")
 
     async def _renew(self, name: str) -> None:
-        body: dict[str, Any] = {
-            "metadata": {"name": name, "namespace": NAMESPACE},
-            "spec": {
-                "holderIdentity": name,
-                "leaseDurationSeconds": _LEASE_SECONDS,
-                "renewTime": micro_time(self._clock.now()),
-            },
+        spec = {
+            "holderIdentity": name,
+            "leaseDurationSeconds": _LEASE_SECONDS,
+            "renewTime": micro_time(self._clock.now()),
         }
+        body = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
         if name not in self._leased:
             try:
                 await self._client.create(LEASES, NAMESPACE, body)
@@ -217,27 +206,13 @@ class Heartbeats:
             raise
         self._leased.add(name)
 
-    async def _report_ready(self, name: str) -> None:
-        """Nothing on this node is unknown any more; what it said of itself before stays."""
-        now = timestamp(self._clock.now())
-        given: list[dict[str, Any]] = ((await self._client.get(NODES, "", name)).data().get("status") or {}).get(
-            "conditions"
-        ) or []
-        unknown = {one.get("type") for one in given if one.get("status") == "Unknown"} & _OURS
-        await self._patch(name, [one for one in kubelet_conditions(now) if one["type"] in unknown | {"Ready"}])
-
-    async def _register(self, name: str) -> None:
-        """The first status of a node that another client created: its conditions, with timestamps."""
+    async def _report(self, name: str, *, every: bool) -> None:
+        """Every condition of a node, with timestamps; or only that it is ready, and nothing on it unknown any more."""
         status = (await self._client.get(NODES, "", name)).data().get("status") or {}
-        await self._patch(name, kubelet_conditions(timestamp(self._clock.now()), status.get("conditions") or ()))
-
-    async def _patch(self, name: str, conditions: list[dict[str, Any]]) -> None:
+        now, given = timestamp(self._clock.now()), status.get("conditions") or ()
+        if every:
+            conditions = kubelet_conditions(now, given)
+        else:
+            types = {"Ready", *(one.get("type") for one in given if one.get("status") == "Unknown")}
+            conditions = [one for one in kubelet_conditions(now) if one["type"] in types]
         await self._client.patch(NODES, "", name, {"status": {"conditions": conditions}}, subresource="status")
-
-    @staticmethod
-    async def _unless_gone(work: Any) -> None:
-        try:
-            await work
-        except ApiError as error:
-            if error.code != 404:
-                raise

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -26,13 +26,12 @@ from ...api.times import Clock, parse_duration, timestamp
 from ...api.types import Pod
 from ...api.wire import ApiError, Item, Transport
 from ...client.event_writer import WARNING, Counts, EventWriter
-from .attaching import Attaching
 from .heartbeats import Heartbeats
-from .node_images import NodeImages
+from .nodes import NodeImages
 from .pod_status import finished_status, ready_condition, ready_status, running_status
-from .preparing import FAILED_PREPARE, Preparing, claim_names
+from .prerequisites import FAILED_PREPARE, Prerequisites, claim_names
 from .stages import DURATION, EXIT, Next, Stage, choose, default_stages, rules_of
-from .watched import Changed, Gone, Sink, node_view, pod_ip
+from .watched import Changed, Gone, Sink, pod_ip
 
 __all__ = ["DURATION", "EXIT", "HollowKubelets"]
 
@@ -115,17 +114,17 @@ class HollowKubelets:
         self._heartbeats = Heartbeats(client, clock, heartbeat_seconds, self._note)
         self._recorder = EventWriter(client, clock, Counts(), rng=self._random, report=self._note)
         self._complaints: deque[tuple[_Running, str, str]] = deque()
-        self._preparing = Preparing(stages, self._random)
-        self._attaching = Attaching() if await_attachments else None
+        self._prerequisites = Prerequisites(stages, self._random, attachments=await_attachments)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        preparing = self._preparing
         sinks = [
             self._sink(NODES, self._nodes, self._node_changed, self._node_gone),
             self._sink(PODS, self._pods, self._pod_changed, self._pod_gone, "spec.nodeName!="),
-            self._sink(RESOURCE_CLAIMS, preparing.claims, self._claim_changed, preparing.claim_gone),
-            *self._storage(),
+        ]
+        sinks += [
+            self._sink(kind, known, self._prerequisite_changed, partial(self._prerequisites.gone, kind))
+            for kind, known in self._prerequisites.known.items()
         ]
         async with Supervisor("kubelets") as tasks:
             for sink in sinks:
@@ -176,16 +175,6 @@ class HollowKubelets:
     def _sink(self, kind: Kind, known: Mapping[str, Any], changed: Changed, gone: Gone, fields: str = "") -> Sink:
         return Sink(self._client, kind, known, changed, gone, self._note, self._random, fields)
 
-    def _storage(self) -> Iterator[Sink]:
-        attaching = self._attaching
-        if attaching is not None:
-
-            def changed(item: Item) -> None:
-                self._plan_pods(attaching.changed(item))
-
-            for kind, known in attaching.known.items():
-                yield self._sink(kind, known, changed, partial(attaching.gone, kind))
-
     def _obey(self, name: str, *, failed: bool) -> None:
         """Fail or recover a node as its annotation says; one that was failed by a call is left alone."""
         if failed and name not in self._heartbeats.failed:
@@ -198,7 +187,7 @@ class HollowKubelets:
 
     def _node_gone(self, name: str, item: Item | None) -> None:
         self._annotated.discard(name)
-        self._preparing.node_gone(name)
+        self._prerequisites.node_gone(name)
         self._nodes.pop(name, None)
         if self._images is not None:
             self._images.node_removed(name)
@@ -207,24 +196,26 @@ class HollowKubelets:
     def _node_changed(self, node: Item) -> None:
         name = node.name
         fresh = name not in self._nodes
-        self._preparing.node_changed(node)
-        view = node_view(node.raw)
-        status = view.status
-        self._nodes[name] = next((item.address for item in status.addresses if item.type == "InternalIP"), "")
+        self._prerequisites.node_changed(node)
+        data = node.data()
+        status = data.get("status") or {}
+        conditions = status.get("conditions") or ()
+        addresses = status.get("addresses") or ()
+        self._nodes[name] = next((one["address"] for one in addresses if one.get("type") == "InternalIP"), "")
         if self._images is not None:
-            self._images.node_changed(name, status.images)
+            self._images.node_changed(name, status.get("images") or ())
         if fresh:
             self._heartbeats.node_added(name)
             self._plan_node(name)
-            reported = {item.type for item in status.conditions if item.lastHeartbeatTime}
-            if "Ready" not in reported or len(reported) < len(status.conditions):
+            reported = {one.get("type") for one in conditions if one.get("lastHeartbeatTime")}
+            if "Ready" not in reported or len(reported) < len(conditions):
                 self._heartbeats.register(name)
-        self._obey(name, failed=(view.metadata.annotations or {}).get(FAILED) == "true")
+        self._obey(name, failed=(data["metadata"].get("annotations") or {}).get(FAILED) == "true")
         # One marked NotReady before its kubelet began to run, in a restored cluster, is reported with the others.
         if (
             (not fresh or self._heartbeats.sends_heartbeats)
             and name not in self._heartbeats.failed
-            and any(item.type == "Ready" and item.status == "Unknown" for item in status.conditions)
+            and any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)
         ):
             self._heartbeats.report_ready(name)
 
@@ -255,11 +246,8 @@ class HollowKubelets:
         if self._works(known.node):
             self._plan(item.key, known)
 
-    def _claim_changed(self, claim: Item) -> None:
-        self._plan_pods(self._preparing.claim_changed(claim))
-
-    def _plan_pods(self, keys: Iterable[str]) -> None:
-        for key in keys:
+    def _prerequisite_changed(self, item: Item) -> None:
+        for key in self._prerequisites.changed(item):
             known = self._pods.get(key)
             if known is not None and self._works(known.node):
                 self._plan(key, known)
@@ -270,9 +258,7 @@ class HollowKubelets:
 
     def _drop(self, key: str) -> None:
         known = self._pods.pop(key)
-        self._preparing.pod_gone(key)
-        if self._attaching is not None:
-            self._attaching.pod_gone(key)
+        self._prerequisites.pod_gone(key)
         keys = self._on_node[known.node]
         keys.discard(key)
         if not keys:
@@ -320,17 +306,16 @@ class HollowKubelets:
             return []  # it waits for finalizers, not for us
         if not deleted and condition is not None and condition.reason == "NodeNotReady" and not ready:
             return [_REVIVE]
-        starting = not deleted and not known.prepared and pod.status.phase in ("", "Pending")
-        attaching = self._attaching if starting and pod.spec.volumes else None
-        if attaching is not None and attaching.is_waiting(known.item.key, pod):
-            return []
-        if starting and claim_names(pod):
-            stages, problem = self._preparing.stages(known.item.key, pod)
+        if not deleted and not known.prepared and pod.status.phase in ("", "Pending"):
+            if self._prerequisites.are_missing(known.item.key, pod):
+                return []
+            stage, problem = self._prerequisites.preparation(known.item.key, pod)
             if problem:
                 self._complain(known, problem, FAILED_PREPARE)
-            if problem or stages:
-                return stages
-            known.prepared = True
+                return []
+            if stage is not None:
+                return [stage]
+            known.prepared = bool(claim_names(pod))
         return [stage for stage in self._stages if stage.matches(pod, ready=ready)]
 
     def _delay(self, stage: Stage, pod: Pod, known: _Running, now: float) -> float | None:

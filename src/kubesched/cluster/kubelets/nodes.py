@@ -1,17 +1,25 @@
-"""Hollow nodes as objects: a template and a count in, manifests of Nodes out.
+"""Hollow nodes as objects: their manifests, and the conditions and images that their kubelets report.
 
-Caller: the command line, simulations and benchmarks. What runs on them is in :mod:`.hollow`.
+Callers: the command line, simulations and benchmarks; what runs on the nodes is in :mod:`.hollow`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Address
 from typing import Any, Final
 
-__all__ = ["kubelet_conditions", "make_nodes", "node_template"]
+from ...api.kinds import NODES
+from ...api.types import Pod
+from ...api.wire import MERGE_PATCH, ApiError, Transport
+
+__all__ = ["NodeImages", "kubelet_conditions", "make_nodes", "node_template"]
 
 _HOSTNAME = "kubernetes.io/hostname"
 _ZONE = "topology.kubernetes.io/zone"
+#: Where nodes have their addresses; there are a million.
+_NETWORK: Final = IPv4Address("172.16.0.0")
 #: What a kubelet reports of a healthy node: type, status, reason, message.
 _HEALTHY: Final = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -39,19 +47,10 @@ def node_template(
     ``extended`` adds resources; ``gpus`` is short for so many ``nvidia.com/gpu``. ``images`` are those the node has
     already, by name and size in bytes.
     """
-    capacity: dict[str, Any] = {
-        "cpu": str(cpu),
-        "memory": memory,
-        "pods": str(pods),
-        "ephemeral-storage": ephemeral_storage,
-        **{name: str(amount) for name, amount in (extended or {}).items()},
-    }
+    amounts = {"cpu": cpu, "memory": memory, "pods": pods, "ephemeral-storage": ephemeral_storage, **(extended or {})}
     if gpus:
-        capacity["nvidia.com/gpu"] = str(gpus)
-    spec: dict[str, Any] = {"taints": [dict(taint) for taint in taints]} if taints else {}
-    status: dict[str, Any] = {}
-    if images:
-        status["images"] = [{"names": [name], "sizeBytes": size} for name, size in images.items()]
+        amounts["nvidia.com/gpu"] = gpus
+    capacity = {name: str(amount) for name, amount in amounts.items()}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -63,15 +62,19 @@ def node_template(
                 **(labels or {}),
             }
         },
-        "spec": spec,
+        "spec": {"taints": [dict(taint) for taint in taints]} if taints else {},
         "status": {
             "capacity": capacity,
             "allocatable": dict(capacity),
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
             "nodeInfo": {"kubeletVersion": "v1.36.0", "operatingSystem": "linux", "architecture": "amd64"},
-            **status,
+            **({"images": _listed(images)} if images else {}),
         },
     }
+
+
+def _listed(images: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [{"names": [name], "sizeBytes": size} for name, size in images.items()]
 
 
 def kubelet_conditions(now: str, given: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
@@ -120,7 +123,8 @@ def make_nodes(
         labels = {**(metadata.get("labels") or {}), _HOSTNAME: name}
         if zones:
             labels[_ZONE] = zones[(index - start) % len(zones)]
-        addresses = [{"type": "InternalIP", "address": _address(index)}, {"type": "Hostname", "address": name}]
+        address = str(_NETWORK + (index + 1) % 2**20)
+        addresses = [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}]
         yield {
             **base,
             "metadata": {**metadata, "name": name, "labels": labels},
@@ -128,6 +132,50 @@ def make_nodes(
         }
 
 
-def _address(index: int) -> str:
-    number = index + 1
-    return f"172.{16 + (number >> 16) % 16}.{(number >> 8) & 255}.{number & 255}"
+class NodeImages:
+    """The images that nodes list: those that pods have run there.
+
+    ``sizes`` are bytes by image name; others get a size derived from their name. ``note`` receives problems.
+    """
+
+    def __init__(self, client: Transport, sizes: Mapping[str, int], note: Callable[[str], None]) -> None:
+        self._client = client
+        self._sizes = dict(sizes)
+        self._note = note
+        self._images: dict[str, dict[str, int]] = {}
+
+    def node_changed(self, node: str, listed: Iterable[Mapping[str, Any]]) -> None:
+        self._images[node] = {image["names"][0]: image.get("sizeBytes", 0) for image in listed if image.get("names")}
+
+    def node_removed(self, node: str) -> None:
+        self._images.pop(node, None)
+
+    async def add(self, node: str, pod: Pod) -> None:
+        """List a pod's images on its node, those that are new there."""
+        images = self._images.get(node)
+        if images is None:
+            return
+        wanted = [_full_name(item.image) for item in (*pod.spec.init_containers, *pod.spec.containers)]
+        new = [name for name in dict.fromkeys(wanted) if name not in images]
+        if not new:
+            return
+        for name in new:
+            images[name] = self._sizes.get(name) or _made_up_size(name)
+        change = {"status": {"images": _listed(images)}}
+        try:
+            await self._client.patch(NODES, "", node, change, patch_type=MERGE_PATCH, subresource="status")
+        except (ApiError, OSError) as error:
+            self._note(f"node {node}: images: {error}")
+            for name in new:
+                del images[name]  # the next pod with this image tries again
+
+
+def _full_name(image: str) -> str:
+    """An image with its tag: what no tag means is ``latest``."""
+    last = image.rpartition("/")[2]
+    return image if ":" in last or "@" in last else f"{image}:latest"
+
+
+def _made_up_size(image: str) -> int:
+    """20 MB to 1 GB, always the same for one name."""
+    return 20_000_000 + zlib.crc32(image.encode()) % 980_000_000

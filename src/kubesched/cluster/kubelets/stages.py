@@ -63,7 +63,7 @@ from typing import Any, Final
 from ...api.decode import DecodeError, from_builtins
 from ...api.kinds import PODS
 from ...api.selectors import Selector, SelectorError, compile_label_selector, parse_selector_text
-from ...api.types import LabelSelector, Pod
+from ...api.types import LabelSelector, ObjectMeta, Pod
 from ...api.wire import ApiError
 from ...api.yamltext import TextError, read_single
 from ..schema import check_type, encode_clean
@@ -77,7 +77,8 @@ DURATION: Final = "kubesched.io/duration"
 #: How it finishes: ``Succeeded`` (default) or ``Failed``.
 EXIT: Final = "kubesched.io/exit"
 
-PHASES: Final = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+#: The phases of a pod, and what is said of another text.
+_PHASES: Final = (("Pending", "Running", "Succeeded", "Failed", "Unknown"), "is not a phase")
 
 #: Selector keys of every kind that has labels, and what each kind has besides; the first is the default kind.
 _OF_OBJECTS: Final = ("namespaces", "matchLabels", "matchExpressions", "matchAnnotations", "hasAnnotations")
@@ -87,27 +88,6 @@ _SELECTORS: Final[dict[str, tuple[str, ...]]] = {
     "VolumeAttachment": ("drivers", "nodeLabels", "deleted"),
     "ResourceClaim": ("drivers", "nodeLabels", *_OF_OBJECTS),
 }
-
-_DEFAULT: Final = f"""
-stages:
-- name: volume-provision
-  kind: PersistentVolumeClaim
-  delay: {{seconds: 1}}
-- name: volume-attach
-  kind: VolumeAttachment
-- name: pod-stop
-  selector: {{deleted: true}}
-  delay: {{grace: true}}
-  next: {{delete: true}}
-- name: pod-start
-  selector: {{phase: Pending, deleted: false}}
-  delay: {{seconds: 1}}
-  next: {{phase: Running}}
-- name: pod-finish
-  selector: {{phase: Running, deleted: false, hasAnnotations: [{DURATION}]}}
-  delay: {{secondsFrom: {DURATION}}}
-  next: {{phase: Succeeded, phaseFrom: {EXIT}}}
-"""
 
 
 class StageError(ValueError):
@@ -168,37 +148,29 @@ class Stage:
 
     def matches(self, pod: Pod, *, ready: bool) -> bool:
         """Whether this stage is for a pod in its present state."""
-        metadata = pod.metadata
-        if self.phases and (pod.status.phase or "Pending") not in self.phases:
-            return False
-        if self.ready is not None and self.ready is not ready:
-            return False
-        deleted = metadata.deletion_timestamp is not None
-        return self._admits(metadata.namespace, metadata.labels, metadata.annotations, deleted=deleted)
+        return (
+            (not self.phases or (pod.status.phase or "Pending") in self.phases)
+            and (self.ready is None or self.ready is ready)
+            and self._admits(pod.metadata)
+        )
 
-    def matches_volume(
-        self, metadata: Mapping[str, Any], source: str, node_labels: Mapping[str, str], *, deleted: bool = False
-    ) -> bool:
+    def matches_volume(self, metadata: ObjectMeta, source: str, node_labels: Mapping[str, str]) -> bool:
         """Whether this stage is for a claim of a storage class, or for an attachment or claim of a driver, at a node."""
-        if self.sources and source not in self.sources:
-            return False
-        if any(node_labels.get(key) != value for key, value in self.node_labels):
-            return False
-        labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-        return self._admits(metadata.get("namespace", ""), labels, annotations, deleted=deleted)
+        return (
+            (not self.sources or source in self.sources)
+            and all(node_labels.get(key) == value for key, value in self.node_labels)
+            and self._admits(metadata)
+        )
 
-    def _admits(
-        self, namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str], *, deleted: bool
-    ) -> bool:
-        if self.deleted is not None and self.deleted is not deleted:
-            return False
-        if self.namespaces and namespace not in self.namespaces:
-            return False
-        if self.labels is not None and not self.labels.matches(labels):
-            return False
-        if any(not annotations.get(key) for key in self.has_annotations):
-            return False
-        return all(annotations.get(key) == value for key, value in self.annotations)
+    def _admits(self, metadata: ObjectMeta) -> bool:
+        annotations = metadata.annotations
+        return (
+            (self.deleted is None or self.deleted is (metadata.deletion_timestamp is not None))
+            and (not self.namespaces or metadata.namespace in self.namespaces)
+            and (self.labels is None or self.labels.matches(metadata.labels))
+            and all(annotations.get(key) for key in self.has_annotations)
+            and all(annotations.get(key) == value for key, value in self.annotations)
+        )
 
     def seconds(self, random: Random) -> float:
         """The delay of a stage that depends on no pod: fixed part and jitter."""
@@ -208,6 +180,14 @@ class Stage:
     def fails(self, random: Random) -> bool:
         """Whether this time it fails; draws only where there is a rate."""
         return bool(self.failure.rate) and random.random() < self.failure.rate
+
+
+_RUNNING: Final = frozenset({"Running"})
+#: Provisioning takes a second, and attaching no time.
+_STORAGE: Final = (
+    Stage("volume-provision", kind="PersistentVolumeClaim", delay=Delay(1.0)),
+    Stage("volume-attach", kind="VolumeAttachment"),
+)
 
 
 def choose(stages: Sequence[Stage], random: Random) -> Stage | None:
@@ -220,27 +200,30 @@ def choose(stages: Sequence[Stage], random: Random) -> Stage | None:
     return random.choices(stages, [stage.weight for stage in stages])[0]
 
 
-# -- reading -----------------------------------------------------------------------------------------------
-
-
 def default_stages(startup_delay: float = 1.0, stop_delay: float | None = None) -> tuple[Stage, ...]:
     """For pods: Pending → Running → (Succeeded after ``kubesched.io/duration``) → gone after the grace period.
 
     ``stop_delay`` shortens the grace period.
+
+    Raises:
+        StageError: for a delay that is negative.
     """
-    data = read_single(_DEFAULT, "stage file")
-    stop, start, _ = (stage for stage in data["stages"] if "kind" not in stage)
-    start["delay"] = {"seconds": startup_delay}
-    if stop_delay is not None:
-        stop["delay"] = {"grace": True, "seconds": stop_delay}
-    return rules_of("Pod", (), _read(data, "the default stages"))
+    delays = Entry({"startup_delay": startup_delay, "stop_delay": stop_delay}, "the default stages", StageError)
+    most = None if stop_delay is None else delays.number("stop_delay")
+    start, finish = Delay(delays.number("startup_delay")), Delay(seconds_from=DURATION)
+    ends = Next("Succeeded", EXIT)
+    return (
+        Stage("pod-stop", deleted=True, delay=Delay(grace=True, most=most), next=Next(delete=True)),
+        Stage("pod-start", frozenset({"Pending"}), deleted=False, delay=start, next=Next("Running")),
+        Stage("pod-finish", _RUNNING, deleted=False, has_annotations=(DURATION,), delay=finish, next=ends),
+    )
 
 
 def job_end(seconds: float) -> Stage:
     """The pods of Jobs succeed so many seconds after they began to run, unless an annotation says otherwise."""
     return Stage(
         "job-finish",
-        frozenset({"Running"}),
+        _RUNNING,
         deleted=False,
         labels=parse_selector_text("batch.kubernetes.io/job-name"),
         delay=Delay(seconds, seconds_from=DURATION),
@@ -250,8 +233,11 @@ def job_end(seconds: float) -> Stage:
 
 def rules_of(kind: str, stages: Iterable[Stage], defaults: Iterable[Stage] | None = None) -> tuple[Stage, ...]:
     """The rules for one kind, or the default ones when there are none for it."""
-    given = defaults if defaults is not None else parse_stages(_DEFAULT)
-    return tuple(one for one in stages if one.kind == kind) or tuple(one for one in given if one.kind == kind)
+    built_in = (*default_stages(), *_STORAGE) if defaults is None else defaults
+    return tuple(one for one in stages if one.kind == kind) or tuple(one for one in built_in if one.kind == kind)
+
+
+# -- reading -----------------------------------------------------------------------------------------------
 
 
 def load_stages(paths: Iterable[str | Path]) -> tuple[Stage, ...]:
@@ -280,10 +266,6 @@ def parse_stages(text: str, source: str = "<text>") -> tuple[Stage, ...]:
         data = read_single(text, "stage file")
     except TextError as error:
         raise StageError(error.in_file(source)) from None
-    return _read(data, source)
-
-
-def _read(data: Any, source: str) -> tuple[Stage, ...]:
     if not isinstance(data, dict) or not isinstance(data.get("stages"), list):
         raise StageError(f"{source}: expected an object with a list `stages:`")
     Entry(data, source, StageError).only("stages")
@@ -297,16 +279,13 @@ def _read(data: Any, source: str) -> tuple[Stage, ...]:
 
 def _stage(data: Any, where: str) -> Stage:
     entry = Entry(data, where, StageError)
-    kind = entry.choice("kind", tuple(_SELECTORS), "has no stage rules") or "Pod"
+    kind = entry.choice("kind", tuple(_SELECTORS), "has no stage rules", "Pod")
     is_pod = kind == "Pod"
     entry.only("name", "kind", "selector", "weight", "delay", "failure", *(("next",) if is_pod else ()))
     name = entry.named("name", "give the stage a name, which problems show")
     entry.where = f"{where} ({name})"
     selector = entry.entry("selector")
     selector.only(*_SELECTORS[kind])
-    phases = selector.texts("phase")
-    for phase in phases:
-        Entry({"phase": phase}, selector.where, StageError).choice("phase", PHASES, "is not a phase")
     labels: Selector | None = None
     given = {key: selector.data[key] for key in ("matchLabels", "matchExpressions") if selector.data.get(key)}
     if given:
@@ -316,7 +295,7 @@ def _stage(data: Any, where: str) -> Stage:
             raise selector.refusal("", str(error)) from None
     return Stage(
         name,
-        frozenset(phases),
+        frozenset(selector.texts("phase", *_PHASES)),
         selector.flag("deleted"),
         selector.flag("ready"),
         frozenset(selector.texts("namespaces")),
@@ -346,7 +325,7 @@ def _delay(entry: Entry, *, is_pod: bool) -> Delay:
 
 def _failure(entry: Entry, *, is_pod: bool) -> Failure:
     entry.only("rate", "reason", *(("phase", "exitCode") if is_pod else ()))
-    phase = entry.choice("phase", PHASES, "is not a phase") or "Failed"
+    phase = entry.choice("phase", *_PHASES, "Failed")
     reason = entry.text("reason") or ("Error" if is_pod else "Internal")
     return Failure(entry.number("rate", most=1.0), phase, reason, int(entry.number("exitCode", 1)))
 
@@ -361,5 +340,5 @@ def _next(entry: Entry) -> Next:
             check_type("PodStatus", encode_clean(status.data, status.where), PODS, status.where)
         except ApiError as error:
             raise status.refusal("", f"cannot be a pod's status: {error}") from None
-    phase = entry.choice("phase", PHASES, "is not a phase")
+    phase = entry.choice("phase", *_PHASES)
     return Next(phase, entry.text("phaseFrom"), entry.flag("ready"), status.data, bool(entry.flag("delete")))

@@ -1,7 +1,4 @@
-"""What hollow kubelets read of the cluster: changes of single objects, and the few fields of nodes they need.
-
-Caller: :mod:`.hollow`.
-"""
+"""What hollow kubelets read of the cluster: changes of single objects. Caller: :mod:`.hollow`."""
 
 from __future__ import annotations
 
@@ -12,52 +9,20 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.decode import DecodeError
 from ...api.kinds import Kind
 from ...api.turns import in_batches
 from ...api.wire import Item, Transport
 from ...client.reflector import YIELD_INTERVAL, Reflector
 
-__all__ = ["Changed", "Gone", "Image", "NodeView", "Sink", "node_view", "pod_ip"]
+__all__ = ["Changed", "Gone", "Sink", "pod_ip"]
 
 _log = logging.getLogger("kubesched.cluster")
 
 Changed = Callable[[Item], None]
 Gone = Callable[[str, Item | None], None]
 
-
-class _Address(msgspec.Struct):
-    type: str = ""
-    address: str = ""
-
-
-class _Condition(msgspec.Struct):
-    type: str = ""
-    status: str = ""
-    lastHeartbeatTime: str | None = None  # noqa: N815 - the wire's name
-
-
-class Image(msgspec.Struct):
-    names: list[str] = []
-    sizeBytes: int = 0  # noqa: N815 - the wire's name
-
-
-class _NodeStatus(msgspec.Struct):
-    addresses: list[_Address] = []
-    conditions: list[_Condition] = []
-    images: list[Image] = []
-
-
-class _NodeMetadata(msgspec.Struct):
-    annotations: dict[str, str] | None = None
-
-
-class NodeView(msgspec.Struct):
-    metadata: _NodeMetadata = msgspec.field(default_factory=_NodeMetadata)
-    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
-
-
-node_view: Final = msgspec.json.Decoder(NodeView).decode
+#: What reading data of other types than expected raises.
+_UNREADABLE: Final = (TypeError, ValueError, AttributeError, LookupError, msgspec.DecodeError)
 
 
 class _PodStatus(msgspec.Struct):
@@ -132,7 +97,7 @@ class Sink:
         """An object was added or modified. One that cannot be read, from whatever server, costs no other its kubelet."""
         try:
             self._changed(item)
-        except (DecodeError, msgspec.DecodeError) as error:
+        except _UNREADABLE as error:
             if self._unread.get(item.key) != item.resource_version:
                 self._unread[item.key] = item.resource_version
                 text = f"{item.kind.kind} {item.key} at resourceVersion {item.resource_version} is left alone: {error}"

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import msgspec
 
@@ -60,8 +60,8 @@ from ..schema import (
     random_suffix,
     same_section,
 )
-from .deletion import Deletion
-from .events import EventExpiry, RecordedEvent, as_core, check_event, event_sections, new_item
+from .deletion import Deleting, Deletion
+from .events import EventExpiry, RecordedEvent, check_event, event_as, event_sections, new_item
 from .pod_actions import PodActions
 from .quota import Quotas
 from .records import Records
@@ -167,7 +167,7 @@ class Store(Records):
         if kind is PODS and not (dry_run or restore):
             return self._create_pod(namespace, given, obj)
         if kind.group == EVENTS.group:
-            event = as_core(event_sections(kind, obj))
+            event = event_as(CORE_EVENTS, event_sections(kind, obj))
             return new_item(self._create(CORE_EVENTS, namespace, given, event, dry_run=dry_run, restore=restore))
         if kind is CORE_EVENTS:
             obj = event_sections(kind, obj)
@@ -291,8 +291,7 @@ class Store(Records):
             return False
         for key in islice(self._event_expiry.due(now, most), _EXPIRED_AT_ONCE):
             old = self._events.objects.get(key)
-            last = old.at(self._version + 1) if isinstance(old, RecordedEvent) else None
-            if last is not None and old is not None:
+            if isinstance(old, RecordedEvent) and (last := old.at(self._version + 1)) is not None:
                 self.removed(self._events, last, old)
             elif old is not None:
                 self.remove(self._events, old.document(), old)
@@ -315,7 +314,7 @@ class Store(Records):
         _body_metadata(kind, obj)
         if kind.group == EVENTS.group:
             check_form(kind, encode_clean(obj))
-            return new_item(self.update(CORE_EVENTS, namespace, name, as_core(obj), dry_run=dry_run))
+            return new_item(self.update(CORE_EVENTS, namespace, name, event_as(CORE_EVENTS, obj), dry_run=dry_run))
         old = self.get(kind, namespace, name)
         document = decode_document(encode_clean(obj, nulls=kind.custom))
         open_section(document, "metadata")
@@ -370,7 +369,7 @@ class Store(Records):
             raise ApiError.bad_request("the patch leaves no object with metadata")
         if kind.group == EVENTS.group:
             whole = {key: open_section(document, key) for key in document}
-            return new_item(self.update(CORE_EVENTS, namespace, name, as_core(whole), dry_run=dry_run))
+            return new_item(self.update(CORE_EVENTS, namespace, name, event_as(CORE_EVENTS, whole), dry_run=dry_run))
         return self._replace(old, before, document, subresource, dry_run=dry_run)
 
     def _replace(self, old: Stored, before: Document, document: Document, subresource: str, *, dry_run: bool) -> Stored:
@@ -435,18 +434,7 @@ class Store(Records):
         self.settle_later()
         return item
 
-    def delete(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_seconds: int | None = None,
-        propagation_policy: str = "",
-        dry_run: bool = False,
-    ) -> Stored:
+    def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[Deleting]) -> Stored:
         """Delete an object, or begin to: pods with a grace period and objects with finalizers stay for a while.
 
         Returns the last state: still stored when it has a deletion timestamp.
@@ -454,14 +442,8 @@ class Store(Records):
         Raises:
             ApiError: 404, or 409 when a precondition does not hold.
         """
-        item = self._deletion.delete(
-            self.get(kind if kind.group != EVENTS.group else CORE_EVENTS, namespace, name),
-            uid=uid,
-            resource_version=resource_version,
-            grace_period_seconds=grace_period_seconds,
-            propagation_policy=propagation_policy,
-            dry_run=dry_run,
-        )
+        old = self.get(kind if kind.group != EVENTS.group else CORE_EVENTS, namespace, name)
+        item = self._deletion.delete(old, **options)
         self.settle_later()
         return item
 
@@ -478,25 +460,9 @@ class Store(Records):
         """The binding subresource: put a pod on a node, once. See :meth:`.pod_actions.PodActions.bind`."""
         return self._pod_actions.bind(namespace, name, uid, node_name, annotations=annotations, dry_run=dry_run)
 
-    def evict(
-        self,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_seconds: int | None = None,
-        dry_run: bool = False,
-    ) -> None:
+    def evict(self, namespace: str, name: str, **options: Unpack[Deleting]) -> None:
         """The eviction subresource: delete a pod if its disruption budget allows it, else 429."""
-        self._pod_actions.evict(
-            namespace,
-            name,
-            uid=uid,
-            resource_version=resource_version,
-            grace_period_seconds=grace_period_seconds,
-            dry_run=dry_run,
-        )
+        self._pod_actions.evict(namespace, name, **options)
         self.settle_later()
 
     # -- restoring ---------------------------------------------------------------------------------------
