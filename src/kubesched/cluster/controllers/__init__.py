@@ -11,8 +11,7 @@ from .daemon_sets import daemon_spec
 from .deployments import replica_set_body
 from .device_pools import DEVICES as DEVICES_ANNOTATION
 from .device_pools import DevicesError, parse_devices
-from .job_status import completed_indexes
-from .jobs import COMPLETION_INDEX, TRACKING, finished_as, indexed_spec, job_labels
+from .jobs import COMPLETION_INDEX, TRACKING, completed_indexes, finished_as, indexed_spec, job_labels
 from .manager import ALL, BATCH, DEVICES, STORAGE, ControllerManager, ControllerStatistics
 from .pods import pod_body
 

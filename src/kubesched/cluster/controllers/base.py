@@ -141,9 +141,14 @@ class ObjectController(Controller):
         return made
 
     async def delete_owned(self, owner: Item, item: Item) -> None:
-        """Delete something that was made for an object and record an event. Raises what the transport raises."""
-        await self.context.delete(item)
-        await self.record(owner, NORMAL, "SuccessfulDelete", self.deleted.format(name=item.name, owner=owner.name))
+        """Delete something that was made for an object, unless it is going already, and record an event.
+
+        Raises what the transport raises.
+        """
+        if not self.context.is_going(item):
+            await self.context.delete(item)
+            text = self.deleted.format(name=item.name, owner=owner.name)
+            await self.record(owner, NORMAL, "SuccessfulDelete", text)
 
     async def act_and_report(
         self, item: Item, action: Awaitable[object], report: Callable[[Item, ApiError | None], Awaitable[object]]

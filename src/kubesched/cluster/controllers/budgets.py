@@ -32,29 +32,21 @@ class Budgets(ObjectController):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.cache.add_index(BY_NAMESPACE, lambda item: (item.namespace,))
-        self._selectors: dict[str, tuple[int, Selector | None]] = {}
+        #: By key; those that cannot be read are left out, and select nothing.
+        self._selectors: dict[str, Selector] = {}
         self.watch(PODS, self._pod_changed)
         for kind in _SCALABLE.values():
             self.watch(kind, self._scale_changed)
 
     def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if new is None:
-            self._selectors.pop(item.key, None)
         super().enqueue(item, old, new)
-
-    def _selector(self, item: Item) -> Selector | None:
-        """The budget's selector; None when it cannot be read, which selects nothing."""
-        known = self._selectors.get(item.key)
-        if known is not None and known[0] == item.resource_version:
-            return known[1]
-        given, selector = spec_of(item).get("selector"), None
-        try:
-            if given is not None:
-                selector = compile_label_selector(from_builtins(given, LabelSelector))
-        except (DecodeError, SelectorError) as error:
-            self.context.note_problem(f"{self.name} {item.key}: {error}")
-        self._selectors[item.key] = (item.resource_version, selector)
-        return selector
+        self._selectors.pop(item.key, None)
+        selector = spec_of(item).get("selector")
+        if new is not None and selector is not None:
+            try:
+                self._selectors[item.key] = compile_label_selector(from_builtins(selector, LabelSelector))
+            except (DecodeError, SelectorError) as error:
+                self.context.note_problem(f"{self.name} {item.key}: {error}")
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """At once when health is lost, a little later when it is gained: the safe direction is the slow one."""
@@ -66,7 +58,7 @@ class Budgets(ObjectController):
         seen = [one.typed.metadata.labels for one in (old, new) if one is not None]
         delay = 0.0 if _healthy(old) and not _healthy(new) else self.context.settings.batch_seconds
         for budget in budgets:
-            selector = self._selector(budget)
+            selector = self._selectors.get(budget.key)
             if selector is not None and any(map(selector.matches, seen)):
                 self.queue.add_after(budget.key, delay)
 
@@ -76,7 +68,7 @@ class Budgets(ObjectController):
                 self.queue.add(budget.key)
 
     async def reconcile_object(self, item: Item) -> None:
-        selector = self._selector(item)
+        selector = self._selectors.get(item.key)
         pods = [
             pod
             for pod in self.context.pods.indexed(BY_NAMESPACE, item.namespace)

@@ -207,14 +207,14 @@ class Context:
         return self.pods.indexed(BY_OWNER, uid)
 
     def is_going(self, item: Item) -> bool:
-        """Whether a pod is being deleted, by any client or by a request of ours that the watch has not delivered yet."""
+        """Whether an object is being deleted, for pods also by a request of ours that the watch has not delivered yet."""
+        if item.kind.type is None:
+            return "deletionTimestamp" in item.typed["metadata"]
         return item.uid in self._doomed or item.typed.metadata.deletion_timestamp is not None
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if self._doomed and (new is None or new.typed.metadata.deletion_timestamp is not None):
             self._doomed.discard(item.uid)
-
-    # -- writing ---------------------------------------------------------------------------------------
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Item | None:
         """What the server has now; None when it has none. For decisions that a cache which lags behind must not make."""

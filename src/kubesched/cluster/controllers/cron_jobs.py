@@ -73,7 +73,7 @@ class CronJobs(ObjectController):
         self.queue.forget_timers(item.key)
         jobs = self._jobs.indexed(BY_OWNER, item.uid)
         status = await self._follow(item, jobs)
-        if "deletionTimestamp" not in item.typed["metadata"]:
+        if not self.context.is_going(item):
             await self._start(item, status, jobs)
         await self._clean(await self.context.write_status(item, item.typed, status), jobs)
 
@@ -157,9 +157,8 @@ class CronJobs(ObjectController):
         """Remove the oldest finished jobs beyond the limits."""
         ended = []
         for job in jobs:
-            metadata = job.typed["metadata"]
-            begun = status_of(job).get("startTime") or metadata.get("creationTimestamp") or ""
-            if "deletionTimestamp" not in metadata:
+            begun = status_of(job).get("startTime") or job.typed["metadata"].get("creationTimestamp") or ""
+            if not self.context.is_going(job):
                 ended.append((begun, job.name, job, finished_as(job.typed)))
         ended.sort(key=itemgetter(0, 1))
         for limit, how in (("successfulJobsHistoryLimit", "Complete"), ("failedJobsHistoryLimit", "Failed")):

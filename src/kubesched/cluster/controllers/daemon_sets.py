@@ -100,7 +100,7 @@ class DaemonSets(WorkloadController):
             self.queue.add(one.key)
 
     async def reconcile_object(self, item: Item) -> None:
-        if "deletionTimestamp" in item.typed["metadata"]:
+        if self.context.is_going(item):
             return
         revision = await self._revisions.current(item)
         fit = _Fit((spec_of(item).get("template") or {}).get("spec") or {})
@@ -138,16 +138,15 @@ class DaemonSets(WorkloadController):
             for pod in surplus:
                 await self.delete_owned(item, pod)
         for pod in [pod for name, pods in there.items() if name not in nodes for pod in pods]:
-            if not self.context.is_going(pod):
-                await self.delete_owned(item, pod)
+            await self.delete_owned(item, pod)
         if (spec_of(item).get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate":
             await self._update(item, [name for name, node in nodes.items() if fit.allows(node)], labels)
 
     async def _record_finished(self, item: Item, pod: Item, node: str) -> None:
-        failed = pod.typed.status.phase == "Failed"
-        word, end = ("failed", "kill") if failed else ("succeeded", "delete")
-        text = f"Found {word} daemon pod {pod.key} on node {node}, will try to {end} it"
-        await self.record(item, WARNING if failed else NORMAL, f"{word.capitalize()}DaemonPod", text)
+        word = pod.typed.status.phase
+        type_, end = (WARNING, "kill") if word == "Failed" else (NORMAL, "delete")
+        text = f"Found {word.lower()} daemon pod {pod.key} on node {node}, will try to {end} it"
+        await self.record(item, type_, f"{word}DaemonPod", text)
 
     async def _update(self, item: Item, nodes: list[str], labels: dict[str, str]) -> None:
         """Replace pods of older templates, as many at a time as may be unavailable."""
@@ -164,13 +163,12 @@ class DaemonSets(WorkloadController):
                 continue
             most -= 1
             for pod in old:
-                if not self.context.is_going(pod):
-                    await self.delete_owned(item, pod)
+                await self.delete_owned(item, pod)
         for pod in stale[: max(0, most)]:
             await self.delete_owned(item, pod)
 
     async def _write_status(self, item: Item, fit: _Fit, revision: Item) -> None:
-        label = self._revisions.label(item, revision.name)
+        labels = {REVISION_LABEL: self._revisions.label(item, revision.name)}
         running = {
             name: min(alive, key=lambda pod: pod.typed.metadata.creation_timestamp or "")
             for name, pods in self._by_node(item).items()
@@ -178,7 +176,7 @@ class DaemonSets(WorkloadController):
         }
         nodes = {node.name: fit.allows(node.typed) for node in self._nodes.values()}
         pods = [running[name] for name, wanted in nodes.items() if wanted and name in running]
-        desired = sum(nodes.values())
+        desired, updated = sum(nodes.values()), sum(labels.items() <= pod.typed.metadata.labels.items() for pod in pods)
         available = sum([not self.context.is_going(pod) and self.is_available(item, pod) for pod in pods])
         status: Data = {
             "currentNumberScheduled": len(pods),
@@ -186,8 +184,7 @@ class DaemonSets(WorkloadController):
             "desiredNumberScheduled": desired,
             "numberReady": sum(is_ready(pod.typed) for pod in pods),
             "observedGeneration": item.typed["metadata"].get("generation", 0),
-            "updatedNumberScheduled": sum(pod.typed.metadata.labels.get(REVISION_LABEL) == label for pod in pods)
-            or None,
+            "updatedNumberScheduled": updated or None,
             "numberAvailable": available or None,
             "numberUnavailable": (desired - available) or None,
         }

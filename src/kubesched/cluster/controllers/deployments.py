@@ -78,7 +78,7 @@ class Deployments(ObjectController):
             self.enqueue_owner(owner, owner, owner)
 
     async def reconcile_object(self, item: Item) -> None:
-        if "deletionTimestamp" in item.typed["metadata"]:
+        if self.context.is_going(item):
             return
         spec = spec_of(item)
         rollout = Rollout(spec)
@@ -108,8 +108,6 @@ class Deployments(ObjectController):
             member.replicas or any(not is_finished(pod.typed) for pod in self.context.owned_pods(member.item.uid))
             for member in old
         )
-
-    # -- replica sets ----------------------------------------------------------------------------------
 
     async def _new_set(self, item: Item, rollout: Rollout, new: Member | None, old: list[Member]) -> Member:
         """The set of the current template, made when there is none, with the newest revision."""
@@ -160,8 +158,6 @@ class Deployments(ObjectController):
         if after != before:
             text = f"Scaled {'up' if after > before else 'down'} replica set {name} from {before} to {after}"
             await self.record(item, NORMAL, "ScalingReplicaSet", text)
-
-    # -- status ----------------------------------------------------------------------------------------
 
     async def _write_status(self, item: Item, rollout: Rollout, new: Member | None, old: list[Member]) -> None:
         """Write the status; when all is done, drop old empty sets beyond the history limit."""

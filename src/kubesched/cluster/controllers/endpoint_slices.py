@@ -39,20 +39,9 @@ class EndpointSlices(ObjectController):
         super().__init__(context)
         self._slices = context.owned_cache(ENDPOINT_SLICES)
         self._nodes = context.cache(NODES)
-        #: By namespace: the selectors of its Services by key.
-        self._selectors: dict[str, dict[str, dict[str, str]]] = {}
+        self.cache.add_index(BY_NAMESPACE, lambda item: (item.namespace,))
         self.watch(ENDPOINT_SLICES, self._slice_changed)
         self.watch(PODS, self._pod_changed)
-
-    def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
-        super().enqueue(item, old, new)
-        selectors = self._selectors.setdefault(item.namespace, {})
-        selectors.pop(item.key, None)
-        selector = new.typed["spec"].get("selector") if new is not None else None
-        if selector:
-            selectors[item.key] = selector
-        if not selectors:
-            del self._selectors[item.namespace]
 
     def _slice_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A slice that another client changed or deleted is repaired."""
@@ -61,17 +50,18 @@ class EndpointSlices(ObjectController):
             self.queue.add(f"{item.namespace}/{labels.get(_SERVICE, '')}")
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        selectors = self._selectors.get(item.namespace)
-        if not selectors or (old is not None and new is not None and _seen(old) == _seen(new)):
+        services = self.cache.indexed(BY_NAMESPACE, item.namespace)
+        if not services or (old is not None and new is not None and _seen(old) == _seen(new)):
             return
         pods = [one.typed.metadata.labels.items() for one in (old, new) if one is not None]
-        for key, selector in selectors.items():
-            if any(selector.items() <= labels for labels in pods):
-                self.queue.add_after(key, _BATCH_SECONDS)
+        for service in services:
+            selector = spec_of(service).get("selector")
+            if selector and any(selector.items() <= labels for labels in pods):
+                self.queue.add_after(service.key, _BATCH_SECONDS)
 
     async def reconcile_object(self, item: Item) -> None:
         service, spec = item, spec_of(item)
-        if "deletionTimestamp" in service.typed["metadata"]:
+        if self.context.is_going(service):
             return
         await self._balance(service, spec)
         selector = spec.get("selector")

@@ -53,7 +53,7 @@ class ReplicaSets(WorkloadController):
 
     async def _manage(self, item: Item) -> None:
         """Create or delete what is missing or too much; the first refusal ends it, as the others would be refused too."""
-        if "deletionTimestamp" in item.typed["metadata"]:
+        if self.context.is_going(item):
             return
         spec = spec_of(item)
         active, burst = self._active(item), self.context.settings.burst

@@ -40,10 +40,10 @@ class StatefulSets(WorkloadController):
         self._revisions = Revisions(context)
 
     async def reconcile_object(self, item: Item) -> None:
-        metadata, status = item.typed["metadata"], status_of(item)
-        if "deletionTimestamp" in metadata:
+        if self.context.is_going(item):
             return
-        seen_all = status.get("observedGeneration") == metadata.get("generation")
+        status = status_of(item)
+        seen_all = status.get("observedGeneration") == item.typed["metadata"].get("generation")
         update = await self._revisions.current(item, assumed=status.get("updateRevision", "") if seen_all else "")
         current = next((one for one in self._revisions.of(item) if one.name == status.get("currentRevision")), update)
         action = self._step(item, current, update)
@@ -74,8 +74,7 @@ class StatefulSets(WorkloadController):
             elif ordered and not self._is_healthy(item, pod):
                 return
         for number in sorted((number for number in pods if number not in wanted), reverse=True):
-            if not self.context.is_going(pods[number]):
-                await self.delete_owned(item, pods[number])
+            await self.delete_owned(item, pods[number])
             if ordered:
                 return
         for number in reversed(wanted) if strategy.get("type") != "OnDelete" else ():
