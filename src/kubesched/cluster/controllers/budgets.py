@@ -15,7 +15,7 @@ from ...api.times import parse_time
 from ...api.types import LabelSelector
 from ...api.wire import Item
 from .base import ObjectController
-from .context import BY_NAMESPACE, Context, Data, controller_of, owner_key, spec_of, status_of
+from .context import BY_NAMESPACE, Context, Data, controller_of, differ, owner_key, spec_of, status_of
 from .pods import is_finished, is_ready, resolve_count
 
 __all__ = ["Budgets"]
@@ -51,9 +51,7 @@ class Budgets(ObjectController):
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """At once when health is lost, a little later when it is gained: the safe direction is the slow one."""
         budgets = self.cache.indexed(BY_NAMESPACE, item.namespace)
-        if not budgets:
-            return
-        if old is not None and new is not None and _seen(old) == _seen(new):
+        if not budgets or not differ(old, new, _seen):
             return
         seen = [one.typed.metadata.labels for one in (old, new) if one is not None]
         delay = 0.0 if _healthy(old) and not _healthy(new) else self.context.settings.batch_seconds
@@ -63,7 +61,7 @@ class Budgets(ObjectController):
                 self.queue.add_after(budget.key, delay)
 
     def _scale_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if old is None or new is None or _replicas(old) != _replicas(new):
+        if differ(old, new, _replicas):
             for budget in self.cache.indexed(BY_NAMESPACE, item.namespace):
                 self.queue.add(budget.key)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -25,7 +25,7 @@ from ..kubelets import Stage
 from .watch_cache import WatchCache
 
 __all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]
-__all__ += ["owner_key", "owners_of", "spec_of", "status_of", "tolerate"]
+__all__ += ["differ", "owner_key", "owners_of", "spec_of", "status_of", "tolerate"]
 
 Data = dict[str, Any]
 
@@ -91,6 +91,11 @@ def owners_of(item: Item) -> tuple[OwnerReference, ...]:
         return from_builtins(item.typed["metadata"], ObjectMeta).owner_references
     references: tuple[OwnerReference, ...] = item.typed.metadata.owner_references
     return references
+
+
+def differ(old: Item | None, new: Item | None, of: Callable[[Item], object]) -> bool:
+    """Whether two versions of an object show something else of what ``of`` reads, or one of them is missing."""
+    return old is None or new is None or of(old) != of(new)
 
 
 def controller_of(item: Item) -> OwnerReference | None:
@@ -221,6 +226,11 @@ class Context:
         with tolerate(404):
             return await self.client.get(kind, namespace, name)
         return None
+
+    async def is_gone(self, kind: Kind, namespace: str, reference: OwnerReference) -> bool:
+        """Whether the server has no such object: only it knows, as a cache may lag behind."""
+        live = await self.get(kind, namespace if kind.namespaced else "", reference.name)
+        return live is None or live.uid != reference.uid
 
     async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any]) -> Item:
         return await self._noted(self.client.create(kind, namespace, obj))

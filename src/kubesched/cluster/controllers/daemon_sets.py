@@ -17,7 +17,7 @@ from ...api.types import Node, PodSpec, Taint
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
-from .context import Context, Data, spec_of
+from .context import Context, Data, differ, spec_of
 from .pods import is_finished, is_ready, pod_body, resolve_count
 from .revisions import REVISION_LABEL, Revisions
 
@@ -92,12 +92,9 @@ class DaemonSets(WorkloadController):
         self._revisions = Revisions(context)
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if old is not None and new is not None:
-            before, after = old.typed, new.typed
-            if before.metadata.labels == after.metadata.labels and before.spec.taints == after.spec.taints:
-                return
-        for one in self.cache.values():
-            self.queue.add(one.key)
+        if differ(old, new, lambda node: (node.typed.metadata.labels, node.typed.spec.taints)):
+            for one in self.cache.values():
+                self.queue.add(one.key)
 
     async def reconcile_object(self, item: Item) -> None:
         if self.context.is_going(item):

@@ -14,7 +14,7 @@ from ...api.types import Pod
 from ...api.wire import Item
 from ..kubelets import pod_ip
 from .base import ObjectController
-from .context import BY_NAMESPACE, BY_OWNER, Context, Data, spec_of, status_of
+from .context import BY_NAMESPACE, BY_OWNER, Context, Data, differ, spec_of, status_of
 from .pods import is_finished, is_ready, owner_reference
 
 __all__ = ["EndpointSlices"]
@@ -51,7 +51,7 @@ class EndpointSlices(ObjectController):
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         services = self.cache.indexed(BY_NAMESPACE, item.namespace)
-        if not services or (old is not None and new is not None and _seen(old) == _seen(new)):
+        if not services or not differ(old, new, _seen):
             return
         pods = [one.typed.metadata.labels.items() for one in (old, new) if one is not None]
         for service in services:
@@ -60,18 +60,18 @@ class EndpointSlices(ObjectController):
                 self.queue.add_after(service.key, _BATCH_SECONDS)
 
     async def reconcile_object(self, item: Item) -> None:
-        service, spec = item, spec_of(item)
-        if self.context.is_going(service):
+        if self.context.is_going(item):
             return
-        await self._balance(service, spec)
+        spec = spec_of(item)
+        await self._balance(item, spec)
         selector = spec.get("selector")
         if not selector or spec.get("type") == "ExternalName":
             return
         groups: dict[tuple[tuple[str, int, str], ...], list[Data]] = {}
-        for item in self.context.pods.indexed(BY_NAMESPACE, service.namespace):
-            pod: Pod = item.typed
-            if selector.items() <= pod.metadata.labels.items() and not is_finished(pod) and (ip := pod_ip(item)):
-                groups.setdefault(_ports(spec, pod), []).append(self._endpoint(item, ip, spec))
+        for one in self.context.pods.indexed(BY_NAMESPACE, item.namespace):
+            pod: Pod = one.typed
+            if selector.items() <= pod.metadata.labels.items() and not is_finished(pod) and (ip := pod_ip(one)):
+                groups.setdefault(_ports(spec, pod), []).append(self._endpoint(one, ip, spec))
         wanted = [
             {
                 "addressType": "IPv4",
@@ -81,7 +81,7 @@ class EndpointSlices(ObjectController):
             for ports, endpoints in (groups or {(): []}).items()
             for start in range(0, max(1, len(endpoints)), _MOST)
         ]
-        await self._write(service, wanted)
+        await self._write(item, wanted)
 
     async def _write(self, service: Item, wanted: list[Data]) -> None:
         """Make the slices of a Service what is wanted, those that are there being changed in order."""

@@ -369,10 +369,6 @@ class JobOrphans(Controller):
         pod = self.context.pods.get(key)
         if pod is None or not self._is_orphan(pod):
             return
-        reference = controller_of(pod)
-        if reference is not None and reference.kind == JOBS.kind:
-            # The cache may lag behind: only the server knows that a job is gone.
-            job = await self.context.get(JOBS, pod.namespace, reference.name)
-            if job is not None and job.uid == reference.uid:
-                return
-        await _release(self.context, [pod])
+        owner = controller_of(pod)
+        if owner is None or owner.kind != JOBS.kind or await self.context.is_gone(JOBS, pod.namespace, owner):
+            await _release(self.context, [pod])

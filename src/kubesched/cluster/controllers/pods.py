@@ -15,15 +15,7 @@ from ...api.wire import Item
 from ..kubelets import ready_condition
 from ..schema import letters_of
 
-__all__ = [
-    "is_finished",
-    "is_ready",
-    "owner_reference",
-    "pod_body",
-    "ready_since",
-    "resolve_count",
-    "template_hash",
-]
+__all__ = ["is_finished", "is_ready", "owner_reference", "pod_body", "ready_since", "resolve_count", "template_hash"]
 
 _FINISHED: Final = ("Succeeded", "Failed")
 
