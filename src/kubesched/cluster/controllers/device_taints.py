@@ -90,7 +90,7 @@ class DeviceTaintEviction(Controller):
 
     def _add_users(self, claim: Item) -> None:
         for consumer in claim.typed.status.reserved_for:
-            if consumer.resource == "pods" and not consumer.api_group:
+            if consumer.is_pod:
                 self.queue.add(f"{claim.namespace}/{consumer.name}")
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:

@@ -180,10 +180,6 @@ class Quotas:
 
     # -- counting --------------------------------------------------------------------------------------
 
-    def follow(self) -> None:
-        """Begin with the quotas; with what they count when there is the first one."""
-        self._records.follow(self.changed, RESOURCE_QUOTAS.__eq__)
-
     def changed(self, item: Stored | None, old: Stored | None) -> None:
         """Note a stored or removed quota."""
         self._quota_changed(item, old)

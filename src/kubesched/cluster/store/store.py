@@ -25,6 +25,7 @@ from ...api.kinds import (
     NAMESPACES,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
     RUNTIME_CLASSES,
     SERVICES,
     Kind,
@@ -145,7 +146,7 @@ class Store(Records):
         self.forget_followers()
         self.follow(self._event_written, CORE_EVENTS.__eq__)
         self.follow(self._deletion.follow)
-        self._quotas.follow()
+        self.follow(self._quotas.changed, RESOURCE_QUOTAS.__eq__)
         self.follow(self._services.changed, SERVICES.__eq__)
         self.follow(self._replicas.forget, {LIMIT_RANGES, PRIORITY_CLASSES, RUNTIME_CLASSES}.__contains__)
 
@@ -182,13 +183,10 @@ class Store(Records):
             if request is not None:
                 self._replicas.add(request, item)
             return item
-        table, namespace = self._pods, like.namespace
-        name = self._new_name(table, namespace, given)
+        name = self._new_name(self._pods, like.namespace, given)
         uid = new_uid(self._random)
-        self._check_namespace(PODS, namespace, name, dry_run=False)
-        if (namespace, name) in table.objects:
-            raise ApiError.already_exists(PODS, name)
-        item = self.adopt(table, like.copy(name, uid, self._version + 1))
+        self._check_place(self._pods, like.namespace, name, dry_run=False)
+        item = self.adopt(self._pods, like.copy(name, uid, self._version + 1))
         self.settle_later()
         return item
 
@@ -197,12 +195,9 @@ class Store(Records):
 
         False, and nothing is done, where a quota has to be charged: such an event is created as an object.
         """
-        namespace, name = event.namespace, event.name
-        if not self._quotas.is_free(namespace):
+        if not self._quotas.is_free(event.namespace):
             return False
-        self._check_namespace(CORE_EVENTS, namespace, name, dry_run=False)
-        if (namespace, name) in self._events.objects:
-            raise ApiError.already_exists(CORE_EVENTS, name)
+        self._check_place(self._events, event.namespace, event.name, dry_run=False)
         self.adopt(self._events, RecordedEvent(event, new_uid(self._random), self.now(), self._version + 1))
         self.expire_events()
         self.settle_later()
@@ -234,10 +229,7 @@ class Store(Records):
         uid = (given.get("uid") if restore else None) or new_uid(self._random)
         created = (given.get("creationTimestamp") if restore else None) or self.now()
         metadata = new_metadata(kind, namespace, given, name, uid, created)
-        if kind.namespaced:
-            self._check_namespace(kind, namespace, name, dry_run=dry_run)
-        if (namespace, name) in table.objects:
-            raise ApiError.already_exists(kind, name)
+        self._check_place(table, namespace, name, dry_run=dry_run)
         causes = Causes()
         check_metadata(kind, metadata, causes)
         document: Document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
@@ -256,11 +248,10 @@ class Store(Records):
             if len(obj) > 3:
                 document.update((key, value) for key, value in obj.items() if key not in _POD_HEAD)
         elif kind is CORE_EVENTS:
-            event = dict(obj)
+            document.update((section, value) for section, value in obj.items() if section not in _HEAD)
             if not restore:
-                check_event(namespace, event, causes)
+                check_event(namespace, document, causes)
             causes.raise_if_any(kind, name)
-            document.update((section, value) for section, value in event.items() if section not in _HEAD)
         else:
             rest = {key: value for key, value in obj.items() if key not in _HEAD}
             raw = encode_clean(rest, nulls=kind.custom)
@@ -517,20 +508,23 @@ class Store(Records):
                 break
         return generated
 
-    def _check_namespace(self, kind: Kind, namespace: str, name: str, *, dry_run: bool) -> None:
-        if ("", namespace) not in self._namespaces:
+    def _check_place(self, table: Table, namespace: str, name: str, *, dry_run: bool) -> None:
+        """Refuse a new object where its namespace takes none, or where there is one of its name."""
+        spaced = table.kind.namespaced
+        if spaced and ("", namespace) not in self._namespaces:
             if not self._auto_namespaces or dry_run:
                 raise ApiError.not_found(NAMESPACES, namespace)
             self.create(NAMESPACES, "", {"metadata": {"name": namespace}})
-        elif self._deletion.is_terminating(namespace):
-            error = forbidden(
-                kind, name, f"unable to create new content in namespace {namespace} because it is being terminated"
-            )
+        elif spaced and self._deletion.is_terminating(namespace):
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            error = forbidden(table.kind, name, why)
             message = f"namespace {namespace} is being terminated"
             error.details["causes"] = [
                 {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
             ]
             raise error
+        if (namespace, name) in table.objects:
+            raise ApiError.already_exists(table.kind, name)
 
 
 def _body_metadata(kind: Kind, obj: Any) -> Mapping[str, Any]:
