@@ -7,7 +7,7 @@ that is unresponsive they stay Terminating until it recovers or is removed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ...api.kinds import NODES, PODS
 from ...api.taints import NO_EXECUTE, tolerates
@@ -16,7 +16,7 @@ from ...api.types import Pod, Taint
 from ...api.wire import Item
 from ...client.event_writer import NORMAL
 from .base import Controller
-from .context import BY_NODE, Context
+from .context import BY_NODE, Context, differ
 
 __all__ = ["Eviction", "TaintEviction", "evict", "toleration_seconds"]
 
@@ -60,7 +60,6 @@ class TaintEviction(Controller):
     """Deletes pods that may not stay where they are. The key is a pod's."""
 
     name = "taint-eviction"
-    component = "taint-eviction-controller"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -80,10 +79,9 @@ class TaintEviction(Controller):
             self.queue.add(pod.key)
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if new is None or new.typed.spec.node_name not in self._tainted:
-            return
-        if old is None or _place(old) != _place(new):
-            self.queue.add(new.key)
+        is_tainted = new is not None and new.typed.spec.node_name in self._tainted
+        if is_tainted and differ(old, new, lambda pod: (pod.typed.spec.node_name, pod.typed.spec.tolerations)):
+            self.queue.add(item.key)
 
     async def reconcile(self, key: str) -> None:
         item = self.context.pods.get(key)
@@ -100,8 +98,3 @@ class TaintEviction(Controller):
             self.queue.add_after(key, left)
         else:
             await evict(self, item, _EVICTION)
-
-
-def _place(item: Item) -> tuple[str, Any]:
-    """Where a pod is, and what it tolerates there."""
-    return item.typed.spec.node_name, item.typed.spec.tolerations
