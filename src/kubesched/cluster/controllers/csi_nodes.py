@@ -9,6 +9,7 @@ without a CSIDriver have none. Next: the scheduler counts by them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from ...api.kinds import CSI_DRIVERS, CSI_NODES, NODES
@@ -41,7 +42,7 @@ class CsiNodes(Controller):
         self._csi_nodes = self.watch(CSI_NODES, self._csi_node_changed)
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if new is not None and (old is None or _limits(old) != _limits(new)) and len(self._drivers):
+        if new is not None and (old is None or _limit(old) != _limit(new)) and len(self._drivers):
             self.queue.add(new.name)
 
     def _driver_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
@@ -56,7 +57,7 @@ class CsiNodes(Controller):
         node, item = self._nodes.get(key), self._csi_nodes.get(key)
         if node is None or (item is not None and annotations_of(item).get(_HOLLOW) != "true"):
             return
-        spec = {"drivers": self._wanted(node)}
+        spec = {"drivers": list(self._wanted(node))}
         if item is None:
             owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
             annotations = {_HOLLOW: "true", MIGRATED_PLUGINS: _MIGRATED}
@@ -65,33 +66,27 @@ class CsiNodes(Controller):
         elif item.data().get("spec") != spec:
             await self.context.patch(item, {"spec": spec})
 
-    def _wanted(self, node: Item) -> list[Data]:
-        own = self._own_limits(node)
-        drivers: list[Data] = []
-        for driver in sorted(self._drivers.values(), key=lambda item: item.name):
-            text = own.get(driver.name, annotations_of(driver).get(VOLUMES_PER_NODE, ""))
+    def _wanted(self, node: Item) -> Iterator[Data]:
+        """The drivers of a node, as its CSINode lists them."""
+        own: dict[str, str] = {}
+        for part in filter(None, map(str.strip, _limit(node).split(","))):
+            driver, given, text = part.partition("=")
+            if given and driver:
+                own[driver] = text
+            else:
+                self._complain(node, part)
+        for item in sorted(self._drivers.values(), key=lambda item: item.name):
+            text = own.get(item.name, _limit(item))
             if text == _NONE:
                 continue
-            entry: Data = {"name": driver.name, "nodeID": node.name}
-            key = topology_key(driver)
-            if key:
+            entry: Data = {"name": item.name, "nodeID": node.name}
+            if key := topology_key(item):
                 entry["topologyKeys"] = [key]
             if text.isascii() and text.isdigit():
                 entry["allocatable"] = {"count": min(int(text), (1 << 31) - 1)}
             elif text:
-                self._complain(driver if driver.name not in own else node, text)
-            drivers.append(entry)
-        return drivers
-
-    def _own_limits(self, node: Item) -> dict[str, str]:
-        limits: dict[str, str] = {}
-        for part in _limits(node).split(","):
-            driver, given, text = part.strip().partition("=")
-            if given and driver:
-                limits[driver] = text
-            elif part.strip():
-                self._complain(node, part.strip())
-        return limits
+                self._complain(node if item.name in own else item, text)
+            yield entry
 
     def _complain(self, item: Item, text: str) -> None:
         want = "a number, on a node DRIVER=NUMBER or DRIVER=none, with commas between them"
@@ -99,5 +94,6 @@ class CsiNodes(Controller):
         self.context.warn(f"{where}: {text!r} is not {want}; no limit is set")
 
 
-def _limits(node: Item) -> str:
-    return str(node.typed.metadata.annotations.get(VOLUMES_PER_NODE, ""))
+def _limit(item: Item) -> str:
+    """What a driver or a node says of how many volumes a node may have."""
+    return annotations_of(item).get(VOLUMES_PER_NODE, "")
