@@ -21,6 +21,7 @@ from random import Random
 from typing import Any, Final
 
 import aiohttp
+import msgspec
 
 from kubesched.api.collector import collector_paused
 from kubesched.api.kinds import NAMESPACES, NODES, PODS
@@ -54,8 +55,9 @@ class Holds:
     def __init__(self, options: argparse.Namespace, scratch: Path) -> None:
         self._options = options
         self._scratch = scratch
+        config = msgspec.structs.replace(default_config(), pod_max_backoff_seconds=options.max_backoff)
         self.embedded = Embedded(
-            default_config(),
+            config,
             in_tree_registry(),
             clock=SteadyClock(),
             seed=1,
@@ -100,6 +102,9 @@ class Holds:
         waiting = self._options.waiting
         await self._step(f"{waiting} pods that fit nowhere", self._create("waiting", waiting, "1000"))
         await self._step("a node is added, which may help them", self._add_node)
+        await self._step("a label of a node changes, which may help them", self._label_node)
+        await self._step("a pod is deleted, which may help them", self._delete_pod)
+        await self._step("they have waited for five minutes", self._time_out)
         await self._step("SIGUSR2: comparing", self.embedded.scheduler.debugger.compare)
         await self._step("SIGUSR2: writing the log", self.embedded.scheduler.debugger.dump)
         await self._step("a node with its pods is deleted", lambda: self.store.delete(NODES, "", "hollow-00000"))
@@ -162,6 +167,25 @@ class Holds:
         await asyncio.sleep(1)
         await self._settled()
 
+    async def _label_node(self) -> None:
+        patch = {"metadata": {"labels": {"changed": "yes"}}}
+        await InProcessClient(self.store).patch(NODES, "", "hollow-00001", patch)
+        await asyncio.sleep(1)
+        await self._settled()
+
+    async def _delete_pod(self) -> None:
+        self.store.delete(PODS, "two", "pod-000000")
+        await asyncio.sleep(2)
+        await self._settled()
+
+    async def _time_out(self) -> None:
+        queue = self.embedded.scheduler.queue
+        queue._max_in_unschedulable = 0.0  # instead of waiting for so long
+        queue.flush_unschedulable_leftover()
+        queue._max_in_unschedulable = 300.0
+        await asyncio.sleep(1)
+        await self._settled()
+
     async def _empty(self) -> None:
         self.store.delete(NAMESPACES, "", "one")
         while ("", "one") in self.store.table(NAMESPACES).objects:  # noqa: ASYNC110 - as above
@@ -179,6 +203,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--pods", type=int, default=100_000)
     parser.add_argument("--waiting", type=int, default=50_000)
+    parser.add_argument("--max-backoff", type=int, default=10, help="1 second: pods are tried together at once")
     options = parser.parse_args()
     logging.getLogger("kubesched").setLevel(logging.CRITICAL)
 

@@ -109,7 +109,7 @@ NO_CHANGES: list[tuple[str, PodStatus, dict[str, Any]]] = [
 def test_no_change_means_no_call(status: PodStatus, change: dict[str, Any]) -> None:
     async def script(server: FakeServer, port: ApiPort) -> None:
         pod = Pod(metadata=POD.metadata, status=status)
-        assert await port.patch_pod_status(pod, **change) is False
+        assert await port.patch_pod_status(pod, **change) is None
 
     assert with_port(script).calls == []
 

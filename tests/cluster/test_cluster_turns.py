@@ -22,7 +22,7 @@ from kubesched.cluster.files import read, save, saving
 from kubesched.cluster.schema import Stored
 from kubesched.cluster.store import InProcessClient, Store
 from kubesched.cluster.store.key_order import Moment
-from kubesched.cluster.store.paging import BATCH
+from kubesched.cluster.store.reading import BATCH
 from kubesched.cluster.store.records import STEPS_PER_TURN
 from kubesched.cluster.store.table import INITIAL_BATCH
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual

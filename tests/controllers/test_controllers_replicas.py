@@ -280,5 +280,5 @@ def test_counts_may_be_percentages(value: Any, total: int, up: bool, want: int) 
 
 
 def test_a_strategy_that_allows_nothing_lets_one_pod_be_missing() -> None:
-    rollout = Rollout.of({"replicas": 2, "strategy": {"rollingUpdate": {"maxSurge": "0%", "maxUnavailable": "10%"}}})
+    rollout = Rollout({"replicas": 2, "strategy": {"rollingUpdate": {"maxSurge": "0%", "maxUnavailable": "10%"}}})
     assert (rollout.surge, rollout.unavailable) == (0, 1)

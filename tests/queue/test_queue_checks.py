@@ -78,7 +78,7 @@ def test_inside_one_second_priority_decides_but_not_in_the_error_heap() -> None:
                 at, name=name, priority=priority, unschedulable_count=1, unschedulable_plugins=set(rejectors)
             )
             assert queue.put(record.key, record)
-        assert queue.pop_completed(1.9) == []
+        assert not list(queue.pop_completed(1.9))
         assert [record.pod_info.name for record in queue.pop_completed(2.0)] == want
         assert queue.check() == []
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kubesched.queue.flushing import FlushLoops
+from kubesched.queue.slices import Slices
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 START = 1_735_689_600.25
@@ -42,6 +43,7 @@ async def flushes(arrivals: dict[float, str], until: float) -> list[tuple[str, f
         clock,
         queues,  # type: ignore[arg-type]  # the part that the loops use
         300.0,
+        Slices(loop.time, lambda: None),
         flush_backoff=lambda: note("backoff", queues.backoff),
         flush_leftover=lambda: note("unschedulable", queues.unschedulable),
     )

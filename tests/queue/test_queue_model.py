@@ -221,6 +221,9 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.give_back(entry)
         except RefusedError:
             refused = True
+        self.give(record, refused)
+
+    def give(self, record: QueuedPodInfo, refused: bool) -> None:
         if refused:
             with pytest.raises(QueueError):
                 self.queue.add_unschedulable_if_not_present(record, 0)

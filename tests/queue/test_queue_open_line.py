@@ -3,52 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
-from queue_kit import POD_DELETE, Bench, a_pod
-
-from kubesched.api.types import Pod
-
-
-class Known:
-    """Attempts would not fail as before, so that every pod is tried by itself."""
-
-    def still_fails(self, record: Any, known: Any) -> bool:
-        return False
-
-    def failed(self, scheduler_name: str, times: int, seconds: float) -> None:
-        raise AssertionError("every pod is tried by itself")
-
-
-class Series:
-    def repeat(self, times: int, time: float, seen: float) -> None:
-        raise AssertionError("no attempt is left out")
-
-    def hold(self) -> None:
-        """Nothing expires here."""
-
-    def release(self) -> None:
-        """Nothing expires here."""
-
-
-def in_the_middle() -> tuple[Bench, list[Pod]]:
-    """Four pods in a line, of which the first has been tried."""
-    bench, pods = Bench(), [a_pod(f"p{number}") for number in range(4)]
-    queue = bench.queue
-    queue.lines.foresight = Known()
-    for pod in pods:
-        queue.add(pod)
-        record = bench.pop()
-        record.unschedulable_count = 30  # the longest backoff
-        bench.fail(record, "Fit")
-        queue.lines.join(record, "alike", None, Series())
-    bench.clock.advance(1000)
-    bench.event(POD_DELETE, a_pod("gone", node="n1"), None)
-    assert len(queue.lines) == 4
-    queue.done(bench.pop().uid)
-    assert queue.lines.is_open
-    return bench, pods
+from queue_kit import in_the_middle
 
 
 @pytest.mark.parametrize("read", ["where", "lists", "pops"])

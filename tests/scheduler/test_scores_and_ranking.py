@@ -171,27 +171,28 @@ def test_scores_near_10_to_the_17_are_the_same_after_few_changes_many_and_in_a_f
     totals=st.lists(st.integers(0, 4), min_size=1, max_size=40),
     steps=st.lists(st.tuples(st.lists(st.integers(0, 39), min_size=1, max_size=12), st.integers(-1, 6)), max_size=15),
     flat=st.booleans(),
+    part=st.sampled_from([5, 40]),
     most=st.sampled_from([1000, 1 << 40]),
     seed=st.integers(0, 9),
 )
 def test_the_best_is_one_of_the_greatest_and_each_may_be_chosen(
-    totals: list[int], steps: list[tuple[list[int], int]], flat: bool, most: int, seed: int
+    totals: list[int], steps: list[tuple[list[int], int]], flat: bool, part: int, most: int, seed: int
 ) -> None:
     with (
         patch("kubesched.scheduler.ranking._FLAT", 1000 if flat else 0),
         patch("kubesched.scheduler.ranking._BLOCK", 4),
+        patch("kubesched.scheduler.ranking._WORTH_A_LIST", 3),
+        patch("kubesched.scheduler.ranking._PART", part),
     ):
         ranking = Ranking(most)
         ranking.replace(np.array(totals, np.int64))
         for listed, total in [([0], totals[0]), *steps]:
             rows = [row for row in listed if row < len(totals)]
             if len(rows) > 6:
-                ranking.put(np.array(rows), total)
-                ranking.settle(np.array(rows))
+                ranking.put_many(np.array(rows), np.full(len(rows), total))
             else:
                 for row in rows:
                     ranking.put(row, total)
-                ranking.settle(rows)
             if ranking.total.max() == INFEASIBLE:
                 continue
             best = np.flatnonzero(ranking.total == ranking.total.max()).tolist()
@@ -238,10 +239,11 @@ class Groups:
 @given(
     st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 2, 3]), st.integers(0, 9)), min_size=1, max_size=120),
     st.integers(0, 120),
+    st.sampled_from([7, 1 << 13]),
     st.randoms(use_true_random=False),
 )
 def test_the_best_of_groups_is_picked_among_all_ties_by_its_place(
-    rows: list[tuple[int, int]], gap: int, rng: random.Random
+    rows: list[tuple[int, int]], gap: int, part: int, rng: random.Random
 ) -> None:
     """However the rows of the groups lie: in turn, or far apart with many rows between them that no pod may go to."""
     at = [place if place < len(rows) // 2 else place + gap for place in range(len(rows))]
@@ -257,7 +259,8 @@ def test_the_best_of_groups_is_picked_among_all_ties_by_its_place(
     state: Any = None
     ranking.rescore(state, info(a_pod("p")))
     ties = np.flatnonzero(ranking.total == ranking.total.max()).tolist()
-    for place in range(len(ties)):
-        chosen = SimpleNamespace(randrange=lambda count, place=place: place if count == len(ties) else count)
-        assert ranking.best(cast("random.Random", chosen)) == ties[place]
-    assert ranking.best(rng) in ties
+    with patch("kubesched.scheduler.ranking._PART", part):
+        for place in range(len(ties)):
+            chosen = SimpleNamespace(randrange=lambda count, place=place: place if count == len(ties) else count)
+            assert ranking.best(cast("random.Random", chosen)) == ties[place]
+        assert ranking.best(rng) in ties

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kubesched.api.kinds import CLAIMS, PODS, VOLUMES, Kind
 from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Pod, PodCondition
-from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, PatchOptions, Transport
+from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item, PatchOptions, Transport
 
 from ..api.times import Clock
 from .backoff import TokenBucket, is_other_uid, is_write_retriable, retry_write
@@ -149,8 +149,8 @@ class ApiPort:
 
     async def patch_pod_status(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
-    ) -> bool:
-        """Write a condition and a nomination into the pod's status, in one patch; whether there was a call.
+    ) -> Item | None:
+        """Write a condition and a nomination into the pod's status, in one patch; the pod as written, None without a call.
 
         ``pod`` is the state to start from. The condition's transition time and observed generation are
         filled in here. ``nominated_node_name`` None leaves the field, "" clears it. Retried up to four
@@ -162,16 +162,15 @@ class ApiPort:
         """
         meta, patch = pod.metadata, self._status_patch(pod, condition, nominated_node_name)
         if patch is None:
-            return False
+            return None
         try:
-            await retry_write(
+            return await retry_write(
                 lambda: self.transport.patch(PODS, meta.namespace, meta.name, patch, subresource="status"), self._rng
             )
         except ApiError as error:
             if is_other_uid(error):
                 raise ApiError.not_found(PODS, meta.name) from error
             raise
-        return True
 
     def patch_pod_status_now(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any, Final
 
@@ -104,14 +104,12 @@ class BackoffQueue:
     def remove(self, key: str) -> QueuedPodInfo | None:
         return (self.pods.remove(key) or self.errors.remove(key)) if self._gauge.value else None
 
-    def pop_completed(self, now: float) -> list[QueuedPodInfo]:
-        """Take out every pod whose backoff is over: rejected pods first, then failed ones."""
-        completed = []
+    def pop_completed(self, now: float) -> Iterator[QueuedPodInfo]:
+        """Take out every pod whose backoff is over, one by one: rejected pods first, then failed ones."""
         for heap in self._heaps():
             while (head := heap.peek()) is not None and not self.backing_off(head, now):
                 heap.pop()
-                completed.append(head)
-        return completed
+                yield head
 
     def next_completion(self) -> float | None:
         """The first time at which the flush, which runs each whole second, finds a pod to move."""

@@ -15,6 +15,7 @@ from typing import Final
 from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
 
+from .slices import Slices
 from .sub_queues import SubQueues
 
 __all__ = ["FlushLoops"]
@@ -34,12 +35,14 @@ class FlushLoops:
         clock: Clock,
         queues: SubQueues,
         max_in_unschedulable: float,
+        slices: Slices,
         *,
         flush_backoff: Callable[[], None],
         flush_leftover: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._queues = queues
+        self._slices = slices
         self._max_in_unschedulable = max_in_unschedulable
         self._flush_backoff = flush_backoff
         self._flush_leftover = flush_leftover
@@ -48,10 +51,11 @@ class FlushLoops:
         self._resting: list[asyncio.Future[None]] = []
 
     async def run(self) -> None:
-        """Both loops, until :meth:`cancel`."""
+        """Both loops, and the slices of long operations, until :meth:`cancel`."""
         async with Supervisor("scheduling queue") as tasks:
             tasks.spawn(self._each_second(), "queue-flush-backoff")
             tasks.spawn(self._each_period(), "queue-flush-unschedulable")
+            tasks.spawn(self._slices.run(), "queue-slices")
             await self._cancelled.wait()
 
     def cancel(self) -> None:

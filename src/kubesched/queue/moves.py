@@ -6,7 +6,7 @@ every entry into a sub-queue, and its metrics, happens here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from kubesched.api.times import Clock
@@ -148,12 +148,11 @@ class Moves:
         record = self._queues.backoff.remove(key)
         return record is not None and self.to_active(key, record, _FORCE_ACTIVATE, from_backoff=True)
 
-    def complete_backoff(self) -> bool:
-        """Move pods whose backoff is over to the active queue; False when there were none."""
-        completed = self._queues.backoff.pop_completed(self._clock.now())
-        for record in completed:
+    def complete_backoff(self) -> Iterator[QueuedPodInfo]:
+        """Move pods whose backoff is over to the active queue, one by one, and give them."""
+        for record in self._queues.backoff.pop_completed(self._clock.now()):
             self.to_active(record.key, record, BACKOFF_COMPLETE, from_backoff=True)
-        return bool(completed)
+            yield record
 
     def count_rejectors(self, record: QueuedPodInfo, by: int) -> None:
         """Count a pod (1), or no longer (-1), under each plugin that rejected it."""

@@ -9,23 +9,23 @@ pods and the failure handler gives them back. From the active queue a pod is pop
               └── unschedulable ◀┘      events move pods from unschedulable to backoff or active
 
 Nothing here awaits but :meth:`SchedulingQueue.wait_pop` and :meth:`SchedulingQueue.run`, so each operation is
-atomic. PreEnqueue and hint functions run inside these operations and must not call back into the queue.
+atomic; one that concerns very many pods takes effect in slices, and what comes meanwhile waits behind it. PreEnqueue and hint functions run inside these operations and must not call back into the queue.
 
 The queue is composed of parts with one idea each: where pods wait (:mod:`.sub_queues`), how one pod moves
-(:mod:`.moves`), how events requeue it (:mod:`.hints`), what happened while it was in flight
+(:mod:`.moves`), how events requeue it (:mod:`.event_moves`, :mod:`.hints`), what happened while it was in flight
 (:mod:`.in_flight`), nominations (:mod:`.nominator`), time (:mod:`.flushing`), which pods are popped apart
-(:mod:`.split_heap`), and what may be read (:mod:`.views`).
+(:mod:`.split_heap`), what may be read (:mod:`.views`), and long operations (:mod:`.slices`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import zip_longest
 from typing import Any
 
 from kubesched.api.times import Clock
+from kubesched.api.turns import Steps
 from kubesched.api.types import Pod
 from kubesched.framework.events import (
     ASSIGNED_POD_DELETE,
@@ -38,8 +38,9 @@ from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.queued import QueuedPodInfo
 
+from .event_moves import EventMoves
 from .flushing import FlushLoops
-from .hints import EventPlan, Hints, Registrations, Strategy, pod_keys
+from .hints import Hints, Registrations, Strategy, pod_keys
 from .in_flight import InFlight
 from .line import Line
 from .lines import Lines
@@ -48,6 +49,7 @@ from .nominator import Nominator
 from .order import Less, Order, order_of
 from .pre_enqueue import PreEnqueue, PreEnqueuePlugins
 from .records import Records, Signers
+from .slices import Slices
 from .split_heap import IsApart
 from .sub_queues import SubQueues
 from .views import QueueViews
@@ -80,6 +82,8 @@ class SchedulingQueue:
         max_in_unschedulable: seconds after which a pod is tried again without any event.
         is_apart: which pods are only popped by callers that ask for pods apart; none by default.
         holders: scheduler name -> plugin that knows which deletions cannot help a waiting pod.
+        slice_time: seconds, by which operations that concern very many pods are divided while :meth:`run` runs: the
+            event loop's time. By default it stands still, as in virtual time, and nothing is divided.
 
     Raises:
         ValueError: when neither ``sort_key`` nor ``less`` is given.
@@ -101,6 +105,7 @@ class SchedulingQueue:
         metrics: SchedulerMetrics | None = None,
         is_apart: IsApart | None = None,
         holders: Mapping[str, Holder] | None = None,
+        slice_time: Callable[[], float] = lambda: 0.0,
     ) -> None:
         metrics = metrics if metrics is not None else SchedulerMetrics()
         self._clock = clock
@@ -120,21 +125,28 @@ class SchedulingQueue:
         self._records = Records(clock, signers)
         self.nominator = Nominator(pod_lister, self._queues.pod_info, self._in_flight.pod_info)
         gates = PreEnqueue(pre_enqueue, self._hints.events_of, clock, metrics)
+        self._waiters = Waiters()
+        self._slices = Slices(slice_time, self._waiters.notify)
         self._loops = FlushLoops(
             clock,
             self._queues,
             max_in_unschedulable,
+            self._slices,
             flush_backoff=self.flush_backoff_completed,
             flush_leftover=self.flush_unschedulable_leftover,
         )
         self._moves = Moves(self._queues, gates, self.nominator, clock, metrics, self._loops.resume)
         #: Pods that are tried again together.
         self.lines = Lines(self._queues, self._moves, clock)
-        self._waiters = Waiters()
+        self._event_moves = EventMoves(
+            self._queues, self.lines, self._moves, self._hints, self.nominator, self._in_flight, self._waiters.notify
+        )
         self._scheduling_cycle = 0
         self._closed = False
         #: What may be read: where pods are, lists of them, the checker.
-        self.views = QueueViews(self._queues, self._in_flight, self.nominator, metrics.unschedulable_pods, self.lines)
+        self.views = QueueViews(
+            self._queues, self._in_flight, self.nominator, metrics.unschedulable_pods, self.lines, self._slices
+        )
 
     # -- what event handlers call ----------------------------------------------------------------------
 
@@ -144,6 +156,10 @@ class SchedulingQueue:
         Raises:
             QuantityError: when a request of the pod is malformed; the queue is unchanged.
         """
+        if self._slices.busy:
+            self._records.info(pod)
+            self._slices.defer(partial(self.add, pod))
+            return
         record, key = self._records.new(pod), pod.key
         self._disturb(key)
         self._enter(key, record, POD_ADD, self._queues.get(key))
@@ -157,6 +173,10 @@ class SchedulingQueue:
         key, uid = pod.key, pod.uid
         if uid in self._in_flight:
             self.update(None, pod)
+            return
+        if self._slices.busy:
+            self._records.info(pod)
+            self._slices.defer(partial(self.add_or_update, pod))
             return
         self._disturb(key)
         known = self._queues.get(key)
@@ -175,6 +195,11 @@ class SchedulingQueue:
             QuantityError: when a request of the pod is malformed; the queue is unchanged.
         """
         old = old if old is not None else new
+        if self._slices.busy:
+            if new.uid not in self._in_flight:
+                self._records.info(new)
+            self._slices.defer(partial(self.update, old, new))
+            return
         if new.uid in self._in_flight:
             for event in pod_events(old, new):
                 self._in_flight.record(self._hints.plan(event), old, new)
@@ -203,6 +228,9 @@ class SchedulingQueue:
 
     def delete(self, pod: Pod) -> None:
         """A pod was deleted, or bound. What is in flight stays until :meth:`done`."""
+        if self._slices.busy:
+            self._slices.defer(partial(self.delete, pod))
+            return
         key = pod.key
         self.nominator.delete(pod)
         self.lines.release(key)
@@ -236,16 +264,14 @@ class SchedulingQueue:
         plan = self._hints.plan(event)
         if not plan.interesting:
             return
+        if self._slices.busy:
+            self._slices.defer(partial(self.move_all_to_active_or_backoff_queue, event, old, new, pre_check))
+            return
         if self.lines.is_open and (plan.wildcard or plan.rejectors):
             self.lines.close()
-        waiting = self._queues.unschedulable
-        if len(waiting):
-            pairs = (
-                waiting.pairs() if plan.wildcard else waiting.candidates(plan.rejectors, partial(plan.keys, old, new))
-            )
-            if pairs := self._one_by_one(pairs):
-                self._move(pairs, plan, old, new, pre_check)
-        if len(self._in_flight):
+        if len(self._queues.unschedulable) and (pairs := self._event_moves.candidates(plan, old, new)):
+            self._slices.begin(self._event_moves.event(pairs, plan, old, new, pre_check))
+        elif len(self._in_flight):
             self._in_flight.record(plan, old, new)
 
     def move_after_deletions(self, pods: Sequence[Pod], pre_check: Callable[[Pod], bool] | None = None) -> None:
@@ -257,121 +283,44 @@ class SchedulingQueue:
         plan = self._hints.plan(ASSIGNED_POD_DELETE)
         if not plan.interesting:
             return
+        if self._slices.busy:
+            self._slices.defer(partial(self.move_after_deletions, pods, pre_check))
+            return
         if self.lines.is_open and plan.rejectors:
             self.lines.close()
-        waiting, in_flight = self._queues.unschedulable, self._in_flight
-        same_node: list[Pod] = []
-        for pod, following in zip_longest(pods, pods[1:]):
-            node = pod.spec.node_name
-            is_last = following is None or following.spec.node_name != node
-            same_node.append(pod)
-            if len(waiting):
-                if node and is_last:
-                    self._move_after_last(same_node, plan, pre_check)
-                else:
-                    find = waiting.candidates_not_held if node else waiting.candidates
-                    if pairs := find(plan.rejectors, partial(plan.keys, pod, None)):
-                        self._move(pairs, plan, pod, None, pre_check)
-            if is_last:
-                same_node.clear()
-            if len(in_flight):
-                in_flight.record(plan, pod, None)
-
-    def _move_after_last(self, pods: Sequence[Pod], plan: EventPlan, pre_check: Callable[[Pod], bool] | None) -> None:
-        """Requeue after the last of the deletions on one node, the others were dealt with but for held pods."""
-        *others, last = pods
-        waiting, node = self._queues.unschedulable, last.spec.node_name
-        nominated = self.nominator.nominated_keys(node)
-        held = waiting.held(nominated) if others else {}
-        pairs = waiting.candidates_after_deletion(plan.rejectors, node, nominated, partial(plan.keys, last, None))
-        if others:
-            still = waiting.held(nominated)
-            held = {key: record for key, record in held.items() if key not in still}
-            held |= waiting.held([key for key, _ in pairs])
-        if pairs:
-            self._move(pairs, plan, last, None, pre_check)
-        for other in others:
-            if not (left := [(key, record) for key, record in held.items() if waiting.get(key) is record]):
-                break
-            self._move(left, plan, other, None, pre_check)
-
-    def _move(
-        self,
-        pairs: Iterable[tuple[str, QueuedPodInfo]],
-        plan: EventPlan,
-        old: Any,
-        new: Any,
-        pre_check: Callable[[Pod], bool] | None = None,
-    ) -> None:
-        """Requeue those of the pods that an event may help."""
-        moved = False
-        for key, record, strategy in self._decided(pairs, plan, old, new, pre_check):
-            if strategy is Strategy.SKIP:
-                continue
-            self._queues.unschedulable.remove(key)
-            moved |= self._moves.requeue(key, record, strategy, plan.label)
-        if moved:
-            self._waiters.notify()
-
-    def _decided(
-        self,
-        pairs: Iterable[tuple[str, QueuedPodInfo]],
-        plan: EventPlan,
-        old: Any,
-        new: Any,
-        pre_check: Callable[[Pod], bool] | None,
-    ) -> Iterator[tuple[str, QueuedPodInfo, Strategy]]:
-        """The pods, and lines of pods, with how to requeue them. A line whose pods differ in that is dissolved."""
-        for key, record in pairs:
-            if pre_check is not None and not pre_check(record.pod_info.pod):
-                continue
-            if record.gating_plugin and record.gating_plugin not in plan.plugins:
-                continue
-            if not isinstance(record, Line):
-                yield key, record, self._hints.strategy(record, plan, old, new)
-                continue
-            decided = {
-                group: self._hints.strategy(group.members[0].record, plan, old, new, len(group.members))
-                for group in record.groups.values()
-            }
-            strategies = set(decided.values())
-            if len(strategies) == 1:
-                yield key, record, strategies.pop()
-                continue
-            each = [(member.record, decided[member.group]) for member in record.members()]
-            self.lines.dissolve(record)
-            for one, strategy in each:
-                yield one.key, one, strategy
-
-    def _one_by_one(self, pairs: list[tuple[str, QueuedPodInfo]]) -> list[tuple[str, QueuedPodInfo]]:
-        """The same pods, with the lines among them dissolved."""
-        found: list[tuple[str, QueuedPodInfo]] = []
-        for key, record in pairs:
-            if isinstance(record, Line):
-                records = [member.record for member in record.members()]
-                self.lines.dissolve(record)
-                found += [(one.key, one) for one in records]
-            else:
-                found.append((key, record))
-        return found
+        if len(self._queues.unschedulable):
+            self._slices.begin(self._event_moves.deletions(pods, plan, pre_check))
+        elif len(self._in_flight):
+            for pod in pods:
+                self._in_flight.record(plan, pod, None)
 
     def end_nomination(self, pod: Pod) -> None:
         """Forget a pod's nomination while it waits; it may be requeued by any event again."""
         self.nominator.delete(pod)
-        self._queues.unschedulable.file_again(pod.key)
+        if self._slices.busy:
+            self._slices.defer(partial(self._queues.unschedulable.file_again, pod.key))
+        else:
+            self._queues.unschedulable.file_again(pod.key)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Move these pods to the active queue at once, backoff or not; PreEnqueue may still hold them.
 
         For a pod in flight the request is recorded, so that its rejection leads to another attempt.
         """
+        if self._slices.busy:
+            self._slices.defer(partial(self.activate, dict(pods)))
+        else:
+            self._slices.begin(self._activate(list(pods.values())))
+
+    def _activate(self, pods: list[Pod]) -> Steps[None]:
         activated = False
-        for pod in pods.values():
+        for pod in pods:
             self._disturb(pod.key)
             if self._moves.activate(pod.key):
                 activated = True
             elif pod.uid in self._in_flight:
                 self._in_flight.record(self._hints.plan(FORCE_ACTIVATE), None, pod)
+            yield
         if activated:
             self._waiters.notify()
 
@@ -381,8 +330,11 @@ class SchedulingQueue:
         """Take the best pod and mark it in flight; None when nothing can be popped now.
 
         With the active queue empty, the pod whose backoff ends first is taken early. Pods that failed by
-        an error always wait for their backoff. ``apart`` takes one of the pods apart; otherwise those stay.
+        an error always wait for their backoff. ``apart`` takes one of the pods apart; otherwise those stay. Nothing
+        can be popped while an operation that concerns very many pods is under way.
         """
+        if self._slices.busy:
+            return None
         while True:
             record = self.lines.next() if self.lines.is_open else None
             if record is None:
@@ -407,6 +359,7 @@ class SchedulingQueue:
 
     def pop_specific(self, pod: Pod) -> QueuedPodInfo | None:
         """Activate and take this very pod; None when it is unknown, still gated or in flight already."""
+        self._slices.settle()
         key = pod.key
         self._disturb(key)
         self._moves.activate(key)
@@ -429,7 +382,10 @@ class SchedulingQueue:
 
     def done(self, uid: str) -> None:
         """The attempt for this pod is over and it is not given back. Harmless when repeated."""
-        self._in_flight.done(uid)
+        if self._slices.busy:
+            self._slices.defer(partial(self._in_flight.done, uid))
+        else:
+            self._in_flight.done(uid)
 
     def add_unschedulable_if_not_present(self, queued: QueuedPodInfo, pod_scheduling_cycle: int) -> None:
         """Give back a pod whose attempt failed, its rejector plugins filled in.
@@ -439,8 +395,12 @@ class SchedulingQueue:
         whatever happens.
 
         Raises:
-            QueueError: when the pod's name is queued already; nothing else has changed then.
+            QueueError: when the pod's name is queued already; nothing else has changed then. It is logged instead
+                when the pod has to wait for an operation that is under way.
         """
+        if self._slices.busy:
+            self._slices.defer(partial(self.add_unschedulable_if_not_present, queued, pod_scheduling_cycle))
+            return
         key, uid = queued.key, queued.uid
         requeued = False
         try:
@@ -480,23 +440,33 @@ class SchedulingQueue:
 
     def flush_backoff_completed(self) -> None:
         """Move pods whose backoff is over to the active queue. Due each whole second."""
-        if self._moves.complete_backoff():
+        if self._slices.busy:
+            self._slices.defer(self.flush_backoff_completed)
+        else:
+            self._slices.begin(self._complete_backoff())
+
+    def _complete_backoff(self) -> Steps[None]:
+        moved = False
+        for _ in self._moves.complete_backoff():
+            moved = True
+            yield
+        if moved:
             self._waiters.notify()
 
     def flush_unschedulable_leftover(self) -> None:
         """Try pods again that have waited too long for an event. Due every 30 seconds; gated pods stay."""
+        if self._slices.busy:
+            self._slices.defer(self.flush_unschedulable_leftover)
+            return
         pairs = self._queues.unschedulable.older_than(self._clock.now(), self._max_in_unschedulable)
         if not pairs:
             return
         for _, record in pairs:
             record.was_flushed_from_unschedulable = True
-        plan = self._hints.plan(UNSCHEDULABLE_TIMEOUT)
-        self._move(pairs, plan, None, None)
-        if len(self._in_flight):
-            self._in_flight.record(plan, None, None)
+        self._slices.begin(self._event_moves.timeout(pairs, self._hints.plan(UNSCHEDULABLE_TIMEOUT)))
 
     async def run(self) -> None:
-        """Both flush loops, until :meth:`close`."""
+        """Both flush loops, and operations in slices, until :meth:`close`."""
         if not self._closed:
             await self._loops.run()
 
@@ -511,6 +481,7 @@ class SchedulingQueue:
         """
         if self._closed:
             return
+        self._slices.end()
         self._closed = True
         self._loops.cancel()
         for uid in self._in_flight.uids():

@@ -16,18 +16,28 @@ from .in_flight import InFlight
 from .line import Line
 from .lines import Lines
 from .nominator import Nominator
+from .slices import Slices
 from .sub_queues import SubQueues
 
 __all__ = ["QueueViews"]
 
 
 class QueueViews:
-    """The sub-queues and the pods in flight, read only."""
+    """The sub-queues and the pods in flight, read only.
 
-    __slots__ = ("_in_flight", "_lines", "_nominator", "_queues", "_rejected_by")
+    While an operation that concerns very many pods is under way, lists of pods are as it has left them so far.
+    """
+
+    __slots__ = ("_in_flight", "_lines", "_nominator", "_queues", "_rejected_by", "_slices")
 
     def __init__(
-        self, queues: SubQueues, in_flight: InFlight, nominator: Nominator, rejected_by: Gauge, lines: Lines
+        self,
+        queues: SubQueues,
+        in_flight: InFlight,
+        nominator: Nominator,
+        rejected_by: Gauge,
+        lines: Lines,
+        slices: Slices,
     ) -> None:
         """``rejected_by`` is the metric of pods by rejector plugin and profile, for :meth:`check`."""
         self._queues = queues
@@ -35,6 +45,7 @@ class QueueViews:
         self._nominator = nominator
         self._rejected_by = rejected_by
         self._lines = lines
+        self._slices = slices
 
     def pending_pods(self) -> tuple[list[Pod], str]:
         """All queued pods (active, backoff, unschedulable) and a summary; pods in flight do not count."""
@@ -62,9 +73,9 @@ class QueueViews:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no pod is active, in backoff, in flight, or in a line whose pods are being tried."""
-        queues = self._queues
-        return not (len(queues.active) or len(queues.backoff) or len(self._in_flight) or self._lines.is_open)
+        """Whether no pod is active, in backoff, in flight, or in a line whose pods are being tried, and nothing is under way."""
+        queues, under_way = self._queues, self._slices.busy or self._lines.is_open
+        return not (under_way or len(queues.active) or len(queues.backoff) or len(self._in_flight))
 
     def unschedulable_pods(self) -> list[Pod]:
         """Pods that wait for an event, gated ones too, in the order they came."""
@@ -85,8 +96,9 @@ class QueueViews:
     def where(self, pod: Pod) -> str:
         """``Active``, ``Backoff``, ``Unschedulable``, ``Gated`` or ``InFlight``; empty when the pod is not here.
 
-        An entry of the same name but another UID is not this pod.
+        An entry of the same name but another UID is not this pod. An operation that is under way is done first.
         """
+        self._slices.settle()
         own, queues = pod.key, self._queues
         key = self._lines.line_of(own)
         for place, queue in (

@@ -11,7 +11,6 @@ Used by :mod:`.layers`.
 from __future__ import annotations
 
 import random
-from bisect import bisect_right
 from typing import Final
 
 import numpy as np
@@ -111,8 +110,7 @@ class GroupedRanking:
                 self._best.append(BestRows())
             self._sizes[group] += 1
             if self._sizes[group] == 1:
-                best = self._best[group]
-                best.rows, best.total = [row], self._base.total.item(row)
+                self._best[group].only(row, self._base.total.item(row))
                 return
         if group != _NO_GROUP:
             self._best[group].put(row, self._base.total.item(row))
@@ -134,33 +132,34 @@ class GroupedRanking:
         found: list[BestRows] = []
         for group, score in self._scored:
             best = self._best[group]
-            if not best.rows:
+            if not best.count:
                 rows = np.flatnonzero(self._group == group)
-                best.replace(rows, self._base.total[rows])
+                totals = self._base.total[rows]
+                most_of_group = totals.max()
+                best.replace(rows[totals == most_of_group], int(most_of_group))
             total = best.total + score
             if total > most:
                 most, found = total, [best]
             elif total == most:
                 found.append(best)
-        count = sum([len(best.rows) for best in found])
+        count = sum([best.count for best in found])
         pick = rng.randrange(count) if count > 1 else 0
-        return found[0].rows[pick] if len(found) == 1 else self._merged(found, pick, count)
+        return found[0].at(pick) if len(found) == 1 else self._merged(found, pick, count)
 
     def _merged(self, found: list[BestRows], place: int, count: int) -> int:
         """The row at a place of several ascending lists of ``count`` rows together, if they were one."""
-        lists = [best.rows for best in found]
         low, high = 0, len(self._group) - 1
         middle = high * place // count  # rows mostly lie evenly, so this is near; then by halves
         while True:
-            ends = [bisect_right(rows, middle) for rows in lists]
+            ends = [best.up_to(middle) for best in found]
             beyond = sum(ends) - place
             if 0 < beyond <= _NEAR:
                 return sorted(
-                    [row for rows, end in zip(lists, ends, strict=True) for row in rows[max(0, end - beyond) : end]]
+                    [row for best, end in zip(found, ends, strict=True) for row in best.between(end - beyond, end)]
                 )[-beyond]
             if -_NEAR < beyond <= 0:
                 return sorted(
-                    [row for rows, end in zip(lists, ends, strict=True) for row in rows[end : end + 1 - beyond]]
+                    [row for best, end in zip(found, ends, strict=True) for row in best.between(end, end + 1 - beyond)]
                 )[-beyond]
             if beyond > 0:
                 high = middle

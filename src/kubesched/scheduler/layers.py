@@ -455,15 +455,13 @@ class Layer:
                     total = base.item(row) if base is not None else 0
                     total += self.columns.total(row)
                 ranking.put(row, total)
-            ranking.settle(rows)
             return
         at = rows.rows if rows is not None else slice(None)
         passes = self.owner[at] == PASSES
         totals: RowArray = base[at] if base is not None else np.zeros(len(passes), np.int64)
         totals = np.where(passes, totals + self.columns.totals(at), INFEASIBLE)
         if rows is not None:
-            ranking.put(rows.rows, totals)
-            ranking.settle(rows.rows)
+            ranking.put_many(rows.rows, totals)
         else:
             ranking.replace(totals)
             self._epoch += 1

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from kubesched.api.kinds import Kind
 from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Pod, PodCondition
+from kubesched.api.wire import Item
 from kubesched.framework.interface import Recorder, Repeated
 
 __all__ = ["Informer", "InformerHandler", "PodRecorder", "Port", "Recorder"]
@@ -83,8 +84,8 @@ class Port(Protocol):
 
     async def patch_pod_status(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
-    ) -> bool:
-        """Write a condition and a nomination (None: leave it, "": clear it); False when nothing would change."""
+    ) -> Item | None:
+        """Write a condition and a nomination (None: leave it, "": clear it); the pod as written, None when nothing would change."""
         ...
 
     def patch_pod_status_now(

@@ -153,6 +153,7 @@ class Scheduler:
                 for plugin in framework.plugins.values()
                 if isinstance(plugin, Holder)
             },
+            slice_time=asyncio.get_running_loop().time,
             is_apart=(lambda record: is_involved(self.extenders, record.pod_info)) if self.extenders else None,
         )
         rotation = Rotation()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kubesched.api.tasks import Supervisor
 from kubesched.api.types import Pod, PodCondition
-from kubesched.api.wire import ApiError
+from kubesched.api.wire import ApiError, Item
 
 from .port import Port
 
@@ -99,21 +99,28 @@ class StatusWriter:
 
     async def _run(self, uid: str) -> None:
         try:
+            written: Item | None = None
             while (patch := self._waiting.pop(uid, None)) is not None:
-                await self._send(patch)
+                if written is not None:
+                    patch.pod = (
+                        written.typed
+                    )  # the informer's may be the one before, which would hide what is to be undone
+                written = await self._send(patch)
         finally:
             del self._tasks[uid]
 
-    async def _send(self, patch: _Patch) -> None:
+    async def _send(self, patch: _Patch) -> Item | None:
+        """The pod as written; None when it was not."""
         pod = patch.pod
         if self._is_gone(pod):
-            return
+            return None
         try:
-            await self._port.patch_pod_status(
+            return await self._port.patch_pod_status(
                 pod, condition=patch.condition, nominated_node_name=patch.nominated_node_name
             )
         except Exception as error:
             self._log_failure(pod, error)
+            return None
 
     def _is_gone(self, pod: Pod) -> bool:
         """Whether another pod has its name."""

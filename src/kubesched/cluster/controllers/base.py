@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Final
 from ...api.kinds import PODS, Kind
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
-from .context import Context, Data, owner_key
-from .pods import available_in, is_ready
+from .context import Context, owner_key, spec_of
+from .pods import is_ready, ready_since
 from .watch_cache import Handler, WatchCache
 from .work_queue import WorkQueue
 
@@ -66,20 +66,8 @@ class Controller:
             try:
                 self.reconciles += 1
                 await self.reconcile(key)
-            except ApiError as error:
-                # A conflict is normal: another client wrote first.
-                if error.code != 409:
-                    self.context.note_problem(f"{self.name} {key}: {error}")
-                queue.failed(key)
-            except OSError as error:
-                self.context.note_problem(f"{self.name} {key}: {error}")
-                queue.failed(key)
             except Exception as error:
-                # The same failure at every retry is reported once.
-                if self._defects.get(key) != repr(error):
-                    self._defects[key] = repr(error)
-                    _log.exception("controller %s: %s", self.name, key)
-                    self.context.note_problem(f"{self.name} {key}: defect: {error!r}")
+                self._note_failure(key, error)
                 queue.failed(key)
             else:
                 queue.succeeded(key)
@@ -88,6 +76,16 @@ class Controller:
                 queue.done()
             if self.reconciles % _LOOKS_PER_TURN == 0:
                 await asyncio.sleep(0)  # in process, nothing that a reconcile awaits need ever wait
+
+    def _note_failure(self, key: str, error: Exception) -> None:
+        text = f"{self.name} {key}: "
+        if isinstance(error, ApiError | OSError):
+            if getattr(error, "code", 0) != 409:  # a conflict is normal: another client wrote first
+                self.context.note_problem(f"{text}{error}")
+        elif self._defects.get(key) != repr(error):  # the same failure at every retry is reported once
+            self._defects[key] = repr(error)
+            _log.exception("controller %s: %s", self.name, key)
+            self.context.note_problem(f"{text}defect: {error!r}")
 
 
 class ObjectController(Controller):
@@ -102,8 +100,7 @@ class ObjectController(Controller):
 
     def enqueue_owner(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A handler of what objects of the kind control."""
-        key = owner_key(item, self.kind)
-        if key:
+        if key := owner_key(item, self.kind):
             self.queue.add(key)
 
     async def reconcile(self, key: str) -> None:
@@ -111,11 +108,16 @@ class ObjectController(Controller):
         if item is None:
             self.queue.forget_timers(key)  # such as that of its deadline
         else:
-            await self.reconcile_object(item, item.data())
+            await self.reconcile_object(item)
 
-    async def reconcile_object(self, item: Item, data: Data) -> None:
-        """:meth:`reconcile` for an object that exists; ``data`` is private."""
+    async def reconcile_object(self, item: Item) -> None:
+        """:meth:`reconcile` for an object that exists."""
         raise AssertionError("every controller says what it does")
+
+    def current(self, item: Item) -> Item | None:
+        """The newest version of an object; None when it is gone."""
+        fresh = self.cache.get(item.key)
+        return fresh if fresh is not None and fresh.uid == item.uid else None
 
     async def act_and_report(
         self, item: Item, action: Awaitable[object], report: Callable[[Item, ApiError | None], Awaitable[object]]
@@ -126,8 +128,7 @@ class ObjectController(Controller):
             await action
         except ApiError as error:
             failure = error
-        fresh = self.cache.get(item.key)
-        if fresh is not None and fresh.uid == item.uid:
+        if (fresh := self.current(item)) is not None:
             await report(fresh, failure)
         if failure is not None:
             raise failure
@@ -158,12 +159,16 @@ class WorkloadController(ObjectController):
         await self.record(owner, NORMAL, "SuccessfulCreate", self.created.format(pod=pod.name, owner=owner.name))
         return pod
 
-    def is_available(self, owner: Item, spec: Data, pod: Item) -> bool:
+    def is_available(self, owner: Item, pod: Item) -> bool:
         """Whether a pod has been ready for ``minReadySeconds``; when it will have been, its owner is reconciled again."""
-        left = available_in(pod.typed, float(spec.get("minReadySeconds") or 0), self.context.now())
-        if left:
+        since = ready_since(pod.typed)
+        if since is None:
+            return False
+        least = float(spec_of(owner).get("minReadySeconds") or 0)
+        left = since + least - self.context.now() if least else 0.0
+        if left > 0:
             self.queue.add_after(owner.key, left)
-        return left == 0
+        return left <= 0
 
     async def delete_pod(self, owner: Item, pod: Item) -> None:
         """Delete a pod and record an event. Raises what the transport raises."""
@@ -175,13 +180,12 @@ class WorkloadController(ObjectController):
         key = owner_key(item, self.kind)
         if not key:
             return
-        if new is None:
+        batch = self.context.settings.batch_seconds
+        if old is None or new is None:
+            self.queue.add_after(key, batch if old is None else 0)
+            return
+        before, after = old.typed, new.typed
+        if before.metadata.deletion_timestamp != after.metadata.deletion_timestamp:
             self.queue.add(key)
-        elif old is None:
-            self.queue.add_after(key, self.context.settings.batch_seconds)
-        else:
-            before, after = old.typed, new.typed
-            if before.metadata.deletion_timestamp != after.metadata.deletion_timestamp:
-                self.queue.add(key)
-            elif before.status.phase != after.status.phase or is_ready(before) != is_ready(after):
-                self.queue.add_after(key, self.context.settings.batch_seconds)
+        elif before.status.phase != after.status.phase or is_ready(before) != is_ready(after):
+            self.queue.add_after(key, batch)

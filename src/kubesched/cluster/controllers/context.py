@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -19,13 +19,13 @@ from ...api.kinds import PODS, Kind
 from ...api.storage import claims_of
 from ...api.times import Clock, timestamp
 from ...api.types import ObjectMeta, OwnerReference
-from ...api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item, Transport
+from ...api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, DeleteOptions, Item, PatchOptions, Transport
 from ...client.event_writer import Counts, EventWriter
 from ..kubelets import Stage
 from .watch_cache import WatchCache
 
 __all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]
-__all__ += ["owner_key", "owners_of", "tolerate"]
+__all__ += ["owner_key", "owners_of", "spec_of", "status_of", "tolerate"]
 
 Data = dict[str, Any]
 
@@ -75,20 +75,27 @@ def tolerate(*expected: int | str) -> Iterator[None]:
             raise
 
 
+def spec_of(item: Item) -> Data:
+    """The spec of an object whose kind has no type, as plain data. Shared: never change it."""
+    return item.typed.get("spec") or {}
+
+
+def status_of(item: Item) -> Data:
+    """The status of such an object."""
+    return item.typed.get("status") or {}
+
+
 def owners_of(item: Item) -> tuple[OwnerReference, ...]:
     """The owner references of an object of any kind."""
     if item.kind.type is None:
-        return from_builtins(item.data()["metadata"], ObjectMeta).owner_references
+        return from_builtins(item.typed["metadata"], ObjectMeta).owner_references
     references: tuple[OwnerReference, ...] = item.typed.metadata.owner_references
     return references
 
 
 def controller_of(item: Item) -> OwnerReference | None:
     """The owner reference marked as controller."""
-    for reference in owners_of(item):
-        if reference.controller:
-            return reference
-    return None
+    return next((reference for reference in owners_of(item) if reference.controller), None)
 
 
 def owner_key(item: Item, kind: Kind) -> str:
@@ -136,10 +143,9 @@ class Context:
 
     def cache(self, kind: Kind) -> WatchCache:
         """The cache of a kind; asked for before the manager runs, it is kept from then on."""
-        cache = self.caches.get(kind)
-        if cache is None:
-            cache = self.caches[kind] = WatchCache(self.client, kind, self.note_problem, self.rng)
-        return cache
+        if kind not in self.caches:
+            self.caches[kind] = WatchCache(self.client, kind, self.note_problem, self.rng)
+        return self.caches[kind]
 
     def owned_cache(self, kind: Kind) -> WatchCache:
         """The cache of a kind with an index by controlling owner."""
@@ -157,8 +163,6 @@ class Context:
         if len(self.problems) > 1000:
             del self.problems[:500]
 
-    # -- time ------------------------------------------------------------------------------------------
-
     def now(self) -> float:
         return self.clock.now()
 
@@ -169,8 +173,6 @@ class Context:
         """A condition since now."""
         text = {} if message is None else {"message": message}
         return {"type": type_, "status": status, "reason": reason, **text, "lastTransitionTime": self.now_text()}
-
-    # -- pods ------------------------------------------------------------------------------------------
 
     def owned_pods(self, uid: str) -> list[Item]:
         """The pods controlled by an object, also those that are going."""
@@ -193,20 +195,18 @@ class Context:
         return None
 
     async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any]) -> Item:
-        item = await self.client.create(kind, namespace, obj)
-        return await self._noted(item)
+        return await self._noted(self.client.create(kind, namespace, obj))
 
     async def patch(self, item: Item, patch: Any, *, subresource: str = "", patch_type: str = MERGE_PATCH) -> Item:
         """Change an object by a (merge) patch."""
-        changed = await self.client.patch(
-            item.kind, item.namespace, item.name, patch, patch_type=patch_type, subresource=subresource
-        )
-        return await self._noted(changed)
+        options: PatchOptions = {"patch_type": patch_type, "subresource": subresource}
+        return await self._noted(self.client.patch(item.kind, item.namespace, item.name, patch, **options))
 
     async def update(self, item: Item, data: Mapping[str, Any], *, subresource: str = "") -> Item:
         """Replace an object; refused with 409 when it has changed since ``data`` was read."""
-        changed = await self.client.update(item.kind, item.namespace, item.name, data, subresource=subresource)
-        return await self._noted(changed)
+        return await self._noted(
+            self.client.update(item.kind, item.namespace, item.name, data, subresource=subresource)
+        )
 
     async def patch_status(self, item: Item, status: Data, *, unless: tuple[int, ...] = (404, 409)) -> Item | None:
         """Merge into the status; None when that is refused with one of some codes: it is gone, or another one meanwhile."""
@@ -224,11 +224,10 @@ class Context:
 
     async def delete(self, item: Item, *, grace_period_seconds: int | None = None) -> None:
         """Delete an object, if it still exists."""
+        options: DeleteOptions = {"uid": item.uid, "grace_period_seconds": grace_period_seconds}
         self._doomed.add(item.uid)
         try:
-            await self.client.delete(
-                item.kind, item.namespace, item.name, uid=item.uid, grace_period_seconds=grace_period_seconds
-            )
+            await self.client.delete(item.kind, item.namespace, item.name, **options)
         except Exception as error:
             self._doomed.discard(item.uid)
             if getattr(error, "code", 0) not in (404, 409):
@@ -237,9 +236,9 @@ class Context:
             self._doomed.discard(item.uid)
         await self._yield_to_loop()
 
-    async def _noted(self, item: Item) -> Item:
-        cache = self.caches.get(item.kind)
-        if cache is not None:
+    async def _noted(self, write: Awaitable[Item]) -> Item:
+        item = await write
+        if (cache := self.caches.get(item.kind)) is not None:
             cache.note(item)
         await self._yield_to_loop()
         return item

@@ -6,7 +6,8 @@ daemon pods tolerate. RollingUpdate with maxUnavailable (maxSurge counts as 0) a
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from ...api.decode import from_builtins
 from ...api.kinds import DAEMON_SETS, NODES
@@ -16,38 +17,29 @@ from ...api.types import Node, PodSpec, Taint
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
-from .context import Context, Data
+from .context import Context, Data, spec_of
 from .pods import is_finished, is_ready, pod_body, resolve_count
 from .revisions import REVISION_LABEL, Revisions
 
 __all__ = ["DaemonSets", "daemon_spec"]
 
-_TOLERATIONS: Final = (
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+#: What daemon pods tolerate, the last one with the host's network only.
+_TOLERATIONS: Final = tuple(
+    {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": effect}
+    for effect, names in (
+        ("NoExecute", "not-ready unreachable"),
+        ("NoSchedule", "disk-pressure memory-pressure pid-pressure unschedulable network-unavailable"),
+    )
+    for name in names.split()
 )
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def daemon_spec(spec: Data, node: str = "") -> Data:
     """A template's spec with a daemon's tolerations, pinned to ``node`` if there is one; a new object."""
-    result = dict(spec)
     given = spec.get("tolerations") or []
-    standard = [*_TOLERATIONS]
-    if spec.get("hostNetwork"):
-        standard.append(("node.kubernetes.io/network-unavailable", "NoSchedule"))
-    result["tolerations"] = [
-        *given,
-        *(
-            {"key": key, "operator": "Exists", "effect": effect}
-            for key, effect in standard
-            if {"key": key, "operator": "Exists", "effect": effect} not in given
-        ),
-    ]
+    standard = _TOLERATIONS if spec.get("hostNetwork") else _TOLERATIONS[:-1]
+    result = {**spec, "tolerations": [*given, *({**one} for one in standard if one not in given)]}
     if node:
         affinity = dict(spec.get("affinity") or {})
         node_affinity = dict(affinity.get("nodeAffinity") or {})
@@ -65,18 +57,13 @@ class _Fit:
         self._spec = from_builtins(daemon_spec(spec), PodSpec)
         self._affinity: RequiredNodeAffinity = required_node_affinity(self._spec)
 
-    def matches(self, node: Node) -> bool:
-        name = self._spec.node_name
-        return (not name or name == node.name) and self._affinity.matches(node.labels, node.name)
-
-    def should_run(self, node: Node) -> bool:
+    def allows(self, node: Node, counts: Callable[[Taint], bool] = do_not_schedule) -> bool:
+        """Whether a pod may be on a node, where only taints that count matter."""
         return (
-            self.matches(node) and first_untolerated(node.spec.taints, self._spec.tolerations, do_not_schedule) is None
+            self._spec.node_name in ("", node.name)
+            and self._affinity.matches(node.labels, node.name)
+            and first_untolerated(node.spec.taints, self._spec.tolerations, counts) is None
         )
-
-    def may_stay(self, node: Node) -> bool:
-        """Pods that run are driven out only by NoExecute."""
-        return self.matches(node) and (first_untolerated(node.spec.taints, self._spec.tolerations, _no_execute) is None)
 
 
 def _no_execute(taint: Taint) -> bool:
@@ -85,16 +72,12 @@ def _no_execute(taint: Taint) -> bool:
 
 def _pinned_to(pod: Item) -> str:
     """The node a daemon pod is on or meant for."""
-    typed = pod.typed
-    if typed.spec.node_name:
-        return str(typed.spec.node_name)
-    affinity = typed.spec.affinity.node_affinity if typed.spec.affinity is not None else None
-    required = affinity.required if affinity is not None else None
-    for term in required.node_selector_terms if required is not None else ():
-        for field in term.match_fields:
-            if field.key == "metadata.name" and field.operator == "In" and len(field.values) == 1:
-                return str(field.values[0])
-    return ""
+    spec: PodSpec = pod.typed.spec
+    node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = node_affinity.required if node_affinity is not None else None
+    fields = (field for term in required.node_selector_terms for field in term.match_fields) if required else ()
+    pinned = (one.values[0] for one in fields if (one.key, one.operator, len(one.values)) == ("metadata.name", "In", 1))
+    return spec.node_name or next(pinned, "")
 
 
 class DaemonSets(WorkloadController):
@@ -117,17 +100,13 @@ class DaemonSets(WorkloadController):
         for one in self.cache.values():
             self.queue.add(one.key)
 
-    async def reconcile_object(self, item: Item, data: Data) -> None:
-        if "deletionTimestamp" in data["metadata"]:
+    async def reconcile_object(self, item: Item) -> None:
+        if "deletionTimestamp" in item.typed["metadata"]:
             return
-        revision = await self._revisions.current(item, data)
-        fit = _Fit((data["spec"].get("template") or {}).get("spec") or {})
-
-        async def act() -> None:
-            await self._manage(item, data, fit, revision)
-            await self._update(item, data, fit, revision)
-
-        await self.act_and_report(item, act(), lambda fresh, failure: self._write_status(fresh, fit, revision))
+        revision = await self._revisions.current(item)
+        fit = _Fit((spec_of(item).get("template") or {}).get("spec") or {})
+        action = self._manage(item, fit, revision)
+        await self.act_and_report(item, action, lambda fresh, failure: self._write_status(fresh, fit, revision))
 
     def _by_node(self, item: Item) -> dict[str, list[Item]]:
         found: dict[str, list[Item]] = {}
@@ -135,38 +114,35 @@ class DaemonSets(WorkloadController):
             found.setdefault(_pinned_to(pod), []).append(pod)
         return found
 
-    async def _manage(self, item: Item, data: Data, fit: _Fit, revision: Item) -> None:
-        """One pod where one should be, none where none may be; failed ones are replaced."""
+    async def _manage(self, item: Item, fit: _Fit, revision: Item) -> None:
+        """One pod where one should be, none where none may be; failed ones and those of older templates are replaced."""
         there = self._by_node(item)
-        template = data["spec"].get("template") or {}
+        template = spec_of(item).get("template") or {}
         labels = {REVISION_LABEL: self._revisions.label(item, revision.name)}
-        known = set()
-        for node_item in self._nodes.values():
-            node: Node = node_item.typed
-            known.add(node.name)
-            pods = there.get(node.name, [])
-            staying = [pod for pod in pods if not self.context.is_going(pod)]
-            if fit.should_run(node):
-                healthy = [pod for pod in staying if not is_finished(pod.typed)]
+        nodes: dict[str, Node] = {node.name: node.typed for node in self._nodes.values()}
+        for name, node in nodes.items():
+            staying = [pod for pod in there.get(name, ()) if not self.context.is_going(pod)]
+            surplus: list[Item] = []
+            if fit.allows(node):
                 for pod in staying:
                     if is_finished(pod.typed):
-                        await self._record_finished(item, pod, node.name)
+                        await self._record_finished(item, pod, name)
                         await self.delete_pod(item, pod)
-                if not pods:
-                    spec = daemon_spec(template.get("spec") or {}, node.name)
-                    body = pod_body(item, template, generate=f"{item.name}-", labels=labels, spec=spec)
-                    await self.create_pod(item, body)
+                if name not in there:
+                    spec = daemon_spec(template.get("spec") or {}, name)
+                    await self.create_pod(item, pod_body(item, template, labels=labels, spec=spec))
+                healthy = [pod for pod in staying if not is_finished(pod.typed)]
                 healthy.sort(key=lambda pod: (not pod.typed.spec.node_name, pod.typed.metadata.creation_timestamp))
-                for pod in healthy[1:]:
-                    await self.delete_pod(item, pod)
-            elif not fit.may_stay(node):
-                for pod in staying:
-                    await self.delete_pod(item, pod)
-        for name, pods in there.items():
-            if name not in known:
-                for pod in pods:
-                    if not self.context.is_going(pod):
-                        await self.delete_pod(item, pod)
+                surplus = healthy[1:]
+            elif not fit.allows(node, _no_execute):  # nothing else drives out pods that run
+                surplus = staying
+            for pod in surplus:
+                await self.delete_pod(item, pod)
+        for pod in [pod for name, pods in there.items() if name not in nodes for pod in pods]:
+            if not self.context.is_going(pod):
+                await self.delete_pod(item, pod)
+        if (spec_of(item).get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate":
+            await self._update(item, [name for name, node in nodes.items() if fit.allows(node)], labels)
 
     async def _record_finished(self, item: Item, pod: Item, node: str) -> None:
         failed = pod.typed.status.phase == "Failed"
@@ -174,59 +150,47 @@ class DaemonSets(WorkloadController):
         text = f"Found {word} daemon pod {pod.key} on node {node}, will try to {end} it"
         await self.record(item, WARNING if failed else NORMAL, f"{word.capitalize()}DaemonPod", text)
 
-    async def _update(self, item: Item, data: Data, fit: _Fit, revision: Item) -> None:
+    async def _update(self, item: Item, nodes: list[str], labels: dict[str, str]) -> None:
         """Replace pods of older templates, as many at a time as may be unavailable."""
-        strategy = data["spec"].get("updateStrategy") or {}
-        if strategy.get("type", "RollingUpdate") != "RollingUpdate":
-            return
         there = self._by_node(item)
-        nodes = [node.typed.name for node in self._nodes.values() if fit.should_run(node.typed)]
-        wanted = (strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1)
+        wanted = ((spec_of(item).get("updateStrategy") or {}).get("rollingUpdate") or {}).get("maxUnavailable", 1)
         most = max(1, resolve_count(wanted, len(nodes), up=True))
-        label = self._revisions.label(item, revision.name)
-        unavailable, stale = 0, []
+        stale: list[Item] = []
         for name in nodes:
             pods = there.get(name, [])
-            up = [pod for pod in pods if not self.context.is_going(pod) and self.is_available(item, data["spec"], pod)]
-            old = [pod for pod in pods if pod.typed.metadata.labels.get(REVISION_LABEL) != label]
-            if up and old:
+            up = [pod for pod in pods if not self.context.is_going(pod) and self.is_available(item, pod)]
+            old = [pod for pod in pods if not labels.items() <= pod.typed.metadata.labels.items()]
+            if up:
                 stale += [pod for pod in old if pod in up]
-            if not up:
-                unavailable += 1
-                for pod in old:
-                    if not self.context.is_going(pod):
-                        await self.delete_pod(item, pod)
-        for pod in stale[: max(0, most - unavailable)]:
+                continue
+            most -= 1
+            for pod in old:
+                if not self.context.is_going(pod):
+                    await self.delete_pod(item, pod)
+        for pod in stale[: max(0, most)]:
             await self.delete_pod(item, pod)
 
     async def _write_status(self, item: Item, fit: _Fit, revision: Item) -> None:
-        data = item.data()
-        there = self._by_node(item)
         label = self._revisions.label(item, revision.name)
-        desired = current = misplaced = ready = available = updated = 0
-        for node_item in self._nodes.values():
-            pods = [pod for pod in there.get(node_item.name, ()) if not is_finished(pod.typed)]
-            if not fit.should_run(node_item.typed):
-                misplaced += bool(pods)
-                continue
-            desired += 1
-            if pods:
-                first = min(pods, key=lambda pod: pod.typed.metadata.creation_timestamp or "")
-                current += 1
-                ready += is_ready(first.typed)
-                available += not self.context.is_going(first) and self.is_available(item, data["spec"], first)
-                updated += first.typed.metadata.labels.get(REVISION_LABEL) == label
-        status: dict[str, Any] = {
-            "currentNumberScheduled": current,
-            "numberMisscheduled": misplaced,
+        running = {
+            name: min(alive, key=lambda pod: pod.typed.metadata.creation_timestamp or "")
+            for name, pods in self._by_node(item).items()
+            if (alive := [pod for pod in pods if not is_finished(pod.typed)])
+        }
+        nodes = {node.name: fit.allows(node.typed) for node in self._nodes.values()}
+        pods = [running[name] for name, wanted in nodes.items() if wanted and name in running]
+        desired = sum(nodes.values())
+        available = sum([not self.context.is_going(pod) and self.is_available(item, pod) for pod in pods])
+        status: Data = {
+            "currentNumberScheduled": len(pods),
+            "numberMisscheduled": sum(name in running for name, wanted in nodes.items() if not wanted),
             "desiredNumberScheduled": desired,
-            "numberReady": ready,
-            "observedGeneration": data["metadata"].get("generation", 0),
-            "updatedNumberScheduled": updated or None,
+            "numberReady": sum(is_ready(pod.typed) for pod in pods),
+            "observedGeneration": item.typed["metadata"].get("generation", 0),
+            "updatedNumberScheduled": sum(pod.typed.metadata.labels.get(REVISION_LABEL) == label for pod in pods)
+            or None,
             "numberAvailable": available or None,
             "numberUnavailable": (desired - available) or None,
         }
-        await self.context.write_status(item, data, status)
-        used = {pod.typed.metadata.labels.get(REVISION_LABEL, "") for pods in there.values() for pod in pods}
-        names = {one.name for one in self._revisions.of(item) if self._revisions.label(item, one.name) in used}
-        await self._revisions.forget_old(item, data, names | {revision.name})
+        await self.context.write_status(item, item.typed, status)
+        await self._revisions.forget_old(item, revision)

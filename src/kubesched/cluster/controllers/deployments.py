@@ -14,36 +14,25 @@ from ...api.times import parse_time
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL
 from .base import ObjectController
-from .context import BY_OWNER, Context, Data, owner_key
+from .context import BY_OWNER, Context, Data, owner_key, spec_of, status_of
 from .pods import conditions_with, is_finished, owner_reference, template_hash
-from .rollout import Member, Rollout, plan_rolling, plan_scaling
+from .rollout import REVISION, Member, Rollout, plan_rolling, plan_scaling
 
 __all__ = ["Deployments", "replica_set_body"]
 
 HASH_LABEL: Final = "pod-template-hash"
-REVISION: Final = "deployment.kubernetes.io/revision"
 _DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
 _MAXIMUM: Final = "deployment.kubernetes.io/max-replicas"
-_NOT_COPIED: Final = frozenset(
-    {
-        REVISION,
-        _DESIRED,
-        _MAXIMUM,
-        "kubectl.kubernetes.io/last-applied-configuration",
-        "deprecated.deployment.rollback.to",
-    }
-)
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_NOT_COPIED: Final = frozenset({REVISION, _DESIRED, _MAXIMUM, _LAST_APPLIED, "deprecated.deployment.rollback.to"})
 
 
 def _bare_template(template: Any) -> Any:
     """A template without the hash label, for comparing."""
     template = template or {}
     metadata = {key: value for key, value in (template.get("metadata") or {}).items() if value}
-    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != HASH_LABEL}
-    metadata.pop("labels", None)
-    if labels:
-        metadata["labels"] = labels
-    return {"metadata": metadata, "spec": template.get("spec")}
+    labels = {key: value for key, value in metadata.pop("labels", {}).items() if key != HASH_LABEL}
+    return {"metadata": {**metadata, **({"labels": labels} if labels else {})}, "spec": template.get("spec")}
 
 
 def replica_set_body(owner: Item, spec: Data, digest: str) -> Data:
@@ -54,6 +43,20 @@ def replica_set_body(owner: Item, spec: Data, digest: str) -> Data:
     selector = {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), **labels}}
     own = {"name": f"{owner.name}-{digest}", "labels": metadata["labels"], "ownerReferences": [owner_reference(owner)]}
     return {"metadata": own, "spec": {"selector": selector, "template": {**template, "metadata": metadata}}}
+
+
+def _own_annotations(item: Item) -> dict[str, str]:
+    return item.typed["metadata"].get("annotations") or {}
+
+
+def _annotations(item: Item, rollout: Rollout, revision: int) -> dict[str, str]:
+    """What a set carries: the deployment's own annotations, the revision and the scale."""
+    copied = {name: value for name, value in _own_annotations(item).items() if name not in _NOT_COPIED}
+    return {**copied, REVISION: str(revision), **_scale_annotations(rollout)}
+
+
+def _scale_annotations(rollout: Rollout) -> dict[str, str]:
+    return {_DESIRED: str(rollout.replicas), _MAXIMUM: str(rollout.replicas + rollout.surge)}
 
 
 class Deployments(ObjectController):
@@ -75,32 +78,30 @@ class Deployments(ObjectController):
         if owner is not None:
             self.enqueue_owner(owner, owner, owner)
 
-    async def reconcile_object(self, item: Item, data: Data) -> None:
-        if "deletionTimestamp" in data["metadata"]:
+    async def reconcile_object(self, item: Item) -> None:
+        if "deletionTimestamp" in item.typed["metadata"]:
             return
-        rollout = Rollout.of(data["spec"])
-        members = sorted(
-            (Member(owned) for owned in self._sets.indexed(BY_OWNER, item.uid)), key=lambda member: member.order
-        )
-        bare = _bare_template(data["spec"].get("template"))
+        spec = spec_of(item)
+        rollout = Rollout(spec)
+        members = sorted(map(Member, self._sets.indexed(BY_OWNER, item.uid)), key=lambda member: member.order)
+        bare = _bare_template(spec.get("template"))
         new = next((member for member in members if same_json(_bare_template(member.spec.get("template")), bare)), None)
         old = [member for member in members if member is not new]
+        plan: list[tuple[Member, int]] = []
         if rollout.paused:
-            await self._scale(item, rollout, [*old, *([new] if new else [])])
+            plan = plan_scaling(rollout, [*old, new] if new else old)
         elif not rollout.recreate or not self._still_there(old):
-            revision = max((member.revision for member in old), default=0) + 1
-            new = await self._new_set(item, data, rollout, new, revision, members)
+            new = await self._new_set(item, rollout, new, old)
             if self._is_scaling(rollout, [*old, new]):
-                await self._scale(item, rollout, [*old, new])
-            elif rollout.recreate:
-                await self._resize(item, new, rollout.replicas, rollout)
+                plan = plan_scaling(rollout, [*old, new])
             else:
-                for member, replicas in plan_rolling(rollout, new, old):
-                    await self._resize(item, member, replicas, rollout)
+                plan = [(new, rollout.replicas)] if rollout.recreate else plan_rolling(rollout, new, old)
         if rollout.recreate and not rollout.paused:
-            for member in old:
-                await self._resize(item, member, 0, rollout)
-        await self._finish(item.key, item.uid, rollout, new, old)
+            plan += [(member, 0) for member in old]
+        for member, replicas in plan:
+            await self._resize(item, member, replicas, rollout)
+        if (fresh := self.current(item)) is not None:
+            await self._write_status(fresh, rollout, new, old)
 
     def _still_there(self, old: list[Member]) -> bool:
         """Whether pods of old sets exist, or still will: Recreate waits for them."""
@@ -111,179 +112,119 @@ class Deployments(ObjectController):
 
     # -- replica sets ----------------------------------------------------------------------------------
 
-    async def _new_set(
-        self,
-        item: Item,
-        data: Data,
-        rollout: Rollout,
-        new: Member | None,
-        revision: int,
-        members: list[Member],
-    ) -> Member:
+    async def _new_set(self, item: Item, rollout: Rollout, new: Member | None, old: list[Member]) -> Member:
         """The set of the current template, made when there is none, with the newest revision."""
-        if new is not None:
-            annotations = self._annotations(data, max(revision, new.revision), rollout)
-            current = new.data["metadata"].get("annotations") or {}
-            if any(current.get(name) != value for name, value in annotations.items() if name != _DESIRED):
-                annotations.pop(_DESIRED)  # written when the scale is
-                changed = await self.context.patch(new.item, {"metadata": {"annotations": annotations}})
-                new = Member(changed)
+        revision = max((member.revision for member in old), default=0) + 1
+        if new is None:
+            new = await self._make_set(item, rollout, revision, old)
         else:
-            new = await self._make_set(item, data, rollout, revision, members)
-        await self._note_revision(item.key, new.revision)
+            wanted = _annotations(item, rollout, max(revision, new.revision))
+            del wanted[_DESIRED]  # written when the scale is
+            if not wanted.items() <= new.annotations.items():
+                new = Member(await self.context.patch(new.item, {"metadata": {"annotations": wanted}}))
+        fresh = self.current(item)
+        number = str(new.revision)
+        if fresh is not None and _own_annotations(fresh).get(REVISION) != number:
+            await self.context.patch(fresh, {"metadata": {"annotations": {REVISION: number}}})
         return new
 
-    async def _make_set(self, item: Item, data: Data, rollout: Rollout, revision: int, members: list[Member]) -> Member:
-        spec = data["spec"]
-        template = spec.get("template") or {}
-        collisions = int((data.get("status") or {}).get("collisionCount") or 0)
-        while True:
-            digest = template_hash(_bare_template(template), collisions)
-            name = f"{item.name}-{digest}"
-            if self._sets.get(f"{item.namespace}/{name}") is None:
-                break
+    async def _make_set(self, item: Item, rollout: Rollout, revision: int, old: list[Member]) -> Member:
+        spec, collisions = spec_of(item), int(status_of(item).get("collisionCount") or 0)
+        bare = _bare_template(spec.get("template"))
+        while self._sets.get(f"{item.namespace}/{item.name}-{template_hash(bare, collisions)}") is not None:
             collisions += 1
-        total = sum(member.replicas for member in members)
-        allowed = rollout.replicas + rollout.surge - total
-        replicas = rollout.replicas if rollout.recreate else max(0, min(rollout.replicas, allowed))
-        body = replica_set_body(item, spec, digest)
-        body["metadata"]["annotations"] = self._annotations(data, revision, rollout)
+        body = replica_set_body(item, spec, template_hash(bare, collisions))
+        body["metadata"]["annotations"] = _annotations(item, rollout, revision)
+        room = rollout.replicas + rollout.surge - sum(member.replicas for member in old)
+        replicas = rollout.replicas if rollout.recreate else max(0, min(rollout.replicas, room))
         body["spec"]["replicas"] = replicas
         if spec.get("minReadySeconds"):
             body["spec"]["minReadySeconds"] = spec["minReadySeconds"]
-        made = Member(await self.context.create(REPLICA_SETS, item.namespace, body))
-        if replicas:
-            await self._record_scaled(item, name, 0, replicas)
-        return made
-
-    @staticmethod
-    def _annotations(data: Data, revision: int, rollout: Rollout) -> dict[str, str]:
-        kept = {
-            name: value
-            for name, value in (data["metadata"].get("annotations") or {}).items()
-            if name not in _NOT_COPIED
-        }
-        return {**kept, REVISION: str(revision), **_scale_annotations(rollout)}
-
-    async def _note_revision(self, key: str, revision: int) -> None:
-        item = self.cache.get(key)
-        if item is None:
-            return
-        current = (item.data()["metadata"].get("annotations") or {}).get(REVISION)
-        if current != str(revision):
-            await self.context.patch(item, {"metadata": {"annotations": {REVISION: str(revision)}}})
+        made = await self.context.create(REPLICA_SETS, item.namespace, body)
+        await self._record_scaled(item, made.name, 0, replicas)
+        return Member(made)
 
     @staticmethod
     def _is_scaling(rollout: Rollout, members: list[Member]) -> bool:
         """Whether the replica count was changed since a set that has pods was last scaled."""
-        return any(
-            member.replicas and member.annotation(_DESIRED) not in ("", str(rollout.replicas)) for member in members
-        )
-
-    async def _scale(self, item: Item, rollout: Rollout, members: list[Member]) -> None:
-        for member, replicas in plan_scaling(rollout, members):
-            await self._resize(item, member, replicas, rollout)
+        known = ("", str(rollout.replicas))
+        return any(member.replicas and member.annotations.get(_DESIRED, "") not in known for member in members)
 
     async def _resize(self, item: Item, member: Member, replicas: int, rollout: Rollout) -> None:
-        annotations = _scale_annotations(rollout)
-        stale = any(member.annotation(name) != value for name, value in annotations.items())
-        if replicas == member.replicas and not (stale and replicas):
-            return
-        patch = {"metadata": {"annotations": annotations}, "spec": {"replicas": replicas}}
-        before = member.replicas
-        member.refresh(await self.context.patch(member.item, patch))
-        if replicas != before:
+        annotations, before = _scale_annotations(rollout), member.replicas
+        if replicas != before or (replicas and not annotations.items() <= member.annotations.items()):
+            patch = {"metadata": {"annotations": annotations}, "spec": {"replicas": replicas}}
+            member.refresh(await self.context.patch(member.item, patch))
             await self._record_scaled(item, member.item.name, before, replicas)
 
     async def _record_scaled(self, item: Item, name: str, before: int, after: int) -> None:
-        way = "up" if after > before else "down"
-        text = f"Scaled {way} replica set {name} from {before} to {after}"
-        await self.record(item, NORMAL, "ScalingReplicaSet", text)
+        if after != before:
+            text = f"Scaled {'up' if after > before else 'down'} replica set {name} from {before} to {after}"
+            await self.record(item, NORMAL, "ScalingReplicaSet", text)
 
     # -- status ----------------------------------------------------------------------------------------
 
-    async def _finish(self, key: str, uid: str, rollout: Rollout, new: Member | None, old: list[Member]) -> None:
+    async def _write_status(self, item: Item, rollout: Rollout, new: Member | None, old: list[Member]) -> None:
         """Write the status; when all is done, drop old empty sets beyond the history limit."""
-        item = self.cache.get(key)
-        if item is None or item.uid != uid:
-            return
-        data = item.data()
-        before = data.get("status") or {}
-        now = self.context.now_text()
-        members = [*old, *([new] if new else [])]
-        total = sum(member.count("replicas") for member in members)
-        available = sum(member.count("availableReplicas") for member in members)
+        before, now = status_of(item), self.context.now_text()
+        members = [*old, new] if new else old
+        total, ready, available = (
+            sum(member.count(field) for member in members)
+            for field in ("replicas", "readyReplicas", "availableReplicas")
+        )
         updated = new.count("replicas") if new else 0
-        status: Data = {
-            "observedGeneration": data["metadata"].get("generation", 0),
+        counts = {
             "replicas": total,
             "updatedReplicas": updated,
-            "readyReplicas": sum(member.count("readyReplicas") for member in members),
+            "readyReplicas": ready,
             "availableReplicas": available,
-            "unavailableReplicas": max(0, total_wanted(members) - available),
+            "unavailableReplicas": max(0, sum(member.replicas for member in members) - available),
             "collisionCount": before.get("collisionCount"),
         }
-        status = {name: value for name, value in status.items() if value or name == "observedGeneration"}
+        status: Data = {"observedGeneration": item.typed["metadata"].get("generation", 0)}
+        status |= {name: count for name, count in counts.items() if count}
         enough = available >= rollout.replicas - rollout.unavailable
-        conditions = conditions_with(
-            before.get("conditions"),
+        condition = self.context.condition(
             "Available",
-            "True" if enough else "False",
-            "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
+            str(enough),
+            f"MinimumReplicas{'Available' if enough else 'Unavailable'}",
             f"Deployment {'has' if enough else 'does not have'} minimum availability.",
-            now,
-            updated=True,
         )
-        failure = next(
-            (entry for member in members for entry in member.conditions if entry.get("type") == "ReplicaFailure"), None
-        )
+        conditions = conditions_with(before.get("conditions"), condition, updated=True)
         conditions = [entry for entry in conditions if entry.get("type") != "ReplicaFailure"]
+        reported = (entry for member in members for entry in member.status.get("conditions") or ())
+        failure = next((entry for entry in reported if entry.get("type") == "ReplicaFailure"), None)
         if failure is not None:
             conditions.append({**failure, "lastUpdateTime": failure.get("lastTransitionTime", now)})
         complete = updated == rollout.replicas == total == available
-        if not rollout.paused:
-            conditions = self._progress(key, before, status, conditions, rollout, new, now, complete=complete)
         status["conditions"] = conditions
-        await self.context.write_status(item, data, status)
+        if not rollout.paused:
+            name = new.item.name if new else ""
+            status["conditions"] = self._progress(item.key, before, status, rollout, name, complete=complete)
+        await self.context.write_status(item, item.typed, status)
         if complete:
             await self._clean_up(rollout, old)
 
     def _progress(
-        self,
-        key: str,
-        before: Data,
-        status: Data,
-        conditions: list[Data],
-        rollout: Rollout,
-        new: Member | None,
-        now: str,
-        *,
-        complete: bool,
+        self, key: str, before: Data, status: Data, rollout: Rollout, name: str, *, complete: bool
     ) -> list[Data]:
-        """The Progressing condition: moved on, arrived, or out of time."""
-        name = new.item.name if new else ""
+        """The conditions with Progressing: moved on, arrived, or out of time."""
+        conditions: list[Data] = status["conditions"]
+        now = self.context.now_text()
+
+        def progressing(known: list[Data], status: str, reason: str, what: str) -> list[Data]:
+            condition = self.context.condition("Progressing", status, reason, f'ReplicaSet "{name}" {what}.')
+            return conditions_with(known, condition, updated=True)
+
         if complete:
-            text = f'ReplicaSet "{name}" has successfully progressed.'
-            return conditions_with(conditions, "Progressing", "True", "NewReplicaSetAvailable", text, now, updated=True)
+            return progressing(conditions, "True", "NewReplicaSetAvailable", "has successfully progressed")
         current = next((entry for entry in conditions if entry.get("type") == "Progressing"), None)
-        counts = ("updatedReplicas", "readyReplicas", "availableReplicas")
-        moved = any(status.get(field, 0) > before.get(field, 0) for field in counts) or (
-            status.get("replicas", 0) - status.get("updatedReplicas", 0)
-            < before.get("replicas", 0) - before.get("updatedReplicas", 0)
-        )
         done_before = current is not None and current.get("reason") == "NewReplicaSetAvailable"
         changed_spec = before.get("observedGeneration") != status["observedGeneration"]
-        if current is None or moved or (done_before and changed_spec):
-            kept = [entry for entry in conditions if entry.get("type") != "Progressing"]
-            fresh = conditions_with(
-                kept,
-                "Progressing",
-                "True",
-                "ReplicaSetUpdated",
-                f'ReplicaSet "{name}" is progressing.',
-                now,
-                updated=True,
-            )
+        if current is None or _has_moved(before, status) or (done_before and changed_spec):
+            # Without the condition there was, so that this one is dated now even if it says the same.
+            rest = [entry for entry in conditions if entry.get("type") != "Progressing"]
+            fresh = progressing(rest, "True", "ReplicaSetUpdated", "is progressing")
             if current is not None and current.get("status") == "True":
                 fresh[-1]["lastTransitionTime"] = current.get("lastTransitionTime", now)
             self.queue.add_after(key, rollout.deadline + 1, quiet=True)
@@ -294,8 +235,7 @@ class Deployments(ObjectController):
         if left > 0:
             self.queue.add_after(key, left + 1, quiet=True)
             return conditions
-        text = f'ReplicaSet "{name}" has timed out progressing.'
-        return conditions_with(conditions, "Progressing", "False", "ProgressDeadlineExceeded", text, now, updated=True)
+        return progressing(conditions, "False", "ProgressDeadlineExceeded", "has timed out progressing")
 
     async def _clean_up(self, rollout: Rollout, old: list[Member]) -> None:
         empty = [member for member in old if not member.replicas and not member.count("replicas")]
@@ -306,10 +246,12 @@ class Deployments(ObjectController):
                 self.context.note_problem(f"{self.name}: {member.item.key}: {error}")
 
 
-def total_wanted(members: list[Member]) -> int:
-    """How many pods the sets are to have."""
-    return sum(member.replicas for member in members)
-
-
-def _scale_annotations(rollout: Rollout) -> dict[str, str]:
-    return {_DESIRED: str(rollout.replicas), _MAXIMUM: str(rollout.replicas + rollout.surge)}
+def _has_moved(before: Data, status: Data) -> bool:
+    """Whether more pods are new, ready or available than before, or fewer are old."""
+    if any(
+        status.get(field, 0) > before.get(field, 0)
+        for field in ("updatedReplicas", "readyReplicas", "availableReplicas")
+    ):
+        return True
+    old_before, old_now = (one.get("replicas", 0) - one.get("updatedReplicas", 0) for one in (before, status))
+    return bool(old_now < old_before)

@@ -6,12 +6,14 @@ Pure: built from one version of the job and its pods. Caller: :mod:`.jobs`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import Any, Final
 
 from ...api.selectors import parse_int64
 from ...api.types import Pod
 from ...api.wire import Item
 from .context import Data
+from .pods import is_finished
 
 __all__ = ["COMPLETION_INDEX", "TRACKING", "Count", "completed_indexes", "format_indexes", "parse_indexes"]
 
@@ -32,14 +34,11 @@ def parse_indexes(text: str, completions: int) -> set[int]:
 
 def format_indexes(indexes: Iterable[int]) -> str:
     """{1, 3, 4, 5} as ``1,3-5``."""
-    ordered = sorted(indexes)
     parts: list[str] = []
-    start = 0
-    for position in range(1, len(ordered) + 1):
-        if position == len(ordered) or ordered[position] != ordered[position - 1] + 1:
-            first, last = ordered[start], ordered[position - 1]
-            parts.append(str(first) if first == last else f"{first}-{last}")
-            start = position
+    # The numbers of a run are all as far from their positions.
+    for _, run in groupby(enumerate(sorted(indexes)), key=lambda pair: pair[1] - pair[0]):
+        numbers = [number for _, number in run]
+        parts.append("-".join(map(str, numbers if len(numbers) == 1 else (numbers[0], numbers[-1]))))
     return ",".join(parts)
 
 
@@ -56,78 +55,55 @@ def index_of(pod: Pod) -> int | None:
 
 
 class Count:
-    """One evaluation of a job. ``succeeded`` and ``failed`` are what the totals will be once all is counted."""
+    """One evaluation of a job. ``succeeded``, ``failed`` and ``completed`` are what they will be once all is counted."""
 
     def __init__(self, data: Data, pods: list[Item], is_going: Callable[[Item], bool]) -> None:
         status = data.get("status") or {}
-        known = status.get("uncountedTerminatedPods") or {}
-        #: UIDs noted as being counted, by outcome.
-        self.uncounted: dict[str, list[str]] = {
-            name: list(known.get(name) or ()) for name in ("succeeded", "failed") if known.get(name)
-        }
-        noted = {uid for uids in self.uncounted.values() for uid in uids}
+        noted = status.get("uncountedTerminatedPods") or {}
+        #: UIDs of pods that are being counted, by outcome.
+        self.uncounted = {name: dict.fromkeys(noted.get(name) or ()) for name in ("succeeded", "failed")}
         self.indexed = (data.get("spec") or {}).get("completionMode") == "Indexed"
+        self.completed = completed_indexes(data)
         self.active: list[Item] = []
         self.going: list[Item] = []
-        self.fresh: dict[str, list[str]] = {}
         self.to_release: list[Item] = []
         self.newly_failed = False
-        self.busy_indexes: set[int] = set()
-        self.fresh_indexes: set[int] = set()
-        done = completed_indexes(data)
+        self.busy_indexes: set[int | None] = set()
         for item in pods:
             pod: Pod = item.typed
-            phase = pod.status.phase
+            phase, index = pod.status.phase, index_of(pod)
             tracked = TRACKING in pod.metadata.finalizers
-            if phase not in ("Succeeded", "Failed"):
-                # A pod that never reached a node has nothing to stop: it is gone once its finalizer is.
-                if is_going(item) and not pod.spec.node_name and tracked:
-                    self._end(item, "failed", noted)
-                    continue
-                (self.going if is_going(item) else self.active).append(item)
-                index = index_of(pod)
-                if index is not None:
-                    self.busy_indexes.add(index)
-                continue
-            if not tracked:
-                continue
-            index = index_of(pod)
-            if phase == "Succeeded":
-                if self.indexed and (index is None or index in done or index in self.fresh_indexes):
+            if phase == "Succeeded" and tracked:
+                if self.indexed and (index is None or index in self.completed):
                     self.to_release.append(item)  # this index was done already
                     continue
                 if index is not None:
-                    self.fresh_indexes.add(index)
-                self._end(item, "succeeded", noted)
-            else:
-                self._end(item, "failed", noted)
-        pending = {
-            name: len({*self.uncounted.get(name, ()), *self.fresh.get(name, ())}) for name in ("succeeded", "failed")
-        }
-        self.failed = int(status.get("failed") or 0) + pending["failed"]
+                    self.completed.add(index)
+                self._end(item, "succeeded")
+            elif tracked and (phase == "Failed" or (is_going(item) and not pod.spec.node_name)):
+                # A pod that never reached a node has nothing to stop: it is gone once its finalizer is.
+                self._end(item, "failed")
+            elif not is_finished(pod):
+                (self.going if is_going(item) else self.active).append(item)
+                self.busy_indexes.add(index)
+        self.failed = int(status.get("failed") or 0) + len(self.uncounted["failed"])
+        self.succeeded = int(status.get("succeeded") or 0) + len(self.uncounted["succeeded"])
         if self.indexed:
-            self.fresh_indexes |= done
-            self.succeeded = len(self.fresh_indexes)
-        else:
-            self.succeeded = int(status.get("succeeded") or 0) + pending["succeeded"]
+            self.succeeded = len(self.completed)
 
-    def _end(self, item: Item, outcome: str, noted: set[str]) -> None:
+    def _end(self, item: Item, outcome: str) -> None:
         self.to_release.append(item)
-        if item.uid not in noted:
-            self.fresh.setdefault(outcome, []).append(item.uid)
-            self.newly_failed = self.newly_failed or outcome == "failed"
+        if not any(item.uid in uids for uids in self.uncounted.values()):
+            self.uncounted[outcome][item.uid] = None
+            self.newly_failed |= outcome == "failed"
 
     def uncounted_status(self) -> dict[str, list[str]]:
         """What the status says while pods are being counted."""
-        return {
-            name: list(dict.fromkeys([*self.uncounted.get(name, ()), *self.fresh.get(name, ())]))
-            for name in ("succeeded", "failed")
-            if name in self.uncounted or name in self.fresh
-        }
+        return {name: list(uids) for name, uids in self.uncounted.items() if uids}
 
     def totals(self) -> dict[str, Any]:
         """The totals once all is counted."""
         result: dict[str, Any] = {"succeeded": self.succeeded or None, "failed": self.failed or None}
         if self.indexed:
-            result["completedIndexes"] = format_indexes(self.fresh_indexes) or None
+            result["completedIndexes"] = format_indexes(self.completed) or None
         return result

@@ -2,36 +2,44 @@
 
 Pods carry the finalizer ``batch.kubernetes.io/job-tracking`` until they are counted, so that none is lost when
 it is deleted; ``status.uncountedTerminatedPods`` holds those being counted. Rules: upstream ``job_controller.go``.
-Left out: success and failure policies, per-index backoff, pod replacement policy. Counting is in :mod:`.job_status`,
-pods of deleted jobs are in :mod:`.job_orphans`.
+Left out: success and failure policies, per-index backoff, pod replacement policy. Counting is in :mod:`.job_status`.
+
+A job that is deleted in the background is removed before its pods, one that is deleted with ``--cascade=orphan`` leaves them
+behind; either way no job is left to count for, and the finalizer would keep the pods: ``JobOrphans`` removes it.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from itertools import islice, repeat
+from typing import Final
 
-from ...api.kinds import JOBS
+from ...api.kinds import JOBS, PODS
 from ...api.times import parse_time
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from ..schema import has_condition
-from .base import WorkloadController
-from .context import Context, Data, tolerate
+from .base import Controller, WorkloadController
+from .context import Context, Data, controller_of, owner_key, spec_of, status_of, tolerate
 from .job_status import COMPLETION_INDEX, TRACKING, Count, completed_indexes, format_indexes
 from .pods import conditions_with, is_finished, is_ready, pod_body
 
-__all__ = ["COMPLETION_INDEX", "TRACKING", "Jobs", "finished_as", "indexed_spec", "job_labels", "release_pod"]
+__all__ = ["COMPLETION_INDEX", "TRACKING", "JobOrphans", "Jobs", "finished_as", "indexed_spec", "job_labels"]
 
 _FIRST_BACKOFF: Final = 10.0
 _LONGEST_BACKOFF: Final = 600.0
 
 
+def _end_of(data: Data) -> Data:
+    """The condition by which a job is over; empty when it is not."""
+    conditions = (data.get("status") or {}).get("conditions") or ()
+    ends = (one for one in conditions if one.get("type") in ("Complete", "Failed") and one.get("status") == "True")
+    return next(ends, {})
+
+
 def finished_as(data: Data) -> str:
     """``Complete`` or ``Failed`` when the job is over."""
-    for condition in (data.get("status") or {}).get("conditions") or ():
-        if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
-            return str(condition["type"])
-    return ""
+    return str(_end_of(data).get("type", ""))
 
 
 def job_labels(name: str, uid: str) -> dict[str, str]:
@@ -58,14 +66,14 @@ def indexed_spec(spec: Data, hostname: str) -> Data:
     return result
 
 
-async def release_pod(context: Context, pod: Item) -> None:
-    """Take the tracking finalizer off a pod, if it still exists."""
-    finalizers = pod.typed.metadata.finalizers
-    if TRACKING not in finalizers:
-        return
-    left = [name for name in finalizers if name != TRACKING]
-    with tolerate(404):
-        await context.patch(pod, {"metadata": {"uid": pod.uid, "finalizers": left or None}})
+async def _release(context: Context, pods: Iterable[Item]) -> None:
+    """Take the tracking finalizer off pods, as far as they still exist."""
+    for pod in pods:
+        finalizers = pod.typed.metadata.finalizers
+        if TRACKING in finalizers:
+            left = [name for name in finalizers if name != TRACKING]
+            with tolerate(404):
+                await context.patch(pod, {"metadata": {"uid": pod.uid, "finalizers": left or None}})
 
 
 class Jobs(WorkloadController):
@@ -79,153 +87,118 @@ class Jobs(WorkloadController):
         super().__init__(context)
         self._last_failure: dict[str, float] = {}
 
-    async def reconcile_object(self, item: Item, data: Data) -> None:
+    async def reconcile_object(self, item: Item) -> None:
         pods = self.context.owned_pods(item.uid)
-        if "deletionTimestamp" in data["metadata"] or finished_as(data):
-            await self._release(pods)
-            await self._expire(item, data)
+        if "deletionTimestamp" in item.typed["metadata"] or finished_as(item.typed):
+            await _release(self.context, pods)
+            await self._expire(item)
             return
-        count = Count(data, pods, self.context.is_going)
+        count = Count(item.typed, pods, self.context.is_going)
         if count.newly_failed:
             self._last_failure[item.uid] = self.context.now()
-        item = await self._count(item, data, count)
-        data = item.data()
-        if await self._judge(item, data, count):
+        if any(count.uncounted.values()):
+            item = await self._count(item, count)
+        if verdict := self._verdict(item, count):
+            await self._end(item, count, *verdict)
             self.queue.forget_timers(item.key)  # of its deadline
-            await self._release(self.context.owned_pods(item.uid))
+            await _release(self.context, self.context.owned_pods(item.uid))
             self._last_failure.pop(item.uid, None)
         else:
-            action = self._manage(item, data, count)
+            action = self._manage(item, count)
             await self.act_and_report(item, action, lambda fresh, failure: self._write_counts(fresh, count))
 
-    # -- counting --------------------------------------------------------------------------------------
-
-    async def _count(self, item: Item, data: Data, count: Count) -> Item:
+    async def _count(self, item: Item, count: Count) -> Item:
         """Count finished pods: note them, remove their finalizer, add them to the totals."""
-        if not count.uncounted and not count.fresh:
-            return item
-        status = dict(data.get("status") or {})
-        status["uncountedTerminatedPods"] = count.uncounted_status()
-        item = await self.context.write_status(item, data, status)
-        for pod in count.to_release:
-            await release_pod(self.context, pod)
-        data = item.data()
-        status = dict(data.get("status") or {})
-        status.pop("uncountedTerminatedPods", None)
-        status.update(count.totals())
-        return await self.context.write_status(item, data, status)
+        status = {**status_of(item), "uncountedTerminatedPods": count.uncounted_status()}
+        item = await self.context.write_status(item, item.typed, status)
+        await _release(self.context, count.to_release)
+        status = {**status_of(item), "uncountedTerminatedPods": None, **count.totals()}
+        return await self.context.write_status(item, item.typed, status)
 
-    async def _release(self, pods: list[Item]) -> None:
-        for pod in pods:
-            await release_pod(self.context, pod)
-
-    # -- judging ---------------------------------------------------------------------------------------
-
-    async def _judge(self, item: Item, data: Data, count: Count) -> bool:
-        """Whether the job is over; if so its pods are stopped and the condition is written."""
-        spec = data["spec"]
-        deadline = spec.get("activeDeadlineSeconds")
-        begun = (data.get("status") or {}).get("startTime")
+    def _verdict(self, item: Item, count: Count) -> tuple[str, str, str] | None:
+        """Whether the job is over: type, reason and message of the condition that says so."""
+        spec, begun = spec_of(item), status_of(item).get("startTime")
         if count.failed > int(spec.get("backoffLimit", 6)):
-            await self._end(
-                item, count, "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-            )
-            return True
+            return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        deadline, completions = spec.get("activeDeadlineSeconds"), spec.get("completions")
         if deadline is not None and begun and not spec.get("suspend"):
             left = parse_time(begun) + float(deadline) - self.context.now()
             if left <= 0:
-                await self._end(
-                    item, count, "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
-                )
-                return True
+                return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
             self.queue.add_after(item.key, left)
-        completions = spec.get("completions")
-        done = not count.active and not count.going if completions is None else True
-        enough = count.succeeded > 0 if completions is None else count.succeeded >= int(completions)
-        if enough and done and (begun or count.succeeded):
-            await self._end(item, count, "Complete", "CompletionsReached", "Reached expected number of succeeded pods")
-            return True
-        return False
+        if completions is None:
+            enough = count.succeeded > 0 and not count.active and not count.going
+        else:
+            enough = count.succeeded >= int(completions)
+        if enough and (begun or count.succeeded):
+            return "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
+        return None
 
     async def _end(self, item: Item, count: Count, type_: str, reason: str, message: str) -> None:
+        """Stop the pods of a job that is over, and write the condition."""
         for pod in count.active:
             await self.delete_pod(item, pod)
-        data = item.data()
-        status, now = dict(data.get("status") or {}), self.context.now_text()
-        first = "SuccessCriteriaMet" if type_ == "Complete" else "FailureTarget"
-        conditions = conditions_with(status.get("conditions"), first, "True", reason, message, now)
-        status["conditions"] = conditions_with(conditions, type_, "True", reason, message, now)
-        status.pop("active", None)
-        status.pop("ready", None)
-        if type_ == "Failed":
+        failed = type_ == "Failed"
+        status = {**status_of(item), "active": None, "ready": None}
+        conditions = status.get("conditions")
+        for one in ("FailureTarget" if failed else "SuccessCriteriaMet", type_):
+            conditions = conditions_with(conditions, self.context.condition(one, "True", reason, message))
+        status["conditions"] = conditions
+        if failed:
             status["failed"] = count.failed + len(count.active)
         else:
-            status["completionTime"] = now
-        await self.context.write_status(item, data, status)
-        if type_ == "Failed":
-            await self.record(item, WARNING, reason, message)
-        else:
-            await self.record(item, NORMAL, "Completed", "Job completed")
+            status["completionTime"] = self.context.now_text()
+        await self.context.write_status(item, item.typed, status)
+        await self.record(item, *((WARNING, reason, message) if failed else (NORMAL, "Completed", "Job completed")))
 
-    async def _expire(self, item: Item, data: Data) -> None:
+    async def _expire(self, item: Item) -> None:
         """Delete a finished job after ``ttlSecondsAfterFinished``."""
-        ttl = data["spec"].get("ttlSecondsAfterFinished")
-        if ttl is None or "deletionTimestamp" in data["metadata"]:
+        ttl = spec_of(item).get("ttlSecondsAfterFinished")
+        if ttl is None or "deletionTimestamp" in item.typed["metadata"]:
             return
-        ends = [
-            parse_time(condition["lastTransitionTime"])
-            for condition in (data.get("status") or {}).get("conditions") or ()
-            if condition.get("type") in ("Complete", "Failed") and condition.get("lastTransitionTime")
-        ]
-        left = max(ends, default=self.context.now()) + float(ttl) - self.context.now()
+        ended, now = _end_of(item.typed).get("lastTransitionTime"), self.context.now()
+        left = (parse_time(ended) if ended else now) + float(ttl) - now
         if left > 0:
             self.queue.add_after(item.key, left)
         else:
             await self.context.delete(item)
 
-    # -- running ---------------------------------------------------------------------------------------
-
-    async def _manage(self, item: Item, data: Data, count: Count) -> None:
+    async def _manage(self, item: Item, count: Count) -> None:
         """As many pods as may run at once, and no more than are still wanted."""
-        spec = data["spec"]
+        spec = spec_of(item)
         if spec.get("suspend"):
             for pod in count.active:
                 await self._drop(item, pod)
             return
-        parallelism = int(spec.get("parallelism", 1))
-        completions = spec.get("completions")
+        parallelism, completions = int(spec.get("parallelism", 1)), spec.get("completions")
         if completions is None:
-            wanted = len(count.active) if count.succeeded else parallelism
-            wanted = min(wanted, parallelism)
+            wanted = min(parallelism, len(count.active)) if count.succeeded else parallelism
         else:
             wanted = min(parallelism, max(0, int(completions) - count.succeeded))
-        surplus = len(count.active) - wanted
-        if surplus > 0:
+        missing = wanted - len(count.active)
+        if missing < 0:
             ranked = sorted(count.active, key=lambda pod: (bool(pod.typed.spec.node_name), is_ready(pod.typed)))
-            for pod in ranked[:surplus]:
+            for pod in ranked[:-missing]:
                 await self._drop(item, pod)
-            return
-        missing = min(-surplus, self.context.settings.burst)
-        if not missing:
+        if missing <= 0:
             return
         wait = self._backoff(item, count)
         if wait > 0:
             self.queue.add_after(item.key, wait)
             return
-        if spec.get("completionMode") == "Indexed":
-            taken = count.busy_indexes | completed_indexes(data)
-            free = (index for index in range(int(completions or 0)) if index not in taken)
-            for index, _ in zip(free, range(missing), strict=False):
-                await self._create(item, data, index)
-        else:
-            for _ in range(missing):
-                await self._create(item, data, None)
-        if missing < -surplus:
+        burst = self.context.settings.burst
+        indexes: Iterable[int | None] = repeat(None)
+        if count.indexed:
+            taken = count.busy_indexes | completed_indexes(item.typed)
+            indexes = (index for index in range(int(completions or 0)) if index not in taken)
+        for index in islice(indexes, min(missing, burst)):
+            await self._create(item, index)
+        if missing > burst:
             self.queue.add(item.key)  # the rest at the next look; after a refusal, when it is tried again
 
     async def _drop(self, item: Item, pod: Item) -> None:
         """Stop a pod that is wanted no more; it counts neither as succeeded nor as failed."""
-        await release_pod(self.context, pod)
+        await _release(self.context, [pod])
         await self.delete_pod(item, pod)
 
     def _backoff(self, item: Item, count: Count) -> float:
@@ -236,55 +209,77 @@ class Jobs(WorkloadController):
         delay = min(_FIRST_BACKOFF * 2.0 ** min(count.failed - 1, 30), _LONGEST_BACKOFF)
         return last + delay - self.context.now()
 
-    async def _create(self, item: Item, data: Data, index: int | None) -> None:
-        labels = job_labels(item.name, item.uid)
-        annotations: dict[str, str] = {}
-        generate = f"{item.name}-"
+    async def _create(self, item: Item, index: int | None) -> None:
+        name, number = item.name, {}
+        template = spec_of(item).get("template") or {}
+        spec: Data = {"restartPolicy": "Never", **(template.get("spec") or {})}
         if index is not None:
-            labels[COMPLETION_INDEX] = annotations[COMPLETION_INDEX] = str(index)
-            generate = f"{item.name}-{index}-"
-        template = data["spec"].get("template") or {}
-        spec = template.get("spec") or {}
-        if "restartPolicy" not in spec:
-            spec = {**spec, "restartPolicy": "Never"}
-        if index is not None:
-            spec = indexed_spec(spec, f"{item.name}-{index}")
-        body = pod_body(
-            item,
-            template,
-            generate=generate,
-            labels=labels,
-            annotations=annotations,
-            finalizers=[TRACKING],
-            spec=spec,
-        )
-        await self.create_pod(item, body)
+            name, number = f"{name}-{index}", {COMPLETION_INDEX: str(index)}
+            spec = indexed_spec(spec, name)
+        labels = job_labels(item.name, item.uid) | number
+        fields: Data = {"labels": labels, "annotations": number, "finalizers": [TRACKING], "spec": spec}
+        await self.create_pod(item, pod_body(item, template, generate=f"{name}-", **fields))
 
     async def _write_counts(self, item: Item, count: Count) -> None:
         """Active, ready and terminating as they are now; when the job began or was suspended."""
-        data = item.data()
-        status: dict[str, Any] = dict(data.get("status") or {})
-        now = self.context.now_text()
+        spec, status = spec_of(item), dict(status_of(item))
         pods = [pod for pod in self.context.owned_pods(item.uid) if not is_finished(pod.typed)]
         active = [pod for pod in pods if not self.context.is_going(pod)]
         status["active"] = len(active) or None
         status["ready"] = sum(is_ready(pod.typed) for pod in active)
         status["terminating"] = len(pods) - len(active)
-        suspended = bool(data["spec"].get("suspend"))
-        was = has_condition(data, "Suspended")
-        word = "Suspended" if suspended else "Resumed"
-        if suspended != was:
-            status["conditions"] = conditions_with(
-                status.get("conditions"), "Suspended", str(suspended), f"Job{word}", f"Job {word.lower()}", now
-            )
+        suspended = bool(spec.get("suspend"))
+        changed, word = suspended != has_condition(item.typed, "Suspended"), "Suspended" if suspended else "Resumed"
+        if changed:
+            condition = self.context.condition("Suspended", str(suspended), f"Job{word}", f"Job {word.lower()}")
+            status["conditions"] = conditions_with(status.get("conditions"), condition)
         if suspended:
-            status.pop("startTime", None)
+            status["startTime"] = None
         elif "startTime" not in status:
-            status["startTime"] = now
-            if data["spec"].get("activeDeadlineSeconds") is not None:
-                self.queue.add_after(item.key, float(data["spec"]["activeDeadlineSeconds"]))
-        if data["spec"].get("completionMode") == "Indexed":
-            status["completedIndexes"] = format_indexes(completed_indexes(data) | count.fresh_indexes) or None
-        await self.context.write_status(item, data, status)
-        if suspended != was:
+            status["startTime"] = self.context.now_text()
+            if spec.get("activeDeadlineSeconds") is not None:
+                self.queue.add_after(item.key, float(spec["activeDeadlineSeconds"]))
+        if count.indexed:
+            status["completedIndexes"] = format_indexes(completed_indexes(item.typed) | count.completed) or None
+        await self.context.write_status(item, item.typed, status)
+        if changed:
             await self.record(item, NORMAL, word, f"Job {word.lower()}")
+
+
+class JobOrphans(Controller):
+    """Releases the pods of deleted jobs. Keys are those of pods. Rules: upstream's ``syncOrphanPod``."""
+
+    name = "joborphan"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._jobs = self.watch(JOBS, self._job_changed)
+        self.watch(PODS, self._pod_changed)
+
+    def _job_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is None:
+            for pod in self.context.owned_pods(item.uid):
+                self.queue.add(pod.key)
+
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is not None and self._is_orphan(new):
+            self.queue.add(new.key)
+
+    def _is_orphan(self, pod: Item) -> bool:
+        """Whether a pod has the finalizer and no job that we know of."""
+        if TRACKING not in pod.typed.metadata.finalizers:
+            return False
+        job, reference = self._jobs.get(owner_key(pod, JOBS)), controller_of(pod)
+        return job is None or reference is None or job.uid != reference.uid
+
+    async def reconcile(self, key: str) -> None:
+        pod = self.context.pods.get(key)
+        if pod is None or not self._is_orphan(pod):
+            return
+        reference = controller_of(pod)
+        if reference is not None and reference.kind == JOBS.kind:
+            # The cache may lag behind: only the server knows that a job is gone.
+            job = await self.context.get(JOBS, pod.namespace, reference.name)
+            if job is not None and job.uid == reference.uid:
+                return
+        await _release(self.context, [pod])

@@ -30,20 +30,22 @@ from .device_driver import DeviceDriver
 from .device_taints import DeviceTaintEviction
 from .endpoint_slices import EndpointSlices
 from .ephemeral_volumes import EphemeralVolumes
-from .garbage import GarbageCollector
-from .job_orphans import JobOrphans
-from .jobs import Jobs
+from .housekeeping import GarbageCollector, PodGarbage, ServiceAccounts
+from .jobs import JobOrphans, Jobs
 from .node_lifecycle import NodeLifecycle
-from .pod_gc import PodGarbage
 from .provisioner import Provisioner
 from .replica_sets import ReplicaSets, ReplicationControllers
 from .resource_claims import ResourceClaims
-from .service_accounts import ServiceAccounts
 from .stateful_sets import StatefulSets
 from .taint_eviction import TaintEviction
 from .volumes import Volumes
 
 __all__ = ["ALL", "BATCH", "DEVICES", "STORAGE", "ControllerManager", "ControllerStatistics"]
+
+#: Those that run Jobs and CronJobs, that make storage work, and that make devices work: for clusters that run nothing else.
+BATCH: Final[tuple[type[Controller], ...]] = (Jobs, JobOrphans, CronJobs)
+STORAGE: Final[tuple[type[Controller], ...]] = (Volumes, Provisioner, CsiNodes, Attachments, EphemeralVolumes)
+DEVICES: Final[tuple[type[Controller], ...]] = (ResourceClaims, DeviceDriver, DeviceTaintEviction)
 
 #: Every controller, in the order in which they are notified of changes.
 ALL: Final[tuple[type[Controller], ...]] = (
@@ -52,17 +54,11 @@ ALL: Final[tuple[type[Controller], ...]] = (
     ReplicationControllers,
     StatefulSets,
     DaemonSets,
-    Jobs,
-    JobOrphans,
-    CronJobs,
+    *BATCH,
     EndpointSlices,
     ServiceAccounts,
     Budgets,
-    Volumes,
-    Provisioner,
-    CsiNodes,
-    Attachments,
-    EphemeralVolumes,
+    *STORAGE,
     ResourceClaims,
     DeviceDriver,
     NodeLifecycle,
@@ -70,22 +66,6 @@ ALL: Final[tuple[type[Controller], ...]] = (
     DeviceTaintEviction,
     PodGarbage,
     GarbageCollector,
-)
-
-#: Those that run Jobs and CronJobs: for clusters that run nothing else.
-BATCH: Final[tuple[type[Controller], ...]] = (Jobs, JobOrphans, CronJobs)
-
-#: Those that make devices work: for clusters that run nothing else.
-DEVICES: Final[tuple[type[Controller], ...]] = (ResourceClaims, DeviceDriver, DeviceTaintEviction)
-
-
-#: Those that make storage work: for clusters that run nothing else.
-STORAGE: Final[tuple[type[Controller], ...]] = (
-    Volumes,
-    Provisioner,
-    CsiNodes,
-    Attachments,
-    EphemeralVolumes,
 )
 
 

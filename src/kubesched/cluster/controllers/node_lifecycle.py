@@ -35,7 +35,12 @@ _NO_SCHEDULE: Final = {
     ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
     ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
 }
-_OURS: Final = frozenset({*_NO_SCHEDULE.values(), UNSCHEDULABLE})
+_NO_EXECUTE: Final = (NOT_READY, UNREACHABLE)
+#: Key and effect of every taint that is set and removed here.
+_OURS: Final = frozenset(
+    {(key, "NoSchedule") for key in (*_NO_SCHEDULE.values(), UNSCHEDULABLE)}
+    | {(key, "NoExecute") for key in _NO_EXECUTE}
+)
 _SILENT: Final = "Kubelet stopped posting node status."
 #: A kubelet renews every 10 s; after this silence, or this part of the grace if that is shorter, it is late.
 _LATE_SECONDS: Final = 12.0
@@ -56,13 +61,8 @@ class NodeLifecycle(Controller):
         self._since: float | None = None
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if new is None:
-            return
-        if old is not None:
-            before, after = old.typed, new.typed
-            if (before.spec, before.status.conditions) == (after.spec, after.status.conditions):
-                return
-        self.queue.add(new.name)
+        if new is not None and (old is None or _seen(old) != _seen(new)):
+            self.queue.add(new.name)
 
     def _lease_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """Only the first sign of a lease, or its end, needs a look; a renewal is seen when the grace would end."""
@@ -74,31 +74,23 @@ class NodeLifecycle(Controller):
         self._watched.discard(key)
         if item is None:
             return
-        silent = self._is_silent(item)
-        node: Node = item.typed
-        ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
-        if silent and (ready is None or ready.status != "Unknown"):
+        ready = _ready(item)
+        if self._is_silent(item) and ready != "Unknown":
             item = await self._mark_silent(item)
-            if ready is not None and ready.status == "True":
-                text = f"Node {item.name} status is now: NodeNotReady"
-                await self.record(item, NORMAL, "NodeNotReady", text)
+            if ready == "True":
+                await self.record(item, NORMAL, "NodeNotReady", f"Node {item.name} status is now: NodeNotReady")
         item = await self._taint(item)
-        node = item.typed
-        if any(one.type == "Ready" and one.status != "True" for one in node.status.conditions):
+        if _ready(item) not in ("", "True"):
             await self._mark_pods(item)
 
     def _is_silent(self, item: Item) -> bool:
         """Whether the node's grace is over; if it is not, when to look again."""
         lease = self._leases.get(f"{LEASE_NAMESPACE}/{item.name}")
-        if lease is None:
-            return False
-        renewed = (lease.data().get("spec") or {}).get("renewTime")
+        renewed = (lease.data().get("spec") or {}).get("renewTime") if lease is not None else None
         if not renewed:
             return False
-        grace = self.context.settings.node_grace_seconds
-        now = self.context.now()
-        if self._since is None:
-            self._since = now
+        grace, now = self.context.settings.node_grace_seconds, self.context.now()
+        self._since = now if self._since is None else self._since
         silence = now - max(parse_time(renewed), self._since)
         if silence >= grace:
             return True
@@ -112,45 +104,35 @@ class NodeLifecycle(Controller):
         return False
 
     async def _mark_silent(self, item: Item) -> Item:
-        conditions = item.data().get("status", {}).get("conditions") or []
-        types = [one.get("type") for one in conditions if one.get("type") != "NetworkUnavailable"]
-        patch = [
-            self.context.condition(type_, "Unknown", "NodeStatusUnknown", _SILENT)
-            for type_ in dict.fromkeys(["Ready", *types])
-        ]
+        node: Node = item.typed
+        types = dict.fromkeys(["Ready", *(one.type for one in node.status.conditions)])
+        types.pop("NetworkUnavailable", None)
+        patch = [self.context.condition(type_, "Unknown", "NodeStatusUnknown", _SILENT) for type_ in types]
         return await self.context.patch_status(item, {"conditions": patch}, unless=()) or item
 
-    # -- taints ----------------------------------------------------------------------------------------
-
     async def _taint(self, item: Item) -> Item:
+        """Set the taints that conditions and ``spec.unschedulable`` ask for, remove those of ours that nothing asks for."""
         node: Node = item.typed
-        wanted = {
-            (_NO_SCHEDULE[one.type, one.status], "NoSchedule")
-            for one in node.status.conditions
-            if (one.type, one.status) in _NO_SCHEDULE
-        }
+        conditions = [(one.type, one.status) for one in node.status.conditions]
+        wanted = {(_NO_SCHEDULE[one], "NoSchedule") for one in conditions if one in _NO_SCHEDULE}
         if node.spec.unschedulable:
             wanted.add((UNSCHEDULABLE, "NoSchedule"))
         if not wanted and not node.spec.taints:
             return item
-        wanted |= {(key, "NoExecute") for key, _ in wanted if key in (NOT_READY, UNREACHABLE)}
-        taints: list[dict[str, Any]] = (item.data().get("spec") or {}).get("taints") or []
-        if all(one.type != "Ready" for one in node.status.conditions):
-            wanted |= {(NOT_READY, str(one.get("effect"))) for one in taints if one.get("key") == NOT_READY}
-        kept = [taint for taint in taints if (taint.get("key"), taint.get("effect")) in wanted or not _is_ours(taint)]
-        there = {(taint.get("key"), taint.get("effect")) for taint in kept}
+        wanted |= {(key, "NoExecute") for key, _ in wanted if key in _NO_EXECUTE}
+        given = (item.data().get("spec") or {}).get("taints") or ()
+        taints = {(one.get("key"), one.get("effect")): one for one in given}
+        if not _ready(item):
+            wanted |= {(NOT_READY, str(effect)) for key, effect in taints if key == NOT_READY}
+        kept = [taint for one, taint in taints.items() if one in wanted or one not in _OURS]
         added: list[dict[str, Any]] = [
             {"key": key, "effect": effect, "timeAdded": self.context.now_text()}
-            for key, effect in sorted(wanted)
-            if (key, effect) not in there
+            for key, effect in sorted(wanted - taints.keys())
         ]
         if not added and len(kept) == len(taints):
             return item
-        patch = {
-            "metadata": {"resourceVersion": str(item.resource_version)},
-            "spec": {"taints": [*kept, *added] or None},
-        }
-        return await self.context.patch(item, patch)
+        version = {"resourceVersion": str(item.resource_version)}
+        return await self.context.patch(item, {"metadata": version, "spec": {"taints": [*kept, *added] or None}})
 
     async def _mark_pods(self, item: Item) -> None:
         """Pods of a node that is not ready are not ready either."""
@@ -162,6 +144,12 @@ class NodeLifecycle(Controller):
                 await self.record(pod, WARNING, "NodeNotReady", "Node is not ready")
 
 
-def _is_ours(taint: dict[str, Any]) -> bool:
-    key, effect = taint.get("key"), taint.get("effect")
-    return key in _OURS and (effect == "NoSchedule" or (effect == "NoExecute" and key in (NOT_READY, UNREACHABLE)))
+def _seen(item: Item) -> tuple[Any, ...]:
+    """What of a node matters here."""
+    return item.typed.spec, item.typed.status.conditions
+
+
+def _ready(item: Item) -> str:
+    """The status of a node's Ready condition; empty when it has none."""
+    node: Node = item.typed
+    return next((one.status for one in node.status.conditions if one.type == "Ready"), "")

@@ -16,7 +16,6 @@ from ..kubelets import ready_condition
 from ..schema import letters_of
 
 __all__ = [
-    "available_in",
     "conditions_with",
     "is_finished",
     "is_ready",
@@ -47,14 +46,6 @@ def ready_since(pod: Pod) -> float | None:
     if condition is None or condition.status != "True":
         return None
     return parse_time(condition.last_transition_time) if condition.last_transition_time else 0.0
-
-
-def available_in(pod: Pod, min_ready_seconds: float, now: float) -> float | None:
-    """Seconds until a ready pod counts as available (0 when it does); None when it is not ready."""
-    since = ready_since(pod)
-    if since is None:
-        return None
-    return max(0.0, since + min_ready_seconds - now) if min_ready_seconds else 0.0
 
 
 def template_hash(template: Any, collisions: int = 0) -> str:
@@ -89,70 +80,43 @@ def pod_body(
     """A pod of a template, controlled by ``owner``; ``spec`` replaces the template's."""
     given = template.get("metadata") or {}
     metadata: dict[str, Any] = {"ownerReferences": [owner_reference(owner)]}
-    if name:
-        metadata["name"] = name
-    else:
-        metadata["generateName"] = generate or f"{owner.name}-"
-    all_labels = {**(given.get("labels") or {}), **(labels or {})}
-    if all_labels:
-        metadata["labels"] = all_labels
-    all_annotations = {**(given.get("annotations") or {}), **(annotations or {})}
-    if all_annotations:
-        metadata["annotations"] = all_annotations
-    all_finalizers = [*(given.get("finalizers") or ()), *(finalizers or ())]
-    if all_finalizers:
+    metadata |= {"name": name} if name else {"generateName": generate or f"{owner.name}-"}
+    for field, more in (("labels", labels), ("annotations", annotations)):
+        if merged := {**(given.get(field) or {}), **(more or {})}:
+            metadata[field] = merged
+    if all_finalizers := [*(given.get("finalizers") or ()), *(finalizers or ())]:
         metadata["finalizers"] = all_finalizers
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": spec if spec is not None else template.get("spec") or {},
-    }
+    spec = spec if spec is not None else template.get("spec") or {}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def resolve_count(value: Any, total: int, *, up: bool) -> int:
     """A number, or a percentage of ``total`` rounded up or down. What cannot be read counts as 0."""
-    if isinstance(value, str):
-        text = value.strip()
-        number = parse_int64(text.removesuffix("%")) or 0
-        if number < 0 or not text.endswith("%"):
-            return max(0, number)
-        hundredths = number * total
-        return -(-hundredths // 100) if up else hundredths // 100
-    return int(value or 0)
+    if not isinstance(value, str):
+        return int(value or 0)
+    text = value.strip()
+    number = max(0, parse_int64(text.removesuffix("%")) or 0)
+    if not text.endswith("%"):
+        return number
+    return -(-number * total // 100) if up else number * total // 100
 
 
 def conditions_with(
-    conditions: list[dict[str, Any]] | None,
-    type_: str,
-    status: str,
-    reason: str,
-    message: str,
-    now: str,
-    *,
-    updated: bool = False,
+    conditions: list[dict[str, Any]] | None, fresh: dict[str, Any], *, updated: bool = False
 ) -> list[dict[str, Any]]:
-    """A list of conditions with one set; its transition time moves only when its status changes.
+    """A list of conditions with one set that is ``fresh``; its transition time moves only when its status changes.
 
     ``updated`` keeps a ``lastUpdateTime`` too, which moves when reason or message change.
     """
-    fresh: dict[str, Any] = {"type": type_, "status": status, "lastTransitionTime": now}
+    result = list(conditions or ())
+    place = next((index for index, one in enumerate(result) if one.get("type") == fresh["type"]), len(result))
+    times = {"lastTransitionTime": fresh["lastTransitionTime"]}
     if updated:
-        fresh["lastUpdateTime"] = now
-    if reason:
-        fresh["reason"] = reason
-    if message:
-        fresh["message"] = message
-    result: list[dict[str, Any]] = []
-    found = False
-    for condition in conditions or ():
-        if condition.get("type") != type_:
-            result.append(condition)
-            continue
-        found = True
-        if condition.get("status") == status:
-            fresh["lastTransitionTime"] = condition.get("lastTransitionTime", now)
-            if updated and (condition.get("reason"), condition.get("message")) == (reason or None, message or None):
-                fresh["lastUpdateTime"] = condition.get("lastUpdateTime", now)
-        result.append(fresh)
-    return result if found else [*result, fresh]
+        times["lastUpdateTime"] = fresh["lastTransitionTime"]
+    for known in result[place : place + 1]:
+        if known.get("status") == fresh["status"]:
+            same = all(known.get(text) == fresh.get(text) for text in ("reason", "message"))
+            kept = times if same else ("lastTransitionTime",)
+            times |= {time: known[time] for time in kept if time in known}
+    result[place : place + 1] = [{**fresh, **times}]
+    return result

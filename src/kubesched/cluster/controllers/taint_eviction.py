@@ -7,12 +7,12 @@ that is unresponsive they stay Terminating until it recovers or is removed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ...api.kinds import NODES, PODS
 from ...api.taints import NO_EXECUTE, tolerates
 from ...api.times import parse_time
-from ...api.types import Node, Pod, Taint
+from ...api.types import Pod, Taint
 from ...api.wire import Item
 from ...client.event_writer import NORMAL
 from .base import Controller
@@ -23,16 +23,13 @@ __all__ = ["Eviction", "TaintEviction", "evict", "toleration_seconds"]
 
 def toleration_seconds(pod: Pod, taints: list[Taint]) -> float | None:
     """How long a pod may stay under NoExecute taints: 0 at once, None without limit."""
-    shortest: float | None = None
+    limits: list[float] = []
     for taint in taints:
-        matching = [item for item in pod.spec.tolerations if tolerates(item, taint)]
+        matching = [item.toleration_seconds for item in pod.spec.tolerations if tolerates(item, taint)]
         if not matching:
             return 0.0
-        for toleration in matching:
-            if toleration.toleration_seconds is not None:
-                seconds = max(0.0, float(toleration.toleration_seconds))
-                shortest = seconds if shortest is None else min(shortest, seconds)
-    return shortest
+        limits += [max(0.0, float(seconds)) for seconds in matching if seconds is not None]
+    return min(limits, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,49 +69,39 @@ class TaintEviction(Controller):
         self.watch(PODS, self._pod_changed)
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        taints = _no_execute(new.typed) if new is not None else []
-        if taints == self._tainted.get(item.name, []):
-            return
+        given: list[Taint] = new.typed.spec.taints if new is not None else []
+        taints = [taint for taint in given if taint.effect == NO_EXECUTE]
+        before = self._tainted.pop(item.name, [])
         if taints:
             self._tainted[item.name] = taints
-        else:
-            self._tainted.pop(item.name, None)
+        if taints == before:
+            return
         for pod in self.context.pods.indexed(BY_NODE, item.name):
             self.queue.add(pod.key)
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if new is None:
+        if new is None or new.typed.spec.node_name not in self._tainted:
             return
-        pod: Pod = new.typed
-        if pod.spec.node_name not in self._tainted:
-            return
-        if old is not None and (old.typed.spec.node_name, old.typed.spec.tolerations) == (
-            pod.spec.node_name,
-            pod.spec.tolerations,
-        ):
-            return
-        self.queue.add(new.key)
+        if old is None or _place(old) != _place(new):
+            self.queue.add(new.key)
 
     async def reconcile(self, key: str) -> None:
         item = self.context.pods.get(key)
-        if item is None or self.context.is_going(item):
+        taints = self._tainted.get(item.typed.spec.node_name) if item is not None else None
+        if item is None or not taints or self.context.is_going(item):
             return
-        pod: Pod = item.typed
-        taints = self._tainted.get(pod.spec.node_name)
-        if not taints:
+        left = toleration_seconds(item.typed, taints)
+        if left is None:
             return
-        seconds = toleration_seconds(pod, taints)
-        if seconds is None:
-            return
-        now = self.context.now()
-        begun = max((parse_time(taint.time_added) for taint in taints if taint.time_added), default=now)
+        if dates := [parse_time(taint.time_added) for taint in taints if taint.time_added]:
+            left = max(dates) + left - self.context.now()
         # A taint without a date, or a pod that came later, counts from now: look again after the whole time.
-        left = (begun + seconds - now) if any(taint.time_added for taint in taints) else seconds
         if left > 0:
             self.queue.add_after(key, left)
-            return
-        await evict(self, item, _EVICTION)
+        else:
+            await evict(self, item, _EVICTION)
 
 
-def _no_execute(node: Node) -> list[Taint]:
-    return [taint for taint in node.spec.taints if taint.effect == NO_EXECUTE]
+def _place(item: Item) -> tuple[str, Any]:
+    """Where a pod is, and what it tolerates there."""
+    return item.typed.spec.node_name, item.typed.spec.tolerations

@@ -51,8 +51,8 @@ class WatchCache:
         )
         self._objects: dict[str, Item] = {}
         self._handlers: list[Handler] = []
-        self._indexers: dict[str, Callable[[Item], Iterable[str]]] = {}
-        self._indexes: dict[str, dict[str, dict[str, Item]]] = {}
+        #: By name: the function that gives an object's values, and the objects by value and key.
+        self._indexes: dict[str, tuple[Callable[[Item], Iterable[str]], dict[str, dict[str, Item]]]] = {}
         self._reported: dict[str, int] = {}  # the versions of objects that could not be read
         self._seen = 0  # the newest version that the watch has shown
         self.synced = asyncio.Event()
@@ -70,13 +70,11 @@ class WatchCache:
 
     def indexed(self, index: str, value: str) -> list[Item]:
         """The objects that an index files under a value."""
-        return list(self._indexes[index].get(value, _NONE).values())
+        return list(self._indexes[index][1].get(value, _NONE).values())
 
     def add_index(self, name: str, values: Callable[[Item], Iterable[str]]) -> None:
         """Keep an index; adding the same name again changes nothing. Only before the cache runs."""
-        if name not in self._indexers:
-            self._indexers[name] = values
-            self._indexes[name] = {}
+        self._indexes.setdefault(name, (values, {}))
 
     def add_handler(self, handler: Handler) -> None:
         """Call the handler for every change from now on."""
@@ -98,25 +96,32 @@ class WatchCache:
             self._remove(old)
             old = None
         self._objects[key] = item
-        for name, values in self._indexers.items():
-            index, fresh = self._indexes[name], self._values(values, item)
-            if old is not None:
-                stale = self._values(values, old)
-                if stale != fresh:
-                    self._unfile(index, stale, key)
-            for value in fresh:
-                index.setdefault(value, {})[key] = item
+        self._file(item, old, item)
         self._notify(item, old, item)
 
     def _remove(self, item: Item) -> None:
         old = self._objects.pop(item.key, None)
-        if old is None:
-            return
-        for name, values in self._indexers.items():
-            self._unfile(self._indexes[name], self._values(values, old), item.key)
-        self._notify(old, old, None)
+        if old is not None:
+            self._file(old, old, None)
+            self._notify(old, old, None)
 
-    def _values(self, values: Callable[[Item], Iterable[str]], item: Item) -> tuple[str, ...]:
+    def _file(self, item: Item, old: Item | None, new: Item | None) -> None:
+        """Adapt the indexes to a change; ``item`` is as for handlers."""
+        key = item.key
+        for values, index in self._indexes.values():
+            stale, fresh = self._values(values, old), self._values(values, new)
+            if stale != fresh:
+                for value in stale:
+                    filed = index.get(value, {})
+                    filed.pop(key, None)
+                    if not filed:
+                        index.pop(value, None)
+            for value in fresh:
+                index.setdefault(value, {})[key] = item
+
+    def _values(self, values: Callable[[Item], Iterable[str]], item: Item | None) -> tuple[str, ...]:
+        if item is None:
+            return ()
         try:
             return tuple(values(item))
         except _UNREADABLE as error:
@@ -137,15 +142,6 @@ class WatchCache:
             text = f"{self.kind.kind} {item.key} at resourceVersion {item.resource_version} is skipped: {error!r}"
             _log.warning("controllers: %s", text)
             self._problem(text)
-
-    @staticmethod
-    def _unfile(index: dict[str, dict[str, Item]], values: Iterable[str], key: str) -> None:
-        for value in values:
-            filed = index.get(value)
-            if filed is not None:
-                filed.pop(key, None)
-                if not filed:
-                    del index[value]
 
     # -- what the reflector delivers -------------------------------------------------------------------
 

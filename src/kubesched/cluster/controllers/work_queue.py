@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Iterator
+from itertools import count
+from math import inf
 from typing import Final
 
 __all__ = ["WorkQueue"]
@@ -25,35 +28,30 @@ class _Timers:
     """One due time per key, the earliest wins."""
 
     def __init__(self) -> None:
-        self.due: dict[str, float] = {}
+        self._due: dict[str, float] = {}
         self._heap: list[tuple[float, int, str]] = []
-        self._number = 0
+        self._number = count()
 
-    def set(self, key: str, due: float) -> bool:
-        known = self.due.get(key)
-        if known is not None and known <= due:
-            return False
-        self.due[key] = due
-        self._number += 1
-        heapq.heappush(self._heap, (due, self._number, key))
-        return True
+    def set(self, key: str, due: float) -> None:
+        if due < self._due.get(key, inf):
+            self._due[key] = due
+            heapq.heappush(self._heap, (due, next(self._number), key))
 
     def drop(self, key: str) -> None:
-        self.due.pop(key, None)
+        self._due.pop(key, None)
 
-    def first(self) -> float | None:
+    def first(self) -> float:
         heap = self._heap
-        while heap and self.due.get(heap[0][2]) != heap[0][0]:
+        while heap and self._due.get(heap[0][2]) != heap[0][0]:
             heapq.heappop(heap)
-        return heap[0][0] if heap else None
+        return heap[0][0] if heap else inf
 
-    def pop(self, now: float) -> str | None:
-        due = self.first()
-        if due is None or due > now:
-            return None
-        key = heapq.heappop(self._heap)[2]
-        del self.due[key]
-        return key
+    def pop(self, now: float) -> Iterator[str]:
+        """The keys that are due, which have no time from then on."""
+        while self.first() <= now:
+            key = heapq.heappop(self._heap)[2]
+            del self._due[key]
+            yield key
 
 
 class WorkQueue:
@@ -62,17 +60,16 @@ class WorkQueue:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._ready: dict[str, None] = {}
+        self._filled = asyncio.Event()
         self._processing = ""
         self._again = False
         self._loud, self._quiet = _Timers(), _Timers()
+        self._handle: asyncio.TimerHandle | None = None
         self._failures: dict[str, int] = {}
         #: Set while nothing is ready and nothing is processed; timers may be set.
         self.drained = asyncio.Event()
         self.drained.set()
-        self._waiter: asyncio.Future[None] | None = None
-        self._handle: asyncio.TimerHandle | None = None
-        #: How many keys were ever added, counting each waiting one once; and how many retries there were.
-        self.adds = 0
+        #: How many retries there were.
         self.retries = 0
 
     # -- adding ----------------------------------------------------------------------------------------
@@ -82,16 +79,16 @@ class WorkQueue:
         if key == self._processing:
             self._again = True
         elif key not in self._ready:
-            self.adds += 1
             self._ready[key] = None
             self.drained.clear()
-            self._wake()
+            self._filled.set()
 
     def add_after(self, key: str, seconds: float, *, quiet: bool = False) -> None:
         """Reconcile a key after a delay; an earlier date that is set already stays."""
         if seconds <= 0:
             self.add(key)
-        elif (self._quiet if quiet else self._loud).set(key, self._loop.time() + seconds):
+        else:
+            (self._quiet if quiet else self._loud).set(key, self._loop.time() + seconds)
             self._arm()
 
     def forget_timers(self, key: str) -> None:
@@ -101,10 +98,10 @@ class WorkQueue:
 
     def failed(self, key: str) -> float:
         """Plan the next try of a key; returns the delay in seconds, doubling with every failure in a row."""
-        count = self._failures[key] = self._failures.get(key, 0) + 1
-        delay = min(FIRST_RETRY_SECONDS * 2.0 ** min(count - 1, 30), LONGEST_RETRY_SECONDS)
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay = min(FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 30), LONGEST_RETRY_SECONDS)
         self.retries += 1
-        self.add_after(key, delay, quiet=count > STUCK_AFTER)
+        self.add_after(key, delay, quiet=failures > STUCK_AFTER)
         return delay
 
     def succeeded(self, key: str) -> None:
@@ -116,8 +113,8 @@ class WorkQueue:
     async def get(self) -> str:
         """The next key; wait for one if there is none."""
         while not self._ready:
-            self._waiter = self._loop.create_future()
-            await self._waiter
+            self._filled.clear()
+            await self._filled.wait()
         key = next(iter(self._ready))
         del self._ready[key]
         self._processing, self._again = key, False
@@ -131,42 +128,32 @@ class WorkQueue:
         elif not self._ready:
             self.drained.set()
 
-    # -- timers ----------------------------------------------------------------------------------------
-
-    def next_timer(self) -> float | None:
-        """When the next key will be reconciled, on the loop's clock: now if anything is ready."""
-        if self._ready or self._processing:
-            return self._loop.time()
-        return self._loud.first()
-
     @property
     def stuck(self) -> list[str]:
         """Keys whose retries go on failing."""
-        return [key for key, count in self._failures.items() if count > STUCK_AFTER]
+        return [key for key, failures in self._failures.items() if failures > STUCK_AFTER]
 
     def __len__(self) -> int:
         return len(self._ready) + bool(self._processing)
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    # -- timers ----------------------------------------------------------------------------------------
+
+    def next_timer(self) -> float | None:
+        """When the next key will be reconciled, on the loop's clock: now if anything is ready."""
+        due = self._loop.time() if len(self) else self._loud.first()
+        return due if due < inf else None
 
     def _arm(self) -> None:
-        times = [time for time in (self._loud.first(), self._quiet.first()) if time is not None]
-        if not times:
-            return
-        due = min(times)
-        if self._handle is not None:
-            if not self._handle.cancelled() and self._handle.when() <= due:
-                return
-            self._handle.cancel()
-        self._handle = self._loop.call_at(due, self._ring)
+        due = min(self._loud.first(), self._quiet.first())
+        if self._handle is None or due < self._handle.when():
+            self.close()
+            self._handle = self._loop.call_at(due, self._ring) if due < inf else None
 
     def _ring(self) -> None:
         self._handle = None
         now = self._loop.time()
         for timers in (self._loud, self._quiet):
-            while (key := timers.pop(now)) is not None:
+            for key in timers.pop(now):
                 self.add(key)
         self._arm()
 
@@ -174,4 +161,3 @@ class WorkQueue:
         """Cancel the timer."""
         if self._handle is not None:
             self._handle.cancel()
-            self._handle = None

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,6 +90,21 @@ class Manifests:
     problems: list[str] = field(default_factory=list)
     #: While reading: what is said of objects that cannot be used, and where these are.
     left_out: dict[str, list[str]] = field(default_factory=dict)
+    #: While reading: where the objects are, by kind, namespace and name.
+    places: dict[tuple[str, str, str], str] = field(default_factory=dict)
+
+    def add(self, item: Manifest) -> None:
+        """Add an object that was read. One that there is already is a problem."""
+        key = (item.kind.group_resource, item.namespace, item.name)
+        if item.name and key in self.places:
+            name = f"{item.namespace}/{item.name}" if item.namespace else item.name
+            self.problems.append(
+                f"{item.source}: {item.kind.kind} {name} was defined already in {self.places[key]}; "
+                "give one of them another name or namespace"
+            )
+        else:
+            self.places[key] = item.source
+            self.objects.append(item)
 
     def extend(self, more: Manifests) -> None:
         """Add what was loaded from elsewhere."""
@@ -135,18 +151,14 @@ def load_manifests(paths: Iterable[str | Path], *, lenient: bool = False) -> Man
             files is in one error.
     """
     result = Manifests()
-    places: dict[tuple[str, str, str], str] = {}
     for path, named in manifest_files(paths, result.problems):
-        try:
+        known = len(result.problems)
+        with result.collecting():
             text = sys.stdin.read() if path == _STANDARD_INPUT else read_text(path)
-        except ManifestError as error:
-            result.problems += error.problems
-            continue
-        found = _parse(text, str(path))
-        if found.problems and not named and _is_other_file(text):
-            result.warnings.append(f"{path}: left out: it holds no Kubernetes objects")
-            continue
-        _add(result, places, found)
+            _parse(result, text, str(path))
+            if len(result.problems) > known and not named and _is_other_file(text):
+                result.problems[known:] = []
+                result.warnings.append(f"{path}: left out: it holds no Kubernetes objects")
     return result.close(lenient=lenient)
 
 
@@ -203,24 +215,6 @@ def _is_other_file(text: str) -> bool:
     )
 
 
-def _add(result: Manifests, places: dict[tuple[str, str, str], str], found: Manifests) -> None:
-    result.problems += found.problems
-    for text, sources in found.left_out.items():
-        result.left_out.setdefault(text, []).extend(sources)
-    for item in found.objects:
-        if item.name:
-            key = (item.kind.group_resource, item.namespace, item.name)
-            if key in places:
-                name = f"{item.namespace}/{item.name}" if item.namespace else item.name
-                result.problems.append(
-                    f"{item.source}: {item.kind.kind} {name} was defined already in {places[key]}; "
-                    "give one of them another name or namespace"
-                )
-                continue
-            places[key] = item.source
-        result.objects.append(item)
-
-
 def parse_manifests(text: str, source: str = "<text>", *, lenient: bool = False) -> Manifests:
     """Read the documents of one text; ``source`` is its name in messages, ``lenient`` as for :func:`load_manifests`.
 
@@ -228,7 +222,7 @@ def parse_manifests(text: str, source: str = "<text>", *, lenient: bool = False)
         ManifestError: see :func:`load_manifests`.
     """
     result = Manifests()
-    _add(result, {}, _parse(text, source))
+    _parse(result, text, source)
     return result.close(lenient=lenient)
 
 
@@ -244,29 +238,21 @@ def object_manifests(data: Any, source: str, *, lenient: bool = False) -> Manife
         copy = msgspec.json.decode(msgspec.json.encode(data))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         return Manifests(problems=[f"{source}: is no plain data: {error}"]).close(lenient=lenient)
-    found, result = Manifests(), Manifests()
-    _read_one(found, copy, _Place(Document(copy), (), source))
-    _add(result, {}, found)
+    result = Manifests()
+    _read_one(result, copy, _Place(Document(copy), (), source))
     return result.close(lenient=lenient)
 
 
-def _parse(text: str, source: str) -> Manifests:
-    """The objects of one text, and what is wrong with others."""
-    found = Manifests()
+def _parse(result: Manifests, text: str, source: str) -> None:
+    """Add the objects of one text, and what is wrong with others."""
     unreadable: list[TextError] = []
-
-    def note() -> None:
+    for document in chain(readable_documents(text, source, unreadable), [Document()]):
         hint = _NOT_RENDERED if unreadable and "{{" in text else ""
-        found.problems.extend(error.in_file(source) + hint for error in unreadable)
+        result.problems += [error.in_file(source) + hint for error in unreadable]
         unreadable.clear()
-
-    for document in readable_documents(text, source, unreadable):
-        note()
         if document.data is not None:
             number = f": document {document.number}" if document.number else ""
-            _read_one(found, document.data, _Place(document, (), source + number))
-    note()
-    return found
+            _read_one(result, document.data, _Place(document, (), source + number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +304,7 @@ def _read(result: Manifests, data: Any, place: _Place) -> None:
     data = dict(stored_form(kind, data))
     if kind.type is not None:
         _check_types(kind, data, place)
-    result.objects.append(Manifest(kind, data, place.at()))
+    result.add(Manifest(kind, data, place.at()))
 
 
 def _read_list(result: Manifests, data: dict[str, Any], place: _Place) -> None:

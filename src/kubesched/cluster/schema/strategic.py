@@ -8,7 +8,7 @@ Callers: ``store.patch`` (default patch type), the HTTP face, and server-side ap
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ __all__ = ["apply_strategic_patch", "is_atomic", "list_keys", "merge_key"]
 
 _DELETE: Final = "$deleteFromPrimitiveList/"
 _ORDER: Final = "$setElementOrder/"
+
+_CONTAINERS: Final = (dict, list)
 
 #: How the marks of merging.txt are kept; other entries are the keys of a list's items.
 _MARKS: Final[dict[str, tuple[str, ...] | None]] = {"*": (), "-": None}
@@ -44,6 +46,7 @@ def is_atomic(name: str) -> bool:
     return name in _merging()[1]
 
 
+@lru_cache(1 << 10)
 def merge_key(path: tuple[str, ...]) -> str | None:
     """The merge key of the list at a path, "" for a merging list of scalars, None for an atomic list."""
     keys = list_keys(path)
@@ -204,7 +207,7 @@ def _clean(value: Any) -> Any:
     """New data from a patch, without directives and nulls."""
     if isinstance(value, dict):
         return {
-            key: _clean(item) if isinstance(item, dict | list) else item
+            key: _clean(item) if isinstance(item, _CONTAINERS) else item
             for key, item in value.items()
             if item is not None and key[:1] != "$"
         }

@@ -6,33 +6,40 @@ Caller: ``store`` for every delete, and for every write that may have removed th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from ...api.decode import DecodeError
 from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, Kind
 from ...api.times import parse_time, timestamp
 from ...api.types import Pod
+from ...api.wire import ApiError, DeleteOptions
 from ..admission import SYSTEM_PRIORITIES, Causes, check_preconditions, forbidden
 from ..schema import Document, Stored, StoredPod, open_section
 from .records import Records
 
-__all__ = ["Deletion"]
+__all__ = ["Deleting", "Deletion"]
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
-_POLICIES: Final = ("", "Background", "Foreground", "Orphan")
+_POLICIES: Final = ("Background", "Foreground", "Orphan")
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
-
-_FINALIZERS: Final = b'"finalizers"'
-_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 @lru_cache(1 << 10)
 def _has_finalizers(metadata: bytes) -> bool:
     """Whether a text that pods have in common names finalizers."""
-    return _FINALIZERS in metadata
+    return b'"finalizers"' in metadata
+
+
+class Deleting(DeleteOptions, total=False):
+    """How an object is to be deleted. ``resource_version`` is a precondition, too; "" is any, and the default policy."""
+
+    resource_version: str
+    propagation_policy: str
+    dry_run: bool
 
 
 class Deletion:
@@ -45,7 +52,7 @@ class Deletion:
         self._waiting_owners: set[str] = set()  # being deleted in the foreground
         #: By the owner's UID: the keys of its dependents by their kinds, in order. Their own keys, so that none is made for this.
         self._dependents: dict[str, dict[Kind, dict[str, None]]] = {}
-        self._population: dict[str, int] = {}
+        self._population: Counter[str] = Counter()
         self._terminating: set[str] = set()
 
     # -- index -----------------------------------------------------------------------------------------
@@ -59,7 +66,7 @@ class Deletion:
         self._objects[item.uid] = item
         if old is None:
             if item.namespace:
-                self._population[item.namespace] = self._population.get(item.namespace, 0) + 1
+                self._population[item.namespace] += 1
             self._add_owners(item)
         elif item.kind is NAMESPACES and item.name in self._terminating:
             self._records.defer(lambda: self._purge(item.name))  # perhaps its last finalizer went
@@ -74,9 +81,8 @@ class Deletion:
     def _drop_owners(self, old: Stored) -> None:
         for uid in old.owners:
             kinds = self._dependents.get(uid, {})
-            keys = kinds.get(old.kind, {})
-            keys.pop(old.key, None)
-            if not keys:
+            kinds.get(old.kind, {}).pop(old.key, None)
+            if not kinds.get(old.kind):
                 kinds.pop(old.kind, None)
             if not kinds:
                 self._dependents.pop(uid, None)
@@ -129,23 +135,20 @@ class Deletion:
 
     # -- delete ----------------------------------------------------------------------------------------
 
-    def delete(
-        self,
-        old: Stored,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_seconds: int | None = None,
-        propagation_policy: str = "",
-        dry_run: bool = False,
-    ) -> Stored:
+    def delete(self, old: Stored, **options: Unpack[Deleting]) -> Stored:
         """Delete or begin to delete; see :meth:`.store.Store.delete`."""
-        self._check_request(old, uid, resource_version, propagation_policy)
-        records, kind = self._records, old.kind
-        if isinstance(old, StoredPod) and not propagation_policy and not dry_run:
-            last = self._last_version(old, grace_period_seconds)
-            if last is not None:
-                return records.removed(records.table(kind), last, old)
+        policy, dry_run = options.get("propagation_policy", ""), options.get("dry_run", False)
+        asked, records, kind = options.get("grace_period_seconds"), self._records, old.kind
+        check_preconditions(kind, old, options.get("uid", ""), options.get("resource_version", ""))
+        if policy and policy not in _POLICIES:
+            causes = Causes()
+            causes.unsupported("propagationPolicy", policy, _POLICIES)
+            raise ApiError.invalid(kind, old.name, causes)
+        if isinstance(old, StoredPod) and not policy and not dry_run:
+            texts = old.texts
+            if texts is not None and not _has_finalizers(texts[0]) and not self._grace(old, {}, asked):
+                # It has nothing to wait for, and nothing changes but its version.
+                return records.removed(records.table(kind), old.next_version(records.resource_version + 1), old)
         document = old.document()
         metadata = document["metadata"]
         if kind == PRIORITY_CLASSES and old.name in SYSTEM_PRIORITIES:
@@ -153,16 +156,16 @@ class Deletion:
         if kind == NAMESPACES:
             return self._delete_namespace(old, document, dry_run=dry_run)
         finalizers = list(metadata.get("finalizers") or [])
-        if propagation_policy == "Foreground" and self._blocking(old.uid) and FOREGROUND not in finalizers:
+        if policy == "Foreground" and self._blocking(old.uid) and FOREGROUND not in finalizers:
             finalizers.append(FOREGROUND)
-        if propagation_policy == "Orphan" or ORPHAN in finalizers:
+        if policy == "Orphan" or ORPHAN in finalizers:
             finalizers = [item for item in finalizers if item != ORPHAN]
             if old.uid in self._dependents:
                 finalizers.append(ORPHAN)
         metadata["finalizers"] = finalizers
         if not finalizers:
             del metadata["finalizers"]
-        grace = self._grace(old, metadata, grace_period_seconds) if kind is PODS else 0
+        grace = self._grace(old, metadata, asked) if kind is PODS else 0
         if grace == 0 and not finalizers:
             return old if dry_run else records.remove(records.table(kind), document, old)
         if not self._mark(metadata, grace) and finalizers == list(old.section("metadata").get("finalizers") or []):
@@ -174,20 +177,6 @@ class Deletion:
         if ORPHAN in finalizers and not dry_run:
             records.defer(lambda: self._orphan(old.uid))
         return item
-
-    def _last_version(self, old: StoredPod, asked: int | None) -> Stored | None:
-        """The last state of a pod that has nothing to wait for; None for any other, and for one that is being deleted."""
-        texts = old.texts
-        if texts is None or _has_finalizers(texts[0]) or self._grace(old, _NOTHING, asked):
-            return None
-        return old.next_version(self._records.resource_version + 1)
-
-    def _check_request(self, old: Stored, uid: str, resource_version: str, propagation_policy: str) -> None:
-        check_preconditions(old.kind, old, uid, resource_version)
-        causes = Causes()
-        if propagation_policy not in _POLICIES:
-            causes.unsupported("propagationPolicy", propagation_policy, _POLICIES[1:])
-        causes.raise_if_any(old.kind, old.name)
 
     @staticmethod
     def _grace(stored: Stored, metadata: Mapping[str, Any], asked: int | None) -> int:
@@ -202,11 +191,9 @@ class Deletion:
         wanted = asked if asked is not None else 30 if own is None else own
         if wanted < 0:
             wanted = 1  # as upstream, which lets clients write negative periods
-        if "deletionTimestamp" in metadata:
-            if asked is None:
-                return int(metadata.get("deletionGracePeriodSeconds") or 0)
-            # A second delete may only hurry.
-            return min(wanted, int(metadata.get("deletionGracePeriodSeconds") or 0))
+        if "deletionTimestamp" in metadata:  # a second delete may only hurry
+            current = int(metadata.get("deletionGracePeriodSeconds") or 0)
+            return current if asked is None else min(wanted, current)
         return wanted
 
     def _mark(self, metadata: dict[str, Any], grace: int) -> bool:

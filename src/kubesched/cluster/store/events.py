@@ -12,21 +12,19 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from ...api.event_record import EventRecord
 from ...api.kinds import CORE_EVENTS, EVENTS, Kind
 from ...api.times import parse_time
-from ...api.wire import Item, WatchEvent
+from ...api.wire import Item
 from ..admission import Causes, new_metadata
 from ..schema import NO_LABELS, Document, Stored, check_form, decode_document, encode, encode_clean, open_section
 
-__all__ = ["EventExpiry", "as_core", "as_new", "new_item", "new_watch_event"]
-
+__all__ = ["EventExpiry", "RecordedEvent", "check_event", "event_as", "event_sections", "new_item"]
 
 #: Events are kept for an hour (seconds), upstream's default.
 EVENT_TTL: Final = 3600.0
 
+#: The members that have other names in the new group.
 _CORE_NAMES: Final = {
     "regarding": "involvedObject",
     "note": "message",
@@ -36,7 +34,7 @@ _CORE_NAMES: Final = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
-_NEW_NAMES: Final = {core: new for new, core in _CORE_NAMES.items()}
+_NAMES: Final = {CORE_EVENTS: _CORE_NAMES, EVENTS: {core: new for new, core in _CORE_NAMES.items()}}
 
 
 def event_sections(kind: Kind, obj: Mapping[str, Any]) -> Document:
@@ -62,16 +60,11 @@ def check_event(namespace: str, event: Document, causes: Causes) -> None:
         causes.invalid("involvedObject.namespace", of, "does not match event.namespace")
 
 
-def as_core(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The core/v1 form of an events.k8s.io/v1 object."""
-    renamed = {_CORE_NAMES.get(key, key): value for key, value in data.items()}
-    return {**renamed, "apiVersion": CORE_EVENTS.api_version, "kind": CORE_EVENTS.kind}
-
-
-def as_new(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The events.k8s.io/v1 form of a core/v1 object."""
-    renamed = {_NEW_NAMES.get(key, key): value for key, value in data.items()}
-    return {**renamed, "apiVersion": EVENTS.api_version, "kind": EVENTS.kind}
+def event_as(kind: Kind, data: Mapping[str, Any]) -> Document:
+    """An event of one group in the form of the other."""
+    names = _NAMES[kind]
+    renamed = {names.get(key, key): value for key, value in data.items()}
+    return {**renamed, "apiVersion": kind.api_version, "kind": kind.kind}
 
 
 class _Late(Stored):
@@ -97,7 +90,7 @@ class _Late(Stored):
 
     def _make(self) -> bytes:
         """As the new group shows a stored event."""
-        return encode(as_new(self._made_of.data()))
+        return encode(event_as(EVENTS, self._made_of.data()))
 
 
 class RecordedEvent(_Late):
@@ -115,7 +108,7 @@ class RecordedEvent(_Late):
         return None if record is None else RecordedEvent(record, self.uid, self._created, resource_version)
 
     def _make(self) -> bytes:
-        event = as_core(self._made_of.make())
+        event = event_as(CORE_EVENTS, self._made_of.make())
         metadata = new_metadata(CORE_EVENTS, self.namespace, {}, self.name, self.uid, self._created)
         metadata["resourceVersion"] = str(self.resource_version)
         head = {"apiVersion": CORE_EVENTS.api_version, "kind": CORE_EVENTS.kind, "metadata": metadata}
@@ -127,14 +120,6 @@ def new_item(item: Item) -> Stored:
     return _Late(EVENTS, item, item.uid, item.resource_version)
 
 
-def new_watch_event(event: WatchEvent) -> WatchEvent:
-    """A watch event as the new group shows it."""
-    if event.type == "BOOKMARK":
-        data = as_new(event.item.data())
-        return WatchEvent(event.type, Item(EVENTS, encode(data), "", "", "", event.item.resource_version))
-    return WatchEvent(event.type, new_item(event.item))
-
-
 class EventExpiry:
     """Which events have expired; without it a busy cluster would keep every event.
 
@@ -144,65 +129,40 @@ class EventExpiry:
     def __init__(self) -> None:
         #: When each was last written, the oldest first. One that was deleted stays until it is due.
         self._written: OrderedDict[tuple[str, str], float] = OrderedDict()
-        #: None of them was written before.
-        self._oldest = -math.inf
 
     def written(self, now: float, item: Stored) -> None:
         """An event was created or changed. ``now`` never decreases from call to call."""
-        key, known = (item.namespace, item.name), len(self._written)
+        key = (item.namespace, item.name)
         self._written[key] = now
-        if len(self._written) == known:
-            self._written.move_to_end(key)
+        self._written.move_to_end(key)
 
     def resume(self, items: Iterable[Stored]) -> None:
         """Adopt the events of a saved cluster, with the last-written times that they contain."""
         for written, key in sorted((_last_seen(item), (item.namespace, item.name)) for item in items):
             self._written[key] = written
-        self._oldest = -math.inf
 
     def is_due(self, now: float, most: float) -> bool:
-        """Whether :meth:`due` may have anything to return."""
-        return self._oldest <= now - EVENT_TTL or len(self._written) > most
+        """Whether :meth:`due` has anything to return."""
+        oldest = next(iter(self._written.values()), math.inf)
+        return oldest <= now - EVENT_TTL or len(self._written) > most
 
     def due(self, now: float, most: float) -> Iterator[tuple[str, str]]:
         """Namespace and name of events not written for an hour, or beyond ``most``, oldest first; each is returned once."""
-        while self._written:
-            key, written = next(iter(self._written.items()))
-            if written > now - EVENT_TTL and len(self._written) <= most:
-                self._oldest = written
-                return
-            del self._written[key]
-            yield key
-        self._oldest = now
-
-
-class _Seen(msgspec.Struct):
-    """Where an event says when something happened."""
-
-    metadata: dict[str, Any]
-    eventTime: Any = None  # noqa: N815 - the wire's names
-    firstTimestamp: Any = None  # noqa: N815
-    lastTimestamp: Any = None  # noqa: N815
-    series: Any = None
-
-
-_seen = msgspec.json.Decoder(_Seen).decode
+        while self.is_due(now, most):
+            yield self._written.popitem(last=False)[0]
 
 
 def _last_seen(item: Stored) -> float:
     """Epoch seconds of the latest moment an event knows; 0 when it knows none."""
-    event = _seen(item.raw)
-    series = event.series if isinstance(event.series, dict) else {}
-    texts = (
-        event.metadata.get("creationTimestamp"),
-        event.eventTime,
-        event.firstTimestamp,
-        event.lastTimestamp,
-        series.get("lastObservedTime"),
-    )
+    event = item.data()
     latest = 0.0
-    for text in texts:
-        if isinstance(text, str) and text:
-            with contextlib.suppress(ValueError):  # what clients write here is not validated
-                latest = max(latest, parse_time(text))
+    for holder, name in (
+        (event["metadata"], "creationTimestamp"),
+        (event, "eventTime"),
+        (event, "firstTimestamp"),
+        (event, "lastTimestamp"),
+        (event.get("series") or {}, "lastObservedTime"),
+    ):
+        with contextlib.suppress(ValueError, TypeError, AttributeError):  # a saved event is not validated
+            latest = max(latest, parse_time(holder.get(name) or ""))
     return latest

@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 from ...api.kinds import Kind
 from ...api.wire import ApiError, Item, WatchEvent
 from .table import Watch
 
-__all__ = ["CallFault", "Faults", "Verb", "WatchFault", "connection_lost", "server_error"]
+__all__ = ["Fault", "Faults", "Verb", "connection_lost", "server_error"]
 
 Verb = Literal["list", "watch", "get", "create", "update", "patch", "delete", "bind", "evict", "*"]
 When = Literal["before", "after"]
@@ -34,17 +34,47 @@ def connection_lost() -> ConnectionResetError:
     return ConnectionResetError("connection reset by peer (injected fault)")
 
 
-@dataclass(slots=True)
-class _Fault:
-    """One rule. Take it back with :meth:`Faults.remove`; ``hits`` counts what it did."""
+class Which(TypedDict, total=False):
+    """Which calls a rule is about. ``name`` narrows it to one object; a bind counts as kind pods.
+
+    ``when="after"`` applies a write first. ``nth`` hits only the n-th call from now on (1 is the next), ``fraction`` a random
+    part of them, ``times`` at most so many.
+    """
 
     kind: Kind | None
+    name: str
+    when: When
+    nth: int | None
     fraction: float
     times: int | None
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Fault:
+    """One rule, about calls of a ``verb`` or about watch events; see :class:`Which`.
+
+    Take it back with :meth:`Faults.remove`; ``calls`` counts what it was about, and ``hits`` what it did.
+    """
+
+    verb: Verb | None = None
+    error: Callable[[], Exception] | None = None
+    delay: float = 0.0
+    trouble: WatchTrouble | None = None
+    kind: Kind | None = None
+    name: str = ""
+    when: When = "before"
+    nth: int | None = None
+    fraction: float = 1.0
+    times: int | None = None
+    calls: int = field(default=0, init=False)
     hits: int = field(default=0, init=False)
 
-    def _hits(self, random: Random) -> bool:
-        if self.times is not None and self.hits >= self.times:
+    def strikes(self, kind: Kind | None, name: str, random: Random) -> bool:
+        """Whether this call or event is hit; counts it either way."""
+        if self.kind not in (None, kind) or self.name not in ("", name):
+            return False
+        self.calls += 1
+        if self.nth not in (None, self.calls) or self.hits == self.times:
             return False
         if self.fraction < 1.0 and random.random() >= self.fraction:
             return False
@@ -52,112 +82,47 @@ class _Fault:
         return True
 
 
-@dataclass(slots=True)
-class CallFault(_Fault):
-    """One rule about calls."""
-
-    verb: Verb
-    error: Callable[[], Exception] | None
-    when: When
-    nth: int | None
-    delay: float
-    name: str = ""
-    calls: int = 0
-
-    def strikes(self, verb: str, kind: Kind | None, name: str, random: Random) -> bool:
-        """Whether this call is hit; counts it either way."""
-        if self.verb not in ("*", verb) or (self.kind is not None and self.kind != kind):
-            return False
-        if self.name and self.name != name:
-            return False
-        self.calls += 1
-        return (self.nth is None or self.calls == self.nth) and self._hits(random)
-
-
-@dataclass(slots=True)
-class WatchFault(_Fault):
-    """One rule about watch events."""
-
-    trouble: WatchTrouble
-
-    def strikes(self, kind: Kind, random: Random) -> bool:
-        return self.kind in (None, kind) and self._hits(random)
-
-
 class Faults:
     """The rules in force, and the live watches they may strike."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._calls: list[CallFault] = []
-        self._events: list[WatchFault] = []
+        self._rules: list[Fault] = []
         self._watches: dict[Watch, Kind] = {}
         self._stalled: dict[Kind | None, float] = {}
 
     # -- rules -----------------------------------------------------------------------------------------
 
-    def fail(
-        self,
-        verb: Verb,
-        *,
-        kind: Kind | None = None,
-        name: str = "",
-        error: Callable[[], Exception] = server_error,
-        when: When = "before",
-        nth: int | None = None,
-        fraction: float = 1.0,
-        times: int | None = None,
-    ) -> CallFault:
-        """Make calls of a verb fail.
+    def fail(self, verb: Verb, *, error: Callable[[], Exception] = server_error, **which: Unpack[Which]) -> Fault:
+        """Make calls of a verb fail; with ``when="after"`` the answer is lost."""
+        return self._add(Fault(verb=verb, error=error, **which))
 
-        ``when="after"`` applies the write and loses the answer. ``nth`` hits only the n-th call from now on
-        (1 is the next), ``fraction`` a random part of them, ``times`` at most so many. ``name`` narrows it to one
-        object; a bind counts as kind pods.
-        """
-        return self._add(CallFault(kind, fraction, times, verb, error, when, nth, 0.0, name))
-
-    def delay(
-        self,
-        verb: Verb,
-        seconds: float,
-        *,
-        kind: Kind | None = None,
-        name: str = "",
-        when: When = "before",
-        nth: int | None = None,
-        fraction: float = 1.0,
-        times: int | None = None,
-    ) -> CallFault:
+    def delay(self, verb: Verb, seconds: float, **which: Unpack[Which]) -> Fault:
         """Make calls of a verb slow, before the server sees them or after it has done them."""
-        return self._add(CallFault(kind, fraction, times, verb, None, when, nth, seconds, name))
+        return self._add(Fault(verb=verb, delay=seconds, **which))
 
-    def disturb(
-        self, trouble: WatchTrouble, *, kind: Kind | None = None, fraction: float = 1.0, times: int | None = None
-    ) -> WatchFault:
+    def disturb(self, trouble: WatchTrouble, **which: Unpack[Which]) -> Fault:
         """Spoil watch events: ``lose`` one, deliver it twice (``duplicate``), deliver an older version of the object
         after it (``stale``), or swap it with the one before it in the same batch (``reorder``)."""
-        rule = WatchFault(kind, fraction, times, trouble)
-        self._events.append(rule)
+        return self._add(Fault(trouble=trouble, **which))
+
+    def _add(self, rule: Fault) -> Fault:
+        self._rules.append(rule)
         return rule
 
     def stall(self, seconds: float, *, kind: Kind | None = None) -> None:
         """Hold back the next batch of every watch (of a kind) for so long."""
-        for watch, watched in self._watches.items():
-            if kind in (None, watched):
-                self._stalled[watched] = seconds
-                watch.wake()
+        for watch in self._live(kind):
+            self._stalled[self._watches[watch]] = seconds
+            watch.wake()
 
-    def remove(self, rule: CallFault | WatchFault) -> None:
+    def remove(self, rule: Fault) -> None:
         """Take a rule back."""
-        if isinstance(rule, CallFault):
-            self._calls = [item for item in self._calls if item is not rule]
-        else:
-            self._events = [item for item in self._events if item is not rule]
+        self._rules = [item for item in self._rules if item is not rule]
 
     def clear(self) -> None:
         """Take every rule back."""
-        self._calls.clear()
-        self._events.clear()
+        self._rules.clear()
         self._stalled.clear()
 
     def drop_watches(self, kind: Kind | None = None) -> int:
@@ -177,21 +142,17 @@ class Faults:
     def _live(self, kind: Kind | None) -> list[Watch]:
         return [watch for watch, watched in self._watches.items() if kind in (None, watched)]
 
-    def _add(self, rule: CallFault) -> CallFault:
-        self._calls.append(rule)
-        return rule
-
     # -- for the client --------------------------------------------------------------------------------
 
     @property
     def strikes_calls(self) -> bool:
         """Whether there is any rule about calls."""
-        return bool(self._calls)
+        return any(rule.verb for rule in self._rules)
 
     async def strike(self, when: When, verb: Verb, kind: Kind | None, name: str) -> None:
         """Delay or fail a call as the rules say; the first failing rule wins."""
-        for rule in list(self._calls):
-            if rule.when == when and rule.strikes(verb, kind, name, self._random):
+        for rule in list(self._rules):
+            if rule.verb in ("*", verb) and rule.when == when and rule.strikes(kind, name, self._random):
                 if rule.delay:
                     await asyncio.sleep(rule.delay)
                 if rule.error is not None:
@@ -208,25 +169,22 @@ class Faults:
         stall = self._stalled.pop(kind, 0.0)
         if stall:
             await asyncio.sleep(stall)
-        rules = [rule for rule in self._events if rule.kind in (None, kind)]
-        if not rules:
-            for type_, item in batch:
-                if type_ == "DELETED":
-                    seen.pop(item.key, None)  # or a long life would be cached whole
-                else:
-                    seen[item.key] = item
-            return list(batch)
+        rules = [rule for rule in self._rules if rule.trouble and rule.kind in (None, kind)]
         result: list[WatchEvent] = []
         for event in batch:
-            struck = {rule.trouble for rule in rules if event.type != "BOOKMARK" and rule.strikes(kind, self._random)}
+            type_, item = event
+            hit = [rule for rule in rules if type_ != "BOOKMARK" and rule.strikes(kind, item.name, self._random)]
+            struck = {rule.trouble for rule in hit}
             if "lose" not in struck:
                 result.append(event)
                 if "reorder" in struck and len(result) > 1:
                     result[-1], result[-2] = result[-2], result[-1]
                 if "duplicate" in struck:
                     result.append(event)
-                older = seen.get(event.item.key)
+                older = seen.get(item.key)
                 if "stale" in struck and older is not None:
                     result.append(WatchEvent("MODIFIED", older))
-            seen[event.item.key] = event.item
+            seen[item.key] = item
+            if not rules and type_ == "DELETED":
+                del seen[item.key]  # or a long life would be cached whole
         return result

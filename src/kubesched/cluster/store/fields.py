@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from operator import attrgetter
 from sys import intern
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -31,40 +31,36 @@ _REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resource
 
 
 def _event_fields(item: Stored) -> dict[str, str]:
+    """Those of a stored event, by its names in both groups."""
     data = item.data()
-    fields = {"reason": data.get("reason") or "", "type": data.get("type") or ""}
-    source = data.get("source") or data.get("deprecatedSource") or {}
-    component = data.get("reportingComponent") or data.get("reportingController") or ""
-    fields["reportingComponent"] = fields["reportingController"] = component
-    fields["source"] = source.get("component") or component
-    regarding = data.get("involvedObject") or data.get("regarding") or {}
+    fields = {name: data.get(name) or "" for name in ("reason", "type", "reportingComponent")}
+    component = fields["reportingController"] = fields["reportingComponent"]
+    fields["source"] = (data.get("source") or {}).get("component") or component
+    regarding = data.get("involvedObject") or {}
     for name in _REFERENCE:
         fields[f"involvedObject.{name}"] = fields[f"regarding.{name}"] = regarding.get(name) or ""
     return fields
 
 
-def _path_fields(
-    *paths: str, absent: str = "", flags: tuple[str, ...] = (), **renamed: str
-) -> Callable[[Stored], dict[str, str]]:
+def _path_fields(*paths: str, absent: str = "", **renamed: str) -> Callable[[Stored], dict[str, str]]:
     """A reader that walks dotted paths.
 
-    A value that is not there reads as ``absent``, one of ``flags`` as ``false``. ``renamed`` are paths below the status
-    by the names they are selected by there.
+    A value that is not there reads as ``absent``, or as what follows a ``=`` in the path. ``renamed`` are paths below the
+    status by the names they are selected by there.
     """
-    by_name = {path: path for path in (*paths, *flags)}
-    by_name.update({f"status.{name}": f"status.{path}" for name, path in renamed.items()})
+    parted = [path.partition("=") for path in paths]
+    rows = [(path, path.split("."), default or absent) for path, _, default in parted]
+    rows += [(f"status.{name}", ["status", *path.split(".")], absent) for name, path in renamed.items()]
 
     def read(item: Stored) -> dict[str, str]:
         data, fields = item.data(), {}
-        for name, path in by_name.items():
+        for name, path, default in rows:
             value: Any = data
-            for part in path.split("."):
+            for part in path:
                 value = value.get(part) if isinstance(value, dict) else None
+            text = default if value is None else str(value)
             # Tens of thousands of objects have the same few values: one string each will do.
-            if name in flags:
-                fields[name] = "true" if value else "false"
-            else:
-                fields[name] = absent if value is None else intern(str(value))
+            fields[name] = intern(text.lower() if isinstance(value, bool) else text)
         return fields
 
     return read
@@ -79,9 +75,9 @@ _READERS: Final[dict[str, Callable[[Stored], dict[str, str]]]] = {
         "status.phase",
         "status.nominatedNodeName",
         "status.podIP",
-        flags=("spec.hostNetwork",),
+        "spec.hostNetwork=false",
     ),
-    NODES.group_resource: _path_fields(flags=("spec.unschedulable",)),
+    NODES.group_resource: _path_fields("spec.unschedulable=false"),
     "events": _event_fields,
     "events.events.k8s.io": _event_fields,
     "namespaces": _path_fields("status.phase"),
@@ -107,11 +103,6 @@ def fields_of(item: Stored) -> dict[str, str]:
     return fields
 
 
-def _known_fields(kind: Kind) -> set[str]:
-    probe = Stored(kind, b"{}", {"name": "", "uid": ""}, 0)
-    return set(fields_of(probe))
-
-
 #: What watches of pods select by, read from the view that informers share.
 _OF_TYPED_POD: Final[dict[str, Callable[[Pod], str]]] = {
     "metadata.name": attrgetter("metadata.name"),
@@ -123,37 +114,35 @@ _OF_TYPED_POD: Final[dict[str, Callable[[Pod], str]]] = {
 }
 
 
-def _typed_terms(fields: tuple[tuple[str, bool, str], ...]) -> list[tuple[Callable[[Pod], str], bool, frozenset[str]]]:
-    """The terms about pods by what they read: it must be, or must not be, among the values."""
-    unlike: dict[str, set[str]] = {}
-    terms = [(_OF_TYPED_POD[name], True, frozenset((value,))) for name, equal, value in fields if equal]
-    for name, equal, value in fields:
-        if not equal:
-            unlike.setdefault(name, set()).add(value)
-    return terms + [(_OF_TYPED_POD[name], False, frozenset(values)) for name, values in unlike.items()]
+class Selectors(TypedDict, total=False):
+    """Selectors in their string form."""
+
+    label_selector: str
+    field_selector: str
 
 
 class Filter:
     """Namespace, labels and fields, all of which an object must satisfy."""
 
-    __slots__ = ("_fields", "_labels", "_namespace", "_typed", "is_trivial", "selects")
+    __slots__ = ("_fields", "_labels", "_typed", "is_trivial", "kind", "namespace", "selects")
 
     def __init__(
-        self, kind: Kind, namespace: str, labels: Selector | None, fields: tuple[tuple[str, bool, str], ...]
+        self, kind: Kind, namespace: str, labels: Selector | None, fields: list[tuple[str, bool, str]]
     ) -> None:
-        self._namespace = namespace
+        self.kind = kind
+        self.namespace = namespace
         self._labels = labels
         self._fields = fields
         typed = kind is PODS and all(name in _OF_TYPED_POD for name, _, _ in fields)
         #: The fields, when all can be read from the typed view.
-        self._typed = _typed_terms(fields) if typed else []
+        self._typed = [(_OF_TYPED_POD[name], equal, value) for name, equal, value in fields] if typed else []
         #: True when labels or fields are asked for, not merely a namespace.
         self.selects = labels is not None or bool(fields)
         #: True when every object passes.
         self.is_trivial = not (namespace or self.selects)
 
     def matches(self, item: Stored) -> bool:
-        if self._namespace and item.namespace != self._namespace:
+        if self.namespace and item.namespace != self.namespace:
             return False
         if self._labels is not None and not self._labels.matches(item.labels):
             return False
@@ -163,8 +152,8 @@ class Filter:
             except (DecodeError, msgspec.DecodeError):
                 pass  # by its fields, which may be readable
             else:
-                for read, among, values in self._typed:  # noqa: SIM110 - for each change of a pod, and faster
-                    if (read(pod) in values) is not among:
+                for read, equal, value in self._typed:  # noqa: SIM110 - for each change of a pod, and faster
+                    if (read(pod) == value) is not equal:
                         return False
                 return True
         if self._fields:
@@ -173,7 +162,7 @@ class Filter:
         return True
 
 
-def compile_filter(kind: Kind, namespace: str, label_selector: str, field_selector: str) -> Filter:
+def compile_filter(kind: Kind, namespace: str, selectors: Selectors) -> Filter:
     """Compile the selectors of a list or watch.
 
     Field terms are ``a=b``, ``a==b`` and ``a!=b``, separated by commas; a backslash escapes ``,``, ``=`` and ``\\``.
@@ -182,20 +171,20 @@ def compile_filter(kind: Kind, namespace: str, label_selector: str, field_select
         ApiError: 400, for a selector that cannot be read or a field the kind does not offer.
     """
     labels = None
-    if label_selector:
+    if text := selectors.get("label_selector"):
         try:
-            labels = parse_selector_text(label_selector)
+            labels = parse_selector_text(text)
         except SelectorError as error:
             raise ApiError.bad_request(f"unable to parse label selector: {error}") from None
-    fields = tuple(_field_terms(kind, field_selector)) if field_selector else ()
+    fields = _field_terms(kind, selectors.get("field_selector", ""))
     return Filter(kind, namespace if kind.namespaced else "", labels, fields)
 
 
 def _field_terms(kind: Kind, text: str) -> list[tuple[str, bool, str]]:
-    known, terms = _known_fields(kind), []
+    terms = []
     for term in filter(None, _TERMS.findall(text)):
         name, equal, value = _read_term(term, text)
-        if name not in known:
+        if name not in fields_of(Stored(kind, b"{}", {"name": "", "uid": ""}, 0)):  # what is known of an empty object
             raise ApiError.bad_request(_not_selectable(kind, name))
         terms.append((name, equal, value))
     return terms

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import builtins
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from ...api.event_record import EventRecord
 from ...api.kinds import PODS, Kind
 from ...api.turns import in_turns
 from ...api.wire import DeleteOptions, Item, ListOptions, ListPage, PatchOptions, WatchEvent, WatchOptions
-from .faults import Faults, Verb
+from .faults import Faults, Verb, When
 from .store import Store
 from .table import Watch
 
@@ -41,44 +42,31 @@ class InProcessClient:
         """Whether faults may strike a call: it cannot be made at once then."""
         return self._faults is not None and self._faults.strikes_calls
 
-    async def _before(self, verb: Verb, kind: Kind, name: str = "") -> None:
+    async def _strike(self, when: When, verb: Verb, kind: Kind, name: str = "") -> None:
         if self._faults is not None and self._faults.strikes_calls:
-            await self._faults.strike("before", verb, kind, name)
-
-    async def _after(self, verb: Verb, kind: Kind, name: str = "") -> None:
-        if self._faults is not None and self._faults.strikes_calls:
-            await self._faults.strike("after", verb, kind, name)
+            await self._faults.strike(when, verb, kind, name)
 
     async def _call(self, verb: Verb, kind: Kind, name: str, call: Callable[[], T]) -> T:
         """A call of the store, between the faults that strike before and after it."""
         if not self._is_faulty:
             return call()
-        await self._before(verb, kind, name)
+        await self._strike("before", verb, kind, name)
         result = call()
-        await self._after(verb, kind, name)
+        await self._strike("after", verb, kind, name)
         return result
 
     async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
-        await self._before("list", kind)
+        await self._strike("before", "list", kind)
         page = await in_turns(self.store.listing(kind, namespace, **options))
-        await self._after("list", kind)
+        await self._strike("after", "list", kind)
         return page
 
     async def watch(
         self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent]]:
         """A batch per wake-up."""
-        await self._before("watch", kind)
-        watch = await in_turns(
-            self.store.watching(
-                kind,
-                namespace,
-                resource_version=options["resource_version"],
-                send_initial_events=options.get("send_initial_events", False),
-                label_selector=options.get("label_selector", ""),
-                field_selector=options.get("field_selector", ""),
-            )
-        )
+        await self._strike("before", "watch", kind)
+        watch = await in_turns(self.store.watching(kind, namespace, **options))
         if self._faults is not None:
             self._faults.opened(watch, kind)
         try:
@@ -123,9 +111,8 @@ class InProcessClient:
     async def update(
         self, kind: Kind, namespace: str, name: str, obj: Mapping[str, Any], *, subresource: str = ""
     ) -> Item:
-        return await self._call(
-            "update", kind, name, lambda: self.store.update(kind, namespace, name, obj, subresource=subresource)
-        )
+        update = partial(self.store.update, kind, namespace, name, obj, subresource=subresource)
+        return await self._call("update", kind, name, update)
 
     async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> Item:
         return await self._call("patch", kind, name, lambda: self.store.patch(kind, namespace, name, patch, **options))
@@ -137,12 +124,8 @@ class InProcessClient:
         await self._call("bind", PODS, name, lambda: self.store.bind(namespace, name, uid, node_name))
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
-        await self._call(
-            "evict",
-            PODS,
-            name,
-            lambda: self.store.evict(namespace, name, grace_period_seconds=grace_period_seconds),
-        )
+        evict = partial(self.store.evict, namespace, name, grace_period_seconds=grace_period_seconds)
+        await self._call("evict", PODS, name, evict)
 
     def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> bool:
         if self._is_faulty:

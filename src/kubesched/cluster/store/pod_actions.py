@@ -7,7 +7,8 @@ texts follow upstream ``registry/core/pod/storage``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, Unpack
 
 import msgspec
 
@@ -18,8 +19,18 @@ from ...api.selectors import SelectorError, compile_label_selector
 from ...api.types import LabelSelector
 from ...api.wire import ApiError
 from ..admission import Causes, check_preconditions
-from ..schema import Document, Stored, StoredPod, check_form, encode, has_condition, open_section
-from .deletion import Deletion
+from ..schema import (
+    Document,
+    Stored,
+    StoredPod,
+    apply_strategic_patch,
+    check_form,
+    encode,
+    encode_clean,
+    has_condition,
+    open_section,
+)
+from .deletion import Deleting, Deletion
 from .records import Records
 
 __all__ = ["PodActions"]
@@ -28,21 +39,10 @@ _GATES: Final = b'"schedulingGates"'
 _NODE_NAME: Final = b'"nodeName"'
 #: What a patch of the status has that needs no general merge.
 _STATUS_PATCH: Final = frozenset({"metadata", "status"})
-_NOTHING: Final[dict[str, Any]] = {}
-_ORDER: Final = "$setElementOrder/conditions"
+#: Members of a status in which pods differ that are patched alike.
+_OWN: Final = frozenset({"nominatedNodeName", "podIP", "podIPs", "hostIP", "hostIPs"})
 #: So many patched statuses are remembered; all are forgotten when there are more.
 _MOST_PATCHED: Final = 1 << 10
-_NOMINATED: Final = b'"nominatedNodeName"'
-#: What no node is called, alone and with its field.
-_MARK: Final = "\0"
-_MARKED: Final = b'"nominatedNodeName":"\\u0000"'
-#: Of a scheduler's patches, which are alike for many pods; and of a kubelet's.
-_SCHEDULERS_FIELDS: Final = frozenset({"conditions", _ORDER, "nominatedNodeName"})
-_TEXT_FIELDS: Final = frozenset({"nominatedNodeName", "phase", "startTime", "podIP", "hostIP", "reason", "message"})
-#: Lists that a patch replaces, and those it merges with what is there.
-_REPLACED_FIELDS: Final = frozenset({"containerStatuses"})
-_MERGED_FIELDS: Final = frozenset({"podIPs", "hostIPs"})
-_STATUS_FIELDS: Final = _SCHEDULERS_FIELDS | _TEXT_FIELDS | _REPLACED_FIELDS | _MERGED_FIELDS
 
 
 class PodActions:
@@ -117,86 +117,63 @@ class PodActions:
         return records.adopt(self._pods, item, old) if item is not None else None
 
     def patch_status(self, old: Stored, patch: Any) -> Stored | None:
-        """Apply the strategic merge patch that a scheduler or a kubelet sends.
+        """Apply a strategic merge patch that is about the status only, as those of schedulers and kubelets are.
 
-        It gives what the general way gives. What a scheduler's patch makes of a status is remembered, as many pods have the
-        same one and are patched alike. None, and nothing is done, for patches and pods with anything more: those take the
-        general way.
-
-        Raises:
-            ApiError: 400, when a field has the wrong type.
+        It gives what the general way gives, and opens nothing else of the pod. None, and nothing is done, for other pods and
+        patches, and those that are refused: they take the general way.
         """
         # Plain dicts, as they nearly always are: a mapping of another type takes much longer to recognise.
-        if type(patch) is not dict or not patch.keys() <= _STATUS_PATCH:
+        if type(patch) is not dict or not patch.keys() <= _STATUS_PATCH or not isinstance(old, StoredPod):
             return None
-        if (metadata := patch.get("metadata", _NOTHING)) != _NOTHING and metadata != {"uid": old.uid}:
+        texts, wanted = old.texts, patch.get("status")
+        if texts is None or type(wanted) is not dict or "$patch" in wanted:
             return None
-        wanted = patch.get("status")
-        if not isinstance(old, StoredPod) or type(wanted) is not dict or not wanted.keys() <= _STATUS_FIELDS:
+        if "metadata" in patch and patch["metadata"] not in ({}, {"uid": old.uid}):
             return None
-        texts = old.texts
-        if texts is None:
+        try:
+            after = self._patched_alike(texts[1], wanted)
+        except ApiError:
             return None
-        status = texts[1]
-        after = self._patched_alike(status, wanted) if wanted.keys() <= _SCHEDULERS_FIELDS else _patched(status, wanted)
-        if after is None:
-            return None
-        if after == status:
+        if after == texts[1]:
             return old
         records = self._records
         return records.adopt(self._pods, old.next_version(records.resource_version + 1, after), old)
 
-    def _patched_alike(self, status: bytes, wanted: Mapping[str, Any]) -> bytes | None:
-        """As :func:`_patched`, remembered."""
-        node = wanted.get("nominatedNodeName")
-        # Pods alike are nominated to different nodes: what is remembered has a mark in the place of the node.
-        is_marked = type(node) is str and node != "" and _NOMINATED not in status
-        try:
-            if is_marked:
-                wanted, written = {**wanted, "nominatedNodeName": _MARK}, encode(node)
-            key = status, encode(wanted)
-        except (TypeError, ValueError):
-            return None
+    def _patched_alike(self, status: bytes, wanted: dict[str, Any]) -> bytes:
+        """As :func:`_patched`, remembered for pods that have nothing in their status that only they have."""
+        if b'IP"' in status or b'IPs"' in status or b'"nominatedNodeName"' in status:
+            return _patched(status, wanted)
+        own: dict[str, Any] = {}
+        if not _OWN.isdisjoint(wanted):
+            own = {name: value for name, value in wanted.items() if name.rpartition("/")[2] in _OWN}
+            wanted = {name: value for name, value in wanted.items() if name not in own}
+        key = status, encode_clean(wanted, nulls=True)
         after = self._patched.get(key)
         if after is None:
-            # The mark could not be found again among other fields of that name.
-            after = _patched(status, wanted) if not is_marked or key[1].count(_NOMINATED) == 1 else None
-            if after is None:
-                return None
             if len(self._patched) >= _MOST_PATCHED:
                 self._patched.clear()
-            self._patched[key] = after
-        return after.replace(_MARKED, b"%b:%b" % (_NOMINATED, written), 1) if is_marked else after
+            after = self._patched[key] = _patched(status, msgspec.json.decode(key[1]))
+        return b"{%b}" % b",".join(filter(None, (after[1:-1], _patched(b"{}", own)[1:-1]))) if own else after
 
     def _set_scheduled(self, status: dict[str, Any], generation: int) -> None:
         """Condition PodScheduled=True; its transition time stays when the pod was scheduled already."""
-        now = self._records.now()
-        condition: dict[str, Any] = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
+        condition: dict[str, Any] = {
+            "type": "PodScheduled",
+            "status": "True",
+            "lastTransitionTime": self._records.now(),
+        }
         if generation:
             condition["observedGeneration"] = generation
         conditions = status.get("conditions") or []
-        for index, current in enumerate(conditions):
-            if current.get("type") == "PodScheduled":
-                if current.get("status") == "True" and current.get("lastTransitionTime"):
-                    condition["lastTransitionTime"] = current["lastTransitionTime"]
-                conditions[index] = condition
-                break
-        else:
-            conditions.append(condition)
-        status["conditions"] = conditions
+        before = next((one for one in conditions if one.get("type") == "PodScheduled"), None)
+        if before and before.get("status") == "True" and before.get("lastTransitionTime"):
+            condition["lastTransitionTime"] = before["lastTransitionTime"]
+        others = [condition if one is before else one for one in conditions]
+        status["conditions"] = others if before else [*others, condition]
 
     # -- eviction --------------------------------------------------------------------------------------
 
-    def evict(
-        self,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_seconds: int | None = None,
-        dry_run: bool = False,
-    ) -> None:
+    def evict(self, namespace: str, name: str, **options: Unpack[Deleting]) -> None:
         """Delete a pod with the consent of its disruption budget, which is charged for it.
 
         Raises:
@@ -204,26 +181,20 @@ class PodActions:
                 than one budget selects the pod.
         """
         pod = self._records.get(PODS, namespace, name)
-        check_preconditions(PODS, pod, uid, resource_version)
+        check_preconditions(PODS, pod, options.get("uid", ""), options.get("resource_version", ""))
         data = pod.data()
-        if not _needs_no_consent(data):
-            budget = self._budget_of(pod)
-            if budget is not None:
-                self._charge(budget, data, dry_run=dry_run)
-        self._deletion.delete(pod, grace_period_seconds=grace_period_seconds, dry_run=dry_run)
+        if not _needs_no_consent(data) and (budget := self._budget_of(pod)) is not None:
+            self._charge(budget, data, dry_run=options.get("dry_run", False))
+        self._deletion.delete(pod, **options)
 
     def _budget_of(self, pod: Stored) -> Stored | None:
         found = []
         for budget in self._records.table(BUDGETS).items(pod.namespace):
             selector = (budget.section("spec") or {}).get("selector")
-            try:
-                compiled = compile_label_selector(
-                    from_builtins(selector or {}, LabelSelector) if selector is not None else None
-                )
-            except (DecodeError, SelectorError):
-                continue  # a selector that cannot be read protects nothing
-            if compiled.matches(pod.labels):
-                found.append(budget)
+            with suppress(DecodeError, SelectorError):  # a selector that cannot be read protects nothing
+                compiled = compile_label_selector(None if selector is None else from_builtins(selector, LabelSelector))
+                if compiled.matches(pod.labels):
+                    found.append(budget)
         if len(found) > 1:
             text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
             raise ApiError(500, "InternalError", text)
@@ -238,12 +209,11 @@ class PodActions:
             if always or (healthy >= desired and desired > 0):
                 return
         if status.get("observedGeneration", 0) < document["metadata"].get("generation", 0):
-            text = f"The disruption budget {budget.name} is still being processed by the server."
-            raise _too_many("Cannot evict pod as it would violate the pod's disruption budget.", text, 10)
+            raise _too_many(f"The disruption budget {budget.name} is still being processed by the server.", 10)
         allowed = status.get("disruptionsAllowed", 0)
         if allowed <= 0:
             text = f"The disruption budget {budget.name} needs {desired} healthy pods and has {healthy} currently"
-            raise _too_many("Cannot evict pod as it would violate the pod's disruption budget.", text, 0)
+            raise _too_many(text, 0)
         status["disruptionsAllowed"] = allowed - 1
         status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: self._records.now()}
         document["status"] = status
@@ -272,71 +242,23 @@ def _spec_on_node(document: Document, name: str, node_name: str) -> Any:
 
 def _needs_no_consent(pod: dict[str, Any]) -> bool:
     """Pods that do not run are no disruption."""
-    return bool(pod["metadata"].get("deletionTimestamp")) or (pod.get("status") or {}).get("phase") in (
-        "Succeeded",
-        "Failed",
-        "Pending",
-    )
+    phase = (pod.get("status") or {}).get("phase")
+    return bool(pod["metadata"].get("deletionTimestamp")) or phase in ("Succeeded", "Failed", "Pending")
 
 
-def _too_many(message: str, cause: str, retry_after: int) -> ApiError:
+def _too_many(cause: str, retry_after: int) -> ApiError:
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
     details: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
     if retry_after:
         details["retryAfterSeconds"] = retry_after
     return ApiError(429, "TooManyRequests", message, details)
 
 
-def _patched(status: bytes, wanted: Mapping[str, Any]) -> bytes | None:
-    """The text of a status with a patch applied, the same if nothing changes; None where it takes the general way."""
-    before = msgspec.json.decode(status)
-    after = dict(before)
-    for name, value in wanted.items():
-        if name == "conditions":
-            conditions = _with_conditions(after.get(name) or [], wanted)
-            if conditions is None:
-                return None
-            after[name] = conditions
-        elif name in _TEXT_FIELDS and value is None:
-            after.pop(name, None)
-        elif (
-            (name in _TEXT_FIELDS and isinstance(value, str))
-            or (name in _REPLACED_FIELDS and isinstance(value, list))
-            or (name in _MERGED_FIELDS and _is_address(value) and after.get(name, value) == value)
-        ):
-            after[name] = value
-        elif name != _ORDER or "conditions" not in wanted:
-            return None
-    try:
-        raw = encode(after)
-    except (TypeError, ValueError):
-        return None
-    if b":null" in raw or b'"$' in raw:  # perhaps a member that is to be left out, or a directive
-        return None
-    if same_json(after, before):
+def _patched(status: bytes, wanted: dict[str, Any]) -> bytes:
+    """The text of a status with a patch applied, the same if nothing changes."""
+    after = apply_strategic_patch(msgspec.json.decode(status), wanted, ("status",))
+    raw = encode_clean(after)
+    if same_json(after, msgspec.json.decode(status)):
         return status
     check_form(PODS, b'{"status":%b}' % raw)
     return raw
-
-
-def _is_address(value: Any) -> bool:
-    """Whether a list has one item, with the address that it is merged by."""
-    return (
-        isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) and type(value[0].get("ip")) is str
-    )
-
-
-def _with_conditions(conditions: list[Any], wanted: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """The conditions with those of a patch merged in by type; None where the general way must find their order."""
-    changes, order = wanted["conditions"], wanted.get(_ORDER)
-    after: dict[str, dict[str, Any]] = {condition["type"]: condition for condition in conditions}
-    if len(after) != len(conditions) or not isinstance(changes, list):
-        return None
-    for change in changes:
-        name = change.get("type") if isinstance(change, dict) else None
-        if not isinstance(name, str) or "$patch" in change:
-            return None
-        merged = {**after.get(name, {}), **change}
-        after[name] = {field: value for field, value in merged.items() if value is not None}
-    if order is not None and order != [{"type": name} for name in after]:
-        return None
-    return list(after.values())

@@ -8,19 +8,19 @@ Caller: ``store``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, Final
 
 from ...api.kinds import CLAIMS, PODS, RESOURCE_QUOTAS, Kind
 from ...api.quantity import QuantityError, parse_quantity
 from ...api.requests import is_extended_resource, pod_limit_amounts, pod_request_amounts
-from ...api.types import Pod
+from ...api.types import Affinity, Container, Pod, ResourceRequirements
 from ..admission import forbidden, show_amount
 from ..schema import Document, Stored, encode, open_section
 from .records import Records
 
 __all__ = ["Quotas"]
-
 
 #: Kinds that are counted under their bare name too.
 _BARE: Final = frozenset({"services", "secrets", "configmaps", "replicationcontrollers", "resourcequotas"})
@@ -28,6 +28,9 @@ _BARE: Final = frozenset({"services", "secrets", "configmaps", "replicationcontr
 _MUST_ASK: Final = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 _PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
 
+_ONE: Final = 10**9
+
+#: In billionths, by what a quota limits.
 Amounts = dict[str, int]
 
 
@@ -39,66 +42,43 @@ class _Quota:
         self.key = (item.namespace, item.name)
         self.uid = item.uid
         self.hard: Amounts = {name: _nanos(text) for name, text in (spec.get("hard") or {}).items()}
-        self.scopes = tuple(_scopes(spec))
+        self.scopes = [{"scopeName": name} for name in spec.get("scopes") or ()]
+        self.scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
         self.used: Amounts = dict.fromkeys(self.hard, 0)
 
     def covers(self, pod: Pod | None) -> bool:
         """Whether an object counts; scopes are about pods only, and a quota with scopes counts nothing else."""
-        if pod is None:
+        if pod is None or not self.scopes:
             return not self.scopes
-        return all(scope(pod) for scope in self.scopes)
+        given = _scopes_of(pod)
+        for term in self.scopes:
+            value, operator = given.get(term.get("scopeName", "")), term.get("operator", "Exists")
+            found = value in (term.get("values") or ()) if operator in ("In", "NotIn") else value is not None
+            if found is not (operator in ("In", "Exists")):
+                return False
+        return True
 
     def add(self, amounts: Amounts, sign: int) -> bool:
         """Count amounts in or out; whether anything changed."""
-        changed = False
-        for name, amount in amounts.items():
-            if name in self.used and amount:
-                self.used[name] += sign * amount
-                changed = True
-        return changed
+        changed = {name: sign * amount for name, amount in amounts.items() if name in self.used and amount}
+        for name, amount in changed.items():
+            self.used[name] += amount
+        return bool(changed)
 
 
-def _scopes(spec: Mapping[str, Any]) -> Iterable[Callable[[Pod], bool]]:
-    for scope in spec.get("scopes") or ():
-        yield _scope(scope, "Exists", ())
-    for term in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
-        yield _scope(term.get("scopeName", ""), term.get("operator", "Exists"), tuple(term.get("values") or ()))
-
-
-def _scope(name: str, operator: str, values: tuple[str, ...]) -> Callable[[Pod], bool]:
-    if name in ("BestEffort", "NotBestEffort"):
-        return lambda pod: _is_best_effort(pod) is (name == "BestEffort")
-    if name == "PriorityClass":
-        return lambda pod: _matches(pod.spec.priority_class_name, operator, values)
-    if name == "CrossNamespacePodAffinity":
-        return _crosses_namespaces
+def _scopes_of(pod: Pod) -> dict[str, str]:
+    """The scopes of a pod, with what it has there."""
+    asks = any(item.resources.requests or item.resources.limits for item in _containers(pod))
     # activeDeadlineSeconds is not kept in the typed form, and nothing here ends pods by it.
-    return lambda pod: name != "Terminating"
-
-
-def _matches(value: str, operator: str, values: tuple[str, ...]) -> bool:
-    if operator == "In":
-        return value in values
-    if operator == "NotIn":
-        return value not in values
-    return bool(value) is (operator == "Exists")
-
-
-def _is_best_effort(pod: Pod) -> bool:
-    return not any(item.resources.requests or item.resources.limits for item in _containers(pod))
-
-
-def _crosses_namespaces(pod: Pod) -> bool:
-    affinity = pod.spec.affinity
-    if affinity is None:
-        return False
-    terms = [
-        term
-        for side in (affinity.pod_affinity, affinity.pod_anti_affinity)
-        if side is not None
-        for term in (*side.required, *(weighted.pod_affinity_term for weighted in side.preferred))
-    ]
-    return any(term.namespaces or term.namespace_selector is not None for term in terms)
+    scopes = {"NotBestEffort" if asks else "BestEffort": "", "NotTerminating": "", "VolumeAttributesClass": ""}
+    if pod.spec.priority_class_name:
+        scopes["PriorityClass"] = pod.spec.priority_class_name
+    affinity = pod.spec.affinity or Affinity()
+    for side in filter(None, (affinity.pod_affinity, affinity.pod_anti_affinity)):
+        for term in (*side.required, *(weighted.pod_affinity_term for weighted in side.preferred)):
+            if term.namespaces or term.namespace_selector is not None:
+                scopes["CrossNamespacePodAffinity"] = ""
+    return scopes
 
 
 # -- measuring ---------------------------------------------------------------------------------------------
@@ -111,42 +91,32 @@ def _nanos(text: Any) -> int:
         return 0
 
 
-def _containers(pod: Pod) -> tuple[Any, ...]:
+def _containers(pod: Pod) -> tuple[Container, ...]:
     return (*pod.spec.init_containers, *pod.spec.containers)
-
-
-def _measure_pod(pod: Pod) -> Amounts:
-    one = 10**9
-    amounts: Amounts = {"count/pods": one}
-    if pod.status.phase in ("Succeeded", "Failed"):
-        return amounts
-    amounts["pods"] = one
-    for name, amount in pod_request_amounts(pod).items():
-        amounts[f"requests.{name}"] = amount.nanos
-        if not is_extended_resource(name):
-            amounts[name] = amount.nanos
-    for name, amount in pod_limit_amounts(pod).items():
-        if name in _PLAIN:
-            amounts[f"limits.{name}"] = amount.nanos
-    return amounts
 
 
 def _measure(item: Stored) -> tuple[Amounts, Pod | None]:
     """What an object uses, and the pod it is, if it is one."""
+    amounts: Amounts = {f"count/{item.kind.group_resource}": _ONE}
     if item.kind == PODS:
         pod: Pod = item.typed
-        return _measure_pod(pod), pod
-    one = 10**9
-    amounts: Amounts = {f"count/{item.kind.group_resource}": one}
+        if pod.status.phase not in ("Succeeded", "Failed"):
+            amounts["pods"] = _ONE
+            for name, amount in pod_request_amounts(pod).items():
+                amounts[f"requests.{name}"] = amount.nanos
+                if not is_extended_resource(name):
+                    amounts[name] = amount.nanos
+            limits = pod_limit_amounts(pod)
+            amounts |= {f"limits.{name}": limits[name].nanos for name in _PLAIN if name in limits}
+        return amounts, pod
     if item.kind.group_resource in _BARE:
-        amounts[item.kind.plural] = one
+        amounts[item.kind.plural] = _ONE
     if item.kind == CLAIMS:
         spec = item.section("spec") or {}
         storage = _nanos(((spec.get("resources") or {}).get("requests") or {}).get("storage", "0"))
-        amounts["persistentvolumeclaims"], amounts["requests.storage"] = one, storage
-        if spec.get("storageClassName"):
-            prefix = f"{spec['storageClassName']}.storageclass.storage.k8s.io/"
-            amounts[f"{prefix}persistentvolumeclaims"], amounts[f"{prefix}requests.storage"] = one, storage
+        class_name = spec.get("storageClassName")
+        for prefix in ("", f"{class_name}.storageclass.storage.k8s.io/") if class_name else ("",):
+            amounts[f"{prefix}persistentvolumeclaims"], amounts[f"{prefix}requests.storage"] = _ONE, storage
     return amounts, None
 
 
@@ -185,11 +155,8 @@ class Quotas:
                 continue
             if pod is not None and old is None:
                 self._check_asked(quota, pod, probe)
-            over = sorted(
-                name
-                for name, amount in delta.items()
-                if amount > 0 and name in quota.hard and quota.used[name] + amount > quota.hard[name]
-            )
+            asked = sorted(name for name, amount in delta.items() if amount > 0 and name in quota.hard)
+            over = [name for name in asked if quota.used[name] + delta[name] > quota.hard[name]]
             if over:
                 texts = [
                     ",".join(f"{name}={show_amount(name, source.get(name, 0))}" for name in over)
@@ -201,31 +168,20 @@ class Quotas:
     @staticmethod
     def _check_asked(quota: _Quota, pod: Pod, probe: Stored) -> None:
         missing: list[str] = []
-        whole = pod.spec.resources
+        whole = pod.spec.resources or ResourceRequirements()
         for name in sorted(set(_MUST_ASK) & quota.hard.keys()):
             bare = name.rpartition(".")[2]
-            limits = name.startswith("limits.")
-            if whole is not None and bare in (whole.limits if limits else whole.requests):
-                continue
-            without = sorted(
-                item.name
-                for item in _containers(pod)
-                if bare not in (item.resources.limits if limits else item.resources.requests)
-            )
-            if without:
+            asked = attrgetter("limits" if name.startswith("limits.") else "requests")
+            without = sorted(item.name for item in _containers(pod) if bare not in asked(item.resources))
+            if without and bare not in asked(whole):
                 missing.append(f"{name} for: {','.join(without)}")
         if missing:
             raise forbidden(PODS, probe.name, f"failed quota: {quota.key[1]}: must specify {'; '.join(missing)}")
 
     # -- counting --------------------------------------------------------------------------------------
 
-    def follow(self) -> None:
-        """Begin with the quotas; with what they count when there is the first one."""
-        self._records.follow(self.changed, RESOURCE_QUOTAS.__eq__)
-
     def changed(self, item: Stored | None, old: Stored | None) -> None:
         """Note a stored or removed quota."""
-        self._begin()
         self._quota_changed(item, old)
         if item is None or old is None:
             self._count(item, old)
@@ -233,14 +189,7 @@ class Quotas:
     def resume(self) -> None:
         """Begin with the quotas of a saved cluster. All that they count is there already, the other quotas too."""
         for item in list(self._records.table(RESOURCE_QUOTAS).objects.values()):
-            self._begin()
             self._quota_changed(item, None)
-
-    def _begin(self) -> None:
-        """Count from now on what is created and removed: there is a quota."""
-        if not self._counts:
-            self._counts = True
-            self._records.follow(self._count, lambda kind: kind.namespaced and kind != RESOURCE_QUOTAS)
 
     def _count(self, item: Stored | None, old: Stored | None) -> None:
         """Note a stored or removed object."""
@@ -249,14 +198,16 @@ class Quotas:
         if not quotas:
             return
         for one, sign in ((old, -1), (item, 1)):
-            if one is None:
-                continue
-            amounts, pod = _measure(one)
-            for quota in quotas.values():
-                if one.uid != quota.uid and quota.covers(pod) and quota.add(amounts, sign):
-                    self._mark(quota)
+            if one is not None:
+                amounts, pod = _measure(one)
+                for quota in quotas.values():
+                    if one.uid != quota.uid and quota.covers(pod) and quota.add(amounts, sign):
+                        self._mark(quota)
 
     def _quota_changed(self, item: Stored | None, old: Stored | None) -> None:
+        if not self._counts:  # until there is a quota, what is created and removed need not be counted
+            self._counts = True
+            self._records.follow(self._count, lambda kind: kind.namespaced and kind != RESOURCE_QUOTAS)
         subject = item or old
         assert subject is not None
         quotas = self._by_namespace.setdefault(subject.namespace, {})

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import msgspec
 
@@ -25,6 +25,7 @@ from ...api.kinds import (
     NAMESPACES,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
     RUNTIME_CLASSES,
     SERVICES,
     Kind,
@@ -60,8 +61,8 @@ from ..schema import (
     random_suffix,
     same_section,
 )
-from .deletion import Deletion
-from .events import EventExpiry, RecordedEvent, as_core, check_event, event_sections, new_item
+from .deletion import Deleting, Deletion
+from .events import EventExpiry, RecordedEvent, check_event, event_as, event_sections, new_item
 from .pod_actions import PodActions
 from .quota import Quotas
 from .records import Records
@@ -145,7 +146,7 @@ class Store(Records):
         self.forget_followers()
         self.follow(self._event_written, CORE_EVENTS.__eq__)
         self.follow(self._deletion.follow)
-        self._quotas.follow()
+        self.follow(self._quotas.changed, RESOURCE_QUOTAS.__eq__)
         self.follow(self._services.changed, SERVICES.__eq__)
         self.follow(self._replicas.forget, {LIMIT_RANGES, PRIORITY_CLASSES, RUNTIME_CLASSES}.__contains__)
 
@@ -167,7 +168,7 @@ class Store(Records):
         if kind is PODS and not (dry_run or restore):
             return self._create_pod(namespace, given, obj)
         if kind.group == EVENTS.group:
-            event = as_core(event_sections(kind, obj))
+            event = event_as(CORE_EVENTS, event_sections(kind, obj))
             return new_item(self._create(CORE_EVENTS, namespace, given, event, dry_run=dry_run, restore=restore))
         if kind is CORE_EVENTS:
             obj = event_sections(kind, obj)
@@ -182,13 +183,10 @@ class Store(Records):
             if request is not None:
                 self._replicas.add(request, item)
             return item
-        table, namespace = self._pods, like.namespace
-        name = self._new_name(table, namespace, given)
+        name = self._new_name(self._pods, like.namespace, given)
         uid = new_uid(self._random)
-        self._check_namespace(PODS, namespace, name, dry_run=False)
-        if (namespace, name) in table.objects:
-            raise ApiError.already_exists(PODS, name)
-        item = self.adopt(table, like.copy(name, uid, self._version + 1))
+        self._check_place(self._pods, like.namespace, name, dry_run=False)
+        item = self.adopt(self._pods, like.copy(name, uid, self._version + 1))
         self.settle_later()
         return item
 
@@ -197,12 +195,9 @@ class Store(Records):
 
         False, and nothing is done, where a quota has to be charged: such an event is created as an object.
         """
-        namespace, name = event.namespace, event.name
-        if not self._quotas.is_free(namespace):
+        if not self._quotas.is_free(event.namespace):
             return False
-        self._check_namespace(CORE_EVENTS, namespace, name, dry_run=False)
-        if (namespace, name) in self._events.objects:
-            raise ApiError.already_exists(CORE_EVENTS, name)
+        self._check_place(self._events, event.namespace, event.name, dry_run=False)
         self.adopt(self._events, RecordedEvent(event, new_uid(self._random), self.now(), self._version + 1))
         self.expire_events()
         self.settle_later()
@@ -234,10 +229,7 @@ class Store(Records):
         uid = (given.get("uid") if restore else None) or new_uid(self._random)
         created = (given.get("creationTimestamp") if restore else None) or self.now()
         metadata = new_metadata(kind, namespace, given, name, uid, created)
-        if kind.namespaced:
-            self._check_namespace(kind, namespace, name, dry_run=dry_run)
-        if (namespace, name) in table.objects:
-            raise ApiError.already_exists(kind, name)
+        self._check_place(table, namespace, name, dry_run=dry_run)
         causes = Causes()
         check_metadata(kind, metadata, causes)
         document: Document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
@@ -256,11 +248,10 @@ class Store(Records):
             if len(obj) > 3:
                 document.update((key, value) for key, value in obj.items() if key not in _POD_HEAD)
         elif kind is CORE_EVENTS:
-            event = dict(obj)
+            document.update((section, value) for section, value in obj.items() if section not in _HEAD)
             if not restore:
-                check_event(namespace, event, causes)
+                check_event(namespace, document, causes)
             causes.raise_if_any(kind, name)
-            document.update((section, value) for section, value in event.items() if section not in _HEAD)
         else:
             rest = {key: value for key, value in obj.items() if key not in _HEAD}
             raw = encode_clean(rest, nulls=kind.custom)
@@ -291,8 +282,7 @@ class Store(Records):
             return False
         for key in islice(self._event_expiry.due(now, most), _EXPIRED_AT_ONCE):
             old = self._events.objects.get(key)
-            last = old.at(self._version + 1) if isinstance(old, RecordedEvent) else None
-            if last is not None and old is not None:
+            if isinstance(old, RecordedEvent) and (last := old.at(self._version + 1)) is not None:
                 self.removed(self._events, last, old)
             elif old is not None:
                 self.remove(self._events, old.document(), old)
@@ -315,7 +305,7 @@ class Store(Records):
         _body_metadata(kind, obj)
         if kind.group == EVENTS.group:
             check_form(kind, encode_clean(obj))
-            return new_item(self.update(CORE_EVENTS, namespace, name, as_core(obj), dry_run=dry_run))
+            return new_item(self.update(CORE_EVENTS, namespace, name, event_as(CORE_EVENTS, obj), dry_run=dry_run))
         old = self.get(kind, namespace, name)
         document = decode_document(encode_clean(obj, nulls=kind.custom))
         open_section(document, "metadata")
@@ -370,7 +360,7 @@ class Store(Records):
             raise ApiError.bad_request("the patch leaves no object with metadata")
         if kind.group == EVENTS.group:
             whole = {key: open_section(document, key) for key in document}
-            return new_item(self.update(CORE_EVENTS, namespace, name, as_core(whole), dry_run=dry_run))
+            return new_item(self.update(CORE_EVENTS, namespace, name, event_as(CORE_EVENTS, whole), dry_run=dry_run))
         return self._replace(old, before, document, subresource, dry_run=dry_run)
 
     def _replace(self, old: Stored, before: Document, document: Document, subresource: str, *, dry_run: bool) -> Stored:
@@ -435,18 +425,7 @@ class Store(Records):
         self.settle_later()
         return item
 
-    def delete(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_seconds: int | None = None,
-        propagation_policy: str = "",
-        dry_run: bool = False,
-    ) -> Stored:
+    def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[Deleting]) -> Stored:
         """Delete an object, or begin to: pods with a grace period and objects with finalizers stay for a while.
 
         Returns the last state: still stored when it has a deletion timestamp.
@@ -454,14 +433,8 @@ class Store(Records):
         Raises:
             ApiError: 404, or 409 when a precondition does not hold.
         """
-        item = self._deletion.delete(
-            self.get(kind if kind.group != EVENTS.group else CORE_EVENTS, namespace, name),
-            uid=uid,
-            resource_version=resource_version,
-            grace_period_seconds=grace_period_seconds,
-            propagation_policy=propagation_policy,
-            dry_run=dry_run,
-        )
+        old = self.get(kind if kind.group != EVENTS.group else CORE_EVENTS, namespace, name)
+        item = self._deletion.delete(old, **options)
         self.settle_later()
         return item
 
@@ -478,25 +451,9 @@ class Store(Records):
         """The binding subresource: put a pod on a node, once. See :meth:`.pod_actions.PodActions.bind`."""
         return self._pod_actions.bind(namespace, name, uid, node_name, annotations=annotations, dry_run=dry_run)
 
-    def evict(
-        self,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_seconds: int | None = None,
-        dry_run: bool = False,
-    ) -> None:
+    def evict(self, namespace: str, name: str, **options: Unpack[Deleting]) -> None:
         """The eviction subresource: delete a pod if its disruption budget allows it, else 429."""
-        self._pod_actions.evict(
-            namespace,
-            name,
-            uid=uid,
-            resource_version=resource_version,
-            grace_period_seconds=grace_period_seconds,
-            dry_run=dry_run,
-        )
+        self._pod_actions.evict(namespace, name, **options)
         self.settle_later()
 
     # -- restoring ---------------------------------------------------------------------------------------
@@ -551,20 +508,23 @@ class Store(Records):
                 break
         return generated
 
-    def _check_namespace(self, kind: Kind, namespace: str, name: str, *, dry_run: bool) -> None:
-        if ("", namespace) not in self._namespaces:
+    def _check_place(self, table: Table, namespace: str, name: str, *, dry_run: bool) -> None:
+        """Refuse a new object where its namespace takes none, or where there is one of its name."""
+        spaced = table.kind.namespaced
+        if spaced and ("", namespace) not in self._namespaces:
             if not self._auto_namespaces or dry_run:
                 raise ApiError.not_found(NAMESPACES, namespace)
             self.create(NAMESPACES, "", {"metadata": {"name": namespace}})
-        elif self._deletion.is_terminating(namespace):
-            error = forbidden(
-                kind, name, f"unable to create new content in namespace {namespace} because it is being terminated"
-            )
+        elif spaced and self._deletion.is_terminating(namespace):
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            error = forbidden(table.kind, name, why)
             message = f"namespace {namespace} is being terminated"
             error.details["causes"] = [
                 {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
             ]
             raise error
+        if (namespace, name) in table.objects:
+            raise ApiError.already_exists(table.kind, name)
 
 
 def _body_metadata(kind: Kind, obj: Any) -> Mapping[str, Any]:

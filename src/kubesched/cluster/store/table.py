@@ -16,9 +16,10 @@ from typing import Final
 
 import msgspec
 
-from ...api.kinds import Kind
+from ...api.kinds import EVENTS, Kind
 from ...api.wire import ApiError, Item, WatchEvent
 from ..schema import Stored
+from .events import new_item
 from .fields import Filter
 from .key_order import Key, KeyOrder, Moment
 
@@ -48,7 +49,6 @@ class Change(msgspec.Struct, gc=False, eq=False):
     type: str
     item: Stored
     previous: Stored | None
-    _gone: WatchEvent | None = None
 
     @property
     def resource_version(self) -> int:
@@ -60,20 +60,18 @@ class Change(msgspec.Struct, gc=False, eq=False):
         return WatchEvent(self.type, self.item)
 
     def seen_through(self, filter_: Filter) -> WatchEvent | None:
-        """What a filtered watch receives: entering is ADDED, leaving is DELETED, unseen is nothing."""
-        before = self.previous is not None and filter_.matches(self.previous)
-        if self.type == DELETED:
-            return self.event if before else None
-        if filter_.matches(self.item):
-            return WatchEvent(MODIFIED if before else ADDED, self.item)
-        return self._leaving() if before else None
+        """What a filtered watch receives: entering is ADDED, leaving is DELETED, unseen is nothing.
 
-    def _leaving(self) -> WatchEvent:
-        """The last state that matched, carrying the version of the change that made it leave (upstream's rule)."""
-        if self._gone is None and self.previous is not None:
-            self._gone = WatchEvent(DELETED, self.previous.seen_at(self.resource_version))
-        assert self._gone is not None
-        return self._gone
+        What leaves is shown in the last state that matched, with the version of the change that made it leave (upstream's rule).
+        """
+        before = self.previous
+        if before is not None and not filter_.matches(before):
+            before = None
+        if self.type == DELETED:
+            return None if before is None else self.event
+        if filter_.matches(self.item):
+            return WatchEvent(ADDED if before is None else MODIFIED, self.item)
+        return None if before is None else WatchEvent(DELETED, before.seen_at(self.resource_version))
 
 
 class Table:
@@ -150,11 +148,6 @@ class Table:
         """The sequence number the next change will have."""
         return self._base + len(self._log)
 
-    @property
-    def last_version(self) -> int:
-        """The version of the latest change, or what is known to be no newer than it."""
-        return self._log[-1].resource_version if self._log else self._floor
-
     def since(self, sequence: int) -> list[Change] | None:
         """The changes from a sequence number on, or None when some of them are gone."""
         index = sequence - self._base
@@ -202,25 +195,25 @@ class Table:
     def reset(self, resource_version: int) -> None:
         """Empty the table; what is put into it now counts as no newer than a version."""
         self.objects.clear()
-        self._base += len(self._log) + 1
-        self._log.clear()
-        self._step_at = self._step
-        self._past.clear()
         self._order = KeyOrder()
-        self._floor = resource_version
+        self._drop_history(resource_version)
+        self._base += 1
 
     def compact(self) -> None:
         """Forget the history, as a server does in time: older versions answer 410 from now on.
 
         Live watches that have not read everything are expired too.
         """
-        self._floor = self.last_version
+        self._drop_history(self._log[-1].resource_version if self._log else self._floor)
+        for watch in self.watches:
+            watch.wake()
+
+    def _drop_history(self, floor: int) -> None:
+        self._floor = floor
         self._base += len(self._log)
         self._log.clear()
         self._step_at = self._step
         self._past.clear()
-        for watch in list(self._watches):
-            watch.wake()
 
     def slim(self) -> None:
         """Drop what was decoded from versions that are not current, and can be decoded again.
@@ -282,13 +275,11 @@ class Watch:
         position: int,
         initial: Iterator[WatchEvent] | None,
         current_version: Callable[[], int],
-        convert: Callable[[WatchEvent], WatchEvent] | None = None,
     ) -> None:
         self._table = table
         self._filter = filter_
         self._initial = initial
         self._current_version = current_version
-        self._convert = convert
         self._waiter: asyncio.Future[None] | None = None
         self._error: ApiError | None = None
         self.position = position
@@ -311,22 +302,21 @@ class Watch:
         if self._initial is not None:
             events += islice(self._initial, INITIAL_BATCH)
             if len(events) == INITIAL_BATCH:
-                return self._converted(events)
+                return events
             self._initial = None
         changes = self._table.since(self.position)
         if changes is None:
             self.close()
             raise ApiError.expired(f"too old resource version: history before {self._table.floor} is gone")
         self.position = self._table.end
-        if self._filter.is_trivial:
-            events += [change.event for change in changes]
+        filter_ = self._filter
+        if filter_.is_trivial:
+            found = [change.event for change in changes]
         else:
-            filter_ = self._filter
-            events += [event for change in changes if (event := change.seen_through(filter_)) is not None]
-        return self._converted(events)
-
-    def _converted(self, events: list[WatchEvent]) -> list[WatchEvent]:
-        return events if self._convert is None else [self._convert(event) for event in events]
+            found = [event for change in changes if (event := change.seen_through(filter_)) is not None]
+        if filter_.kind.group == EVENTS.group:
+            found = [WatchEvent(event.type, new_item(event.item)) for event in found]
+        return events + found if events else found
 
     @property
     def begins(self) -> bool:
@@ -361,10 +351,9 @@ class Watch:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def bookmark(self, *, initial_events_end: bool = False) -> WatchEvent:
+    def bookmark(self) -> WatchEvent:
         """A BOOKMARK at the current version; only true when everything up to now has been drained."""
-        event = _bookmark(self._table.kind, self._current_version(), initial_events_end=initial_events_end)
-        return event if self._convert is None else self._convert(event)
+        return _bookmark(self._filter.kind, self._current_version())
 
     def expire(self, error: ApiError | None = None) -> None:
         """Make the next ``drain`` raise 410 Expired (or ``error``)."""
@@ -378,10 +367,8 @@ class Watch:
         self.wake()
 
 
-def _bookmark(kind: Kind, resource_version: int, *, initial_events_end: bool) -> WatchEvent:
-    metadata: dict[str, object] = {"resourceVersion": str(resource_version)}
-    if initial_events_end:
-        metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+def _bookmark(kind: Kind, resource_version: int, **more: object) -> WatchEvent:
+    metadata = {"resourceVersion": str(resource_version), **more}
     raw = msgspec.json.encode({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata})
     return WatchEvent(BOOKMARK, Item(kind, raw, "", "", "", resource_version))
 
@@ -391,4 +378,4 @@ def initial_events(kind: Kind, items: Iterable[Item], resource_version: int, *, 
     for item in items:
         yield WatchEvent(ADDED, item)
     if marker:
-        yield _bookmark(kind, resource_version, initial_events_end=True)
+        yield _bookmark(kind, resource_version, annotations={INITIAL_EVENTS_END: "true"})

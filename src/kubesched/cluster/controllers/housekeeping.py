@@ -1,0 +1,171 @@
+"""Small loops that keep a cluster in order: accounts that every namespace has, and what nothing else removes.
+
+Pods are collected on deleted nodes and when too many have finished; rules: upstream ``gc_controller.go``, driven by events
+and timers instead of a period. The store deletes dependents when it removes their owner; what is created afterwards, or
+imported without its owner, is found here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...api.kinds import (
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    RESOURCE_CLAIMS,
+    REVISIONS,
+    SERVICE_ACCOUNTS,
+    kind_of,
+)
+from ...api.types import OwnerReference
+from ...api.wire import Item
+from .base import Controller
+from .context import BY_NODE, Context, owners_of, tolerate
+from .pods import is_finished
+
+__all__ = ["GarbageCollector", "PodGarbage", "ServiceAccounts"]
+
+_DEFAULT: Final = "default"
+_FINISHED, _NODE = "finished", "node:"
+#: Kinds whose objects are deleted without their owners.
+_COLLECTED: Final = (PODS, REPLICA_SETS, JOBS, REVISIONS, RESOURCE_CLAIMS)
+
+
+class ServiceAccounts(Controller):
+    """Creates the account ``default`` of each namespace, as clients wait for it, and again when it was deleted.
+
+    Rules: upstream ``serviceaccount``.
+    """
+
+    name = "serviceaccount"
+    component = "service-account-controller"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._namespaces = self.watch(NAMESPACES, self.enqueue)
+        self._accounts = self.watch(SERVICE_ACCOUNTS, self._account_changed)
+
+    def _account_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is None and item.name == _DEFAULT:
+            self.queue.add(item.namespace)
+
+    async def reconcile(self, key: str) -> None:
+        namespace = self._namespaces.get(key)
+        if namespace is None or namespace.typed.metadata.deletion_timestamp is not None:
+            return
+        if self._accounts.get(f"{key}/{_DEFAULT}") is None:
+            with tolerate("AlreadyExists"):
+                await self.context.create(SERVICE_ACCOUNTS, key, {"metadata": {"name": _DEFAULT}})
+
+
+class PodGarbage(Controller):
+    """Pods on deleted nodes, and finished ones beyond a threshold. Keys are ``node:<name>`` and ``finished``."""
+
+    name = "podgc"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._nodes = self.watch(NODES, self._node_changed)
+        self._missing: dict[str, float] = {}
+        self._finished: dict[str, None] = {}
+        self.watch(PODS, self._pod_changed)
+
+    def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is None:
+            self.queue.add(_NODE + item.name)
+        else:
+            self._missing.pop(item.name, None)
+
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        node = new.typed.spec.node_name if new is not None else ""
+        if node and self._nodes.get(node) is None and (old is None or not old.typed.spec.node_name):
+            self.queue.add(_NODE + node)
+        if new is None or not is_finished(new.typed):
+            self._finished.pop(item.key, None)
+            return
+        self._finished[item.key] = None
+        if 0 < self.context.settings.terminated_pods < len(self._finished):
+            self.queue.add(_FINISHED)
+
+    async def reconcile(self, key: str) -> None:
+        if key == _FINISHED:
+            await self._thin_out()
+        else:
+            await self._collect(key.removeprefix(_NODE))
+
+    async def _collect(self, node: str) -> None:
+        """Force away the pods of a node that has been gone for a while."""
+        pods = self.context.pods.indexed(BY_NODE, node)
+        if self._nodes.get(node) is not None or not pods:
+            self._missing.pop(node, None)
+            return
+        now = self.context.now()
+        left = self._missing.setdefault(node, now) + self.context.settings.missing_node_seconds - now
+        if left > 0:
+            self.queue.add_after(_NODE + node, left)
+            return
+        if await self.context.get(NODES, "", node) is not None:
+            return
+        for pod in pods:
+            if not is_finished(pod.typed):  # it ends as Failed, so that its owner counts it
+                text = "PodGC: node no longer exists"
+                why = self.context.condition("DisruptionTarget", "True", "DeletionByPodGC", text)
+                await self.context.patch_status(pod, {"phase": "Failed", "conditions": [why]})
+            await self.context.delete(pod, grace_period_seconds=0)
+        self._missing.pop(node, None)
+
+    async def _thin_out(self) -> None:
+        """Delete the oldest finished pods beyond the threshold."""
+        excess = len(self._finished) - self.context.settings.terminated_pods
+        found = [pod for key in self._finished if (pod := self.context.pods.get(key)) is not None]
+        found.sort(key=lambda pod: (pod.typed.metadata.creation_timestamp or "", pod.key))
+        for pod in found[: max(0, excess)]:
+            self._finished.pop(pod.key, None)
+            await self.context.delete(pod, grace_period_seconds=0)
+
+
+class GarbageCollector(Controller):
+    """Deletes an object when none of its owners is on the server. Keys are ``<group resource>|<object key>``."""
+
+    name = "garbagecollector"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._caches = {kind.group_resource: self.watch(kind, self._changed) for kind in _COLLECTED}
+
+    def _changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        """A new object whose owners no cache of ours shows, which is rare, has to be looked into."""
+        if new is not None and old is None:
+            owners = owners_of(new)
+            if owners and not any(self._is_cached(owner, new.namespace) for owner in owners):
+                self.queue.add(f"{new.kind.group_resource}|{new.key}")
+
+    def _is_cached(self, reference: OwnerReference, namespace: str) -> bool:
+        kind = kind_of(reference.api_version, reference.kind)
+        cache = self.context.caches.get(kind) if kind is not None else None
+        if kind is None or cache is None:
+            return False
+        owner = cache.get(f"{namespace}/{reference.name}" if kind.namespaced else reference.name)
+        return owner is not None and owner.uid == reference.uid
+
+    async def reconcile(self, key: str) -> None:
+        plural, _, name = key.partition("|")
+        item = self._caches[plural].get(name)
+        if item is None:
+            return
+        owners = owners_of(item)
+        for owner in owners:
+            if self._is_cached(owner, item.namespace) or await self._exists(owner, item.namespace):
+                return
+        if owners:
+            await self.context.delete(item)
+
+    async def _exists(self, reference: OwnerReference, namespace: str) -> bool:
+        kind = kind_of(reference.api_version, reference.kind)
+        if kind is None:
+            return True  # a kind we cannot ask for gets the benefit of the doubt
+        owner = await self.context.get(kind, namespace if kind.namespaced else "", reference.name)
+        return owner is not None and owner.uid == reference.uid

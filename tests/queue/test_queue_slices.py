@@ -1,0 +1,240 @@
+"""Operations in slices: the queue ends as if each had been done at once, and holds nothing up meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from queue_kit import NODE_ADD, POD_DELETE, WILDCARD, Bench, a_pod, in_a_line, ticking
+
+from kubesched.api.quantity import QuantityError
+from kubesched.api.types import Container, ResourceRequirements
+from kubesched.framework.events import ClusterEvent
+from kubesched.queue.slices import Slices
+
+
+@pytest.fixture(autouse=True)
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubesched.queue.event_moves._STEP", 1)
+
+
+def divided(bench: Bench) -> Slices:
+    """The queue's operations, from now on divided at every step."""
+    slices = bench.queue._slices
+    slices._time, slices._watched = ticking(), True
+    return slices
+
+
+def state(bench: Bench) -> dict[str, Any]:
+    """Everything that an operation may change."""
+    views, queues = bench.queue.views, bench.queue._queues
+    assert views.check() == []
+    return {
+        "places": {
+            name: [
+                (record.key, record.timestamp, record.attempts, record.was_flushed_from_unschedulable)
+                for record in records
+            ]
+            for name, records in (
+                ("active", queues.active.items()),
+                ("backoff", queues.backoff.items()),
+                ("unschedulable", queues.unschedulable.records()),
+            )
+        },
+        "in flight": views.in_flight_trace(),
+        "gauges": bench.gauges(),
+        "incoming": bench.incoming(),
+        "hints": [name for name, _, _ in bench.fit.calls + bench.spread.calls],
+    }
+
+
+def some_waiting(*, backing_off: bool = False) -> Bench:
+    """Six pods that two plugins rejected, one gated, one in flight."""
+    bench = Bench()
+    for number in range(6):
+        bench.rejected(a_pod(f"p{number}", priority=number % 3), *(("Fit",), ("Spread",))[number % 2])
+        bench.clock.advance(0.1)
+    bench.gate.closed.add("gated")
+    bench.queue.add(a_pod("gated"))
+    bench.queue.add(a_pod("flying"))
+    bench.pop()
+    if not backing_off:
+        bench.clock.advance(400)
+    return bench
+
+
+OPERATIONS: dict[str, Callable[[Bench], object]] = {
+    "node": lambda bench: bench.event(NODE_ADD),
+    "everything": lambda bench: bench.event(WILDCARD, None, None),
+    "deletions": lambda bench: bench.queue.move_after_deletions(
+        [a_pod("x", node="n1"), a_pod("y"), a_pod("z", node="n2")]
+    ),
+    "timeout": lambda bench: bench.queue.flush_unschedulable_leftover(),
+    "activate": lambda bench: bench.queue.activate({name: a_pod(name) for name in ("p1", "p3", "gated", "flying")}),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("backing_off", [False, True])
+def test_an_operation_ends_as_if_it_had_been_done_at_once(name: str, backing_off: bool) -> None:
+    at_once, bench = some_waiting(backing_off=backing_off), some_waiting(backing_off=backing_off)
+    OPERATIONS[name](at_once)
+    slices = divided(bench)
+    OPERATIONS[name](bench)
+    if name == "timeout" and backing_off:
+        assert not slices.busy
+    while slices.busy:
+        assert bench.queue.views.check() == []
+        assert bench.queue.pop_nowait() is None
+        assert not bench.queue.views.is_at_rest
+        slices._slice(0.0)
+    assert state(bench) == state(at_once)
+
+
+def test_the_end_of_backoff_is_divided_as_well() -> None:
+    def waiting() -> Bench:
+        bench = some_waiting(backing_off=True)
+        bench.event(NODE_ADD)
+        bench.clock.advance(5)
+        return bench
+
+    at_once, bench = waiting(), waiting()
+    slices, turns = divided(bench), 0
+    at_once.queue.flush_backoff_completed()
+    bench.queue.flush_backoff_completed()
+    while slices.busy:
+        slices._slice(0.0)
+        turns += 1
+    assert turns == 6
+    assert state(bench) == state(at_once)
+    assert len(bench.queue.views.pods_in_active()) == 6
+
+
+@pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.parametrize("event", [NODE_ADD, POD_DELETE])
+def test_a_line_may_be_dissolved_between_two_steps(event: ClusterEvent, reads: bool) -> None:
+    async def main() -> None:
+        at_once, bench = in_a_line()[0], in_a_line()[0]
+        for one in (at_once, bench):
+            for name in ("one", "two"):  # which come before the line
+                one.rejected(a_pod(name, priority=9), "Fit")
+            one.queue._queues.unschedulable._entries["ns/one"].sequence = -2
+            one.queue._queues.unschedulable._entries["ns/two"].sequence = -1
+            one.clock.advance(1000)
+        about = (a_pod("other", node="n2"), None) if event is POD_DELETE else (None, "node")
+        at_once.event(event, *about)
+        slices = divided(bench)
+        bench.event(event, *about)
+        assert slices.busy
+        assert len(bench.queue.lines) == 4
+        if reads:
+            bench.queue.lines.dissolve_all()
+        slices.settle()
+        for one in (at_once, bench):
+            one.queue.lines.dissolve_all()
+            one.fit.calls.clear()  # once for a line, or for each of its pods
+        assert state(bench) == state(at_once)
+        assert len(bench.queue.views.pods_in_active()) == 6
+
+    asyncio.run(main())
+
+
+def test_pods_that_cannot_be_read_are_refused_at_once() -> None:
+    bench = some_waiting()
+    slices = divided(bench)
+    bench.event(NODE_ADD)
+    assert slices.busy
+    container = Container(name="c", resources=ResourceRequirements(requests={"cpu": "much"}))
+    bad = a_pod("p2")
+    bad = msgspec.structs.replace(bad, spec=msgspec.structs.replace(bad.spec, containers=[container]))
+    for act in (bench.queue.add, bench.queue.add_or_update, lambda pod: bench.queue.update(None, pod)):
+        with pytest.raises(QuantityError):
+            act(bad)
+    slices.settle()
+    assert bench.queue.views.check() == []
+
+
+def test_an_operation_that_fails_is_logged_and_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    bench = some_waiting()
+    slices = divided(bench)
+    bench.event(NODE_ADD)
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    slices.defer(fail)
+    bench.queue.delete(a_pod("p1"))
+    slices.settle()
+    assert "An operation of the scheduling queue failed" in caplog.text
+    assert bench.place(a_pod("p1")) == ""
+
+
+def test_a_pod_whose_place_is_taken_meanwhile_is_refused_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    bench = some_waiting()
+    slices = divided(bench)
+    (flying,) = bench.queue.views.in_flight_pods()
+    _, record = bench.queue._in_flight._pods[flying.uid]
+    bench.event(NODE_ADD)
+    bench.queue.add(a_pod("flying", uid="another"))
+    bench.fail(record, "Fit")
+    assert slices.busy
+    slices.settle()
+    assert "Pod ns/flying is already present in the active queue" in caplog.text
+    assert not bench.queue.views.is_in_flight(flying.uid)
+
+
+def test_other_tasks_have_turns_while_many_pods_are_moved_and_then_they_are_popped() -> None:
+    async def main() -> None:
+        bench = some_waiting(backing_off=True)
+        bench.clock.advance(5)
+        queue, slices, turns = bench.queue, bench.queue._slices, 0
+        slices._time = ticking()
+        running = asyncio.get_running_loop().create_task(queue.run())
+        await asyncio.sleep(0.01)
+        popping = asyncio.get_running_loop().create_task(queue.wait_pop())
+        await asyncio.sleep(0)
+        bench.event(NODE_ADD)
+        while slices.busy:
+            turns += 1
+            assert not popping.done()
+            await asyncio.sleep(0)
+        record = await popping
+        assert record is not None
+        assert record.pod_info.priority == 2  # the best of all, not of those that were moved first
+        assert turns >= 6
+        queue.close()
+        await running
+
+    asyncio.run(main())
+
+
+def test_a_queue_that_is_closed_does_what_is_left_at_once() -> None:
+    async def main() -> None:
+        bench = some_waiting(backing_off=True)
+        bench.clock.advance(5)
+        queue, slices = bench.queue, bench.queue._slices
+        slices._time = ticking()
+        running = asyncio.get_running_loop().create_task(queue.run())
+        await asyncio.sleep(0.01)
+        bench.event(NODE_ADD)
+        assert slices.busy
+        queue.close()
+        assert not slices.busy
+        assert len(queue.views.pods_in_active()) == 6
+        bench.rejected(a_pod("more", priority=99), "Fit")
+        bench.event(NODE_ADD)
+        assert not slices.busy
+        await running
+
+    asyncio.run(main())
+
+
+def test_without_a_loop_that_runs_the_queue_everything_is_done_at_once() -> None:
+    bench = some_waiting()
+    bench.queue._slices._time = ticking()
+    bench.event(NODE_ADD)
+    assert not bench.queue._slices.busy
+    assert len(bench.queue.views.pods_in_active()) == 6
