@@ -135,8 +135,8 @@ class Deployments(ObjectController):
             collisions += 1
         body = replica_set_body(item, spec, template_hash(bare, collisions))
         body["metadata"]["annotations"] = _annotations(item, rollout, revision)
-        room = rollout.replicas + rollout.surge - sum(member.replicas for member in old)
-        replicas = rollout.replicas if rollout.recreate else max(0, min(rollout.replicas, room))
+        unused = rollout.replicas + rollout.surge - sum(member.replicas for member in old)
+        replicas = rollout.replicas if rollout.recreate else max(0, min(rollout.replicas, unused))
         body["spec"]["replicas"] = replicas
         if spec.get("minReadySeconds"):
             body["spec"]["minReadySeconds"] = spec["minReadySeconds"]
