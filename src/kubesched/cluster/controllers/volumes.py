@@ -314,14 +314,14 @@ def best_volume(reserved: Iterable[Item], free: Iterable[Item], claim: Persisten
         selector = compile_label_selector(claim.spec.selector) if claim.spec.selector is not None else None
     except SelectorError:
         return None  # a selector that cannot be read matches nothing
-    found: list[tuple[int, str, Item]] = []
-    for item in free:
-        volume = item.typed
-        if volume.status.phase not in ("", "Available") or mismatch(volume, claim):
-            continue
-        if selector is None or selector.matches(volume.metadata.labels):
-            found.append((_size(volume.spec.capacity), item.name, item))
-    return min(found, key=lambda one: one[:2])[2] if found else None
+    suitable = [
+        item
+        for item in free
+        if item.typed.status.phase in ("", "Available")
+        and not mismatch(item.typed, claim)
+        and (selector is None or selector.matches(item.typed.metadata.labels))
+    ]
+    return min(suitable, key=lambda item: (_size(item.typed.spec.capacity), item.name), default=None)
 
 
 def _size(amounts: Mapping[str, QuantityText]) -> int:
