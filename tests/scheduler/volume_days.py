@@ -69,11 +69,11 @@ class Connection(InProcessClient):
     def _is_faulty(self) -> bool:
         return not self.alive or super()._is_faulty
 
-    async def _before(self, verb: Any, kind: Kind, name: str = "") -> None:
-        if not self.alive:
+    async def _strike(self, when: Any, verb: Any, kind: Kind, name: str = "") -> None:
+        if not self.alive and when == "before":
             raise ConnectionResetError("this process is gone")
-        await super()._before(verb, kind, name)
-        if not self.alive:
+        await super()._strike(when, verb, kind, name)
+        if not self.alive and when == "before":
             raise ConnectionResetError("this process is gone")
 
     async def _call(self, verb: Any, kind: Kind, name: str, call: Callable[[], Any]) -> Any:
