@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from typing import Any
 
 import msgspec
@@ -151,6 +153,21 @@ def test_pages_of_one_list_show_one_moment() -> None:
     assert store.list(PODS, resource_version=version, resource_version_match="Exact").resource_version == version
     with refused(400):
         store.list(PODS, continue_token="nonsense")
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(10**6, 504), (2**70, 400), (0, 400), (1.5, 400), (True, 400), (None, 400), ("8", 400)]
+)
+def test_a_token_with_a_version_that_no_page_had_is_refused(version: object, code: int) -> None:
+    store = a_store()
+    for index in range(3):
+        store.create(PODS, "default", a_pod(f"p{index}"))
+    token = store.list(PODS, limit=2).continue_token
+    data = json.loads(base64.urlsafe_b64decode(token + "=="))
+    forged = base64.urlsafe_b64encode(json.dumps({**data, "rv": version}).encode()).decode()
+    with refused(code):
+        store.list(PODS, continue_token=forged)
+    assert [item.name for item in store.list(PODS, continue_token=token).items] == ["p2"]
 
 
 SELECTIONS = [

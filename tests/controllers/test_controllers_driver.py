@@ -45,7 +45,7 @@ def _slices(world: World) -> dict[str, Data]:
 
 def test_devices_are_described_by_count_attributes_and_capacity() -> None:
     (pool,) = parse_devices(GPUS)
-    (spec,) = pool.specs("n1", 3)
+    (spec,) = pool.specs("n1", 3).values()
     assert spec["pool"] == {"name": "n1", "generation": 3, "resourceSliceCount": 1}
     assert (spec["driver"], spec["nodeName"]) == ("gpu.example.com", "n1")
     assert [device["name"] for device in spec["devices"]] == ["gpu-0", "gpu-1"]
@@ -63,7 +63,7 @@ def test_devices_are_described_by_count_attributes_and_capacity() -> None:
 
 def test_partitions_share_the_counters_of_their_device() -> None:
     (pool,) = parse_devices(PARTITIONS)
-    counters, devices = pool.specs("n1", 1)
+    counters, devices = pool.specs("n1", 1).values()
     assert counters["pool"]["resourceSliceCount"] == 2
     assert counters["sharedCounters"] == [
         {"name": f"gpu-{n}", "counters": {"slices": {"value": "7"}, "memory": {"value": "40Gi"}}} for n in (0, 1)
@@ -83,11 +83,11 @@ def test_partitions_share_the_counters_of_their_device() -> None:
 
 def test_a_large_pool_is_spread_over_slices() -> None:
     (pool,) = parse_devices("[{driver: d, devices: [{name: nic, count: 300}]}]")
-    specs = pool.specs("n1", 1)
+    specs = pool.specs("n1", 1).values()
     assert [len(spec["devices"]) for spec in specs] == [128, 128, 44]
     assert {spec["pool"]["resourceSliceCount"] for spec in specs} == {3}
     (pool,) = parse_devices("[{driver: d, devices: [{name: a, count: 65, taints: [{key: k, effect: NoSchedule}]}]}]")
-    assert [len(spec["devices"]) for spec in pool.specs("n1", 1)] == [64, 1]
+    assert [len(spec["devices"]) for spec in pool.specs("n1", 1).values()] == [64, 1]
 
 
 @pytest.mark.parametrize(

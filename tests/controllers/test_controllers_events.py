@@ -19,7 +19,7 @@ from controllers_world import (
 )
 
 from kubesched.api.kinds import NODES, PODS
-from kubesched.cluster.http.cells import job_state
+from kubesched.cluster.http.cells import read_job_state
 
 EVENTS = kind("events")
 
@@ -97,7 +97,7 @@ def test_jobs_record_their_end_and_indexed_pods_have_their_index() -> None:
         assert said(world, "good")[-1] == ("Normal", "Completed", "Job completed")
         text = "Job has reached the specified backoff limit"
         assert said(world, "bad")[-1] == ("Warning", "BackoffLimitExceeded", text)
-        assert job_state(world.get(JOBS, "bad"), 0.0) == "Failed"
+        assert read_job_state(world.get(JOBS, "bad"), 0.0) == "Failed"
 
     play(scenario)
 

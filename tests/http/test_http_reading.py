@@ -12,7 +12,7 @@ from http_world import MERGE, PARTIAL, PARTIAL_LIST, PODS, TABLE, Api, a_deploym
 from kubesched.api.kinds import NODES
 from kubesched.cluster.http.answers import Answer
 from kubesched.cluster.http.cells import human_duration
-from kubesched.cluster.http.columns import layouts
+from kubesched.cluster.http.tables import layouts
 
 
 async def _five(api: Api) -> None:

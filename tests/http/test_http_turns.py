@@ -16,8 +16,8 @@ from yarl import URL
 from kubesched.api.kinds import PODS, kind_by_plural
 from kubesched.api.wire import Item
 from kubesched.api.yamltext import to_yaml
-from kubesched.cluster.http import long_answers
-from kubesched.cluster.http.long_answers import BATCH
+from kubesched.cluster.http import answers, reading, tables
+from kubesched.cluster.http.answers import BATCH
 
 COUNT = 2 * BATCH + 3
 CONFIG_MAPS = kind_by_plural("", "configmaps") or PODS
@@ -35,7 +35,7 @@ def fill(api: Api, count: int = COUNT) -> None:
 def parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of objects in each part of what is sent, and 0 for each turn of another task."""
     found: list[int] = []
-    answer_parts = long_answers.answer_parts
+    answer_parts = reading.answer_parts
 
     async def counted(call: Any, head: Any, member: str, items: Sequence[Item], shape: Any) -> Any:
         def shaped(part: Sequence[Item]) -> bytes:
@@ -65,7 +65,7 @@ def test_a_long_list_is_sent_in_parts_in_every_form(accept: str, parts: list[int
             assert pretty.raw == msgspec.json.format(plain.raw.rstrip(), indent=2) + b"\n"
             parts.clear()
             yaml = await api.get(PATH, accept=accept.split(",", maxsplit=1)[0].replace("json", "yaml"))
-            assert max(parts) == long_answers._YAML_BATCH
+            assert max(parts) == answers._YAML.batch
             assert yaml.headers["Content-Type"] == "application/yaml"
             assert yaml.raw.decode() == to_yaml(plain.data)
 
@@ -78,13 +78,13 @@ def test_a_long_list_shows_one_moment(parts: list[int], monkeypatch: pytest.Monk
             fill(api)
             wanted = (await api.get(PATH)).raw
             parts.clear()
-            part = long_answers._Json.part
+            part = tables.Form.part
 
-            def meddle(writer: Any, raw: bytes) -> bytes:
+            def meddle(form: tables.Form, items: Sequence[Item]) -> bytes:
                 api.store.delete(CONFIG_MAPS, "default", f"c{COUNT - len(parts):05}")
-                return part(writer, raw)
+                return part(form, items)
 
-            monkeypatch.setattr(long_answers._Json, "part", meddle)
+            monkeypatch.setattr(tables.Form, "part", meddle)
             assert (await api.get(PATH)).raw == wanted
             assert len(api.store.table(CONFIG_MAPS).objects) == COUNT - 3
 
@@ -101,7 +101,7 @@ def test_a_short_list_is_one_answer_with_its_length(parts: list[int]) -> None:
             assert parts == [BATCH, 0]
             parts.clear()
             await api.get(PATH, accept="application/yaml", limit=BATCH)
-            assert max(parts) == long_answers._YAML_BATCH
+            assert max(parts) == answers._YAML.batch
 
     run(main())
 
@@ -123,18 +123,19 @@ def test_a_failure_within_a_list_is_no_list_that_ends_early(
     at: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls = 0
+    part = tables.Form.part
 
-    def fail(writer: Any, raw: bytes) -> bytes:
+    def fail(form: tables.Form, items: Sequence[Item]) -> bytes:
         nonlocal calls
         calls += 1
         if calls == at:
             raise RuntimeError("broken")
-        return raw
+        return part(form, items)
 
     async def main() -> None:
         async with served() as api:
             fill(api)
-            monkeypatch.setattr(long_answers._Json, "part", fail)
+            monkeypatch.setattr(tables.Form, "part", fail)
             if at == 1:
                 assert (await api.get(PATH)).status == 500
             else:

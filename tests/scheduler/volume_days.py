@@ -73,7 +73,7 @@ class Connection(InProcessClient):
         if not self.alive and when == "before":
             raise ConnectionResetError("this process is gone")
         await super()._strike(when, verb, kind, name)
-        if not self.alive and when == "before":
+        if when == "before" and not self.alive:
             raise ConnectionResetError("this process is gone")
 
     async def _call(self, verb: Any, kind: Kind, name: str, call: Callable[[], Any]) -> Any:

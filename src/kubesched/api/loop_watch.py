@@ -1,7 +1,7 @@
 """What holds the event loop: a thread that samples it from outside.
 
 Everything of a scheduler or a cluster runs on one event loop, so the longest callback is a lower bound of every latency.
-The loop beats every few milliseconds; when a beat is late, the thread notes what the loop's thread is executing. A machine that
+The loop beats every few milliseconds; when a beat is late, the thread has the main thread note what it executes. A machine that
 gives the process no CPU delays the beat as well: both times are kept. Callers: ``kubesched run``, ``up`` and ``bench``.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import threading
 import time
 from collections import Counter
@@ -18,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Final
+
+from .main_stack import MainStack
 
 __all__ = ["LIMIT_SECONDS", "Hold", "HoldLog", "HoldReporter", "watch_loop"]
 
@@ -39,7 +40,7 @@ class Hold:
         seconds: between two beats, less the beats' interval.
         cpu_seconds: of these, the loop's thread on a CPU; much less when the machine was busy otherwise.
         where: ``module.function:line`` in which the thread was seen, most often; "" when it was not seen working: the
-            machine was late, or the hold was over too soon.
+            machine was late, the hold was over too soon, or the loop's thread is not the main one.
     """
 
     seconds: float
@@ -126,13 +127,14 @@ class _Watch:
         self._limit = limit
         self._interval = limit / 4
         ident = threading.get_ident()
-        self._ident = ident
+        #: None for the loop of another thread, which cannot be asked.
+        self._stack = MainStack(self._note) if ident == threading.main_thread().ident else None
         self._cpu = _thread_clock(ident)
         self._beat_at = time.perf_counter()
         self._beat_cpu = self._cpu()
         self._handle: asyncio.TimerHandle | None = None
         self._ended = threading.Event()
-        #: Written by the thread, read and emptied by the loop.
+        #: Written and emptied by the loop's thread.
         self._seen: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._look, name="loop-watch", daemon=True)
 
@@ -163,11 +165,16 @@ class _Watch:
             self._look_once()
 
     def _look_once(self) -> None:
-        if time.perf_counter() - self._beat_at > self._interval + self._limit:
-            frame = sys._current_frames().get(self._ident)
-            # A loop that waits for something to do is late only when the machine is.
-            if frame is not None and frame.f_code.co_name not in _IDLE:
-                self._seen[_place(frame)] += 1
+        if self._stack is not None and self._is_late():
+            self._stack.request()
+
+    def _is_late(self) -> bool:
+        return time.perf_counter() - self._beat_at > self._interval + self._limit
+
+    def _note(self, frame: FrameType) -> None:
+        # A loop that waits for something to do is late only when the machine is.
+        if self._is_late() and frame.f_code.co_name not in _IDLE:
+            self._seen[_place(frame)] += 1
 
 
 def _thread_clock(ident: int) -> Callable[[], float]:

@@ -222,6 +222,10 @@ class ClaimConsumer(Struct, frozen=True):
     name: str = ""
     uid: str = ""
 
+    @property
+    def is_pod(self) -> bool:
+        return self.resource == "pods" and not self.api_group
+
 
 class AllocatedDeviceStatus(Struct, frozen=True):
     """What the driver says of an allocated device."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from .resource import DeviceTaint, DeviceToleration
 from .selectors import parse_int64
 from .types import Taint, Toleration
 
@@ -30,8 +31,10 @@ def _canonical_int(text: str) -> int | None:
     return parse_int64(text) if _CANONICAL_INTEGER.match(text) else None
 
 
-def tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: bool = False) -> bool:
-    """Whether one toleration tolerates one taint.
+def tolerates(
+    toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint, *, comparison_operators: bool = False
+) -> bool:
+    """Whether one toleration tolerates one taint, of a node or of a device.
 
     ``comparison_operators`` is the gate ``TaintTolerationComparisonOperators`` (Gt and Lt), off by default.
     """
@@ -52,7 +55,12 @@ def tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: boo
     return False
 
 
-def tolerated(taint: Taint, tolerations: Iterable[Toleration], *, comparison_operators: bool = False) -> bool:
+def tolerated(
+    taint: Taint | DeviceTaint,
+    tolerations: Iterable[Toleration | DeviceToleration],
+    *,
+    comparison_operators: bool = False,
+) -> bool:
     """Whether any of the tolerations tolerates the taint."""
     return any(tolerates(item, taint, comparison_operators=comparison_operators) for item in tolerations)
 

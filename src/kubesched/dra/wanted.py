@@ -23,6 +23,7 @@ from kubesched.api.resource import (
     Quantities,
     ResourceClaim,
 )
+from kubesched.api.taints import tolerated
 
 from .allocated import PoolID
 from .capacity import Amount, consumption_of
@@ -295,19 +296,19 @@ class Wanted:
         if not any(selects):
             # It serves nothing; what it uses of the counters matters while it is allocated, which is part of the state.
             return Service(self._number(None), profile, selects, (), (), {})
-        tolerated = tuple(_tolerated(want.tolerations, profile) for want in self.wants)
+        tolerates = tuple(all(tolerated(taint, want.tolerations) for taint in profile.taints) for want in self.wants)
         consumption = tuple(self._consumption(want, profile) for want in self.wants)
         attributes = {name: attribute_of(profile, name) for name in self.attributes}
         content = (
             selects,
-            tolerated,
+            tolerates,
             tuple(None if item is None else tuple(item.items()) for item in consumption),
             tuple(sorted((name, entry.value) for name, entry in profile.capacity.items())),
             tuple(attributes.values()),
             profile.shared,
             profile.consumes,
         )
-        return Service(self._number(content), profile, selects, tolerated, consumption, attributes)
+        return Service(self._number(content), profile, selects, tolerates, consumption, attributes)
 
     def _number(self, content: Hashable) -> int:
         number = self._by_content.get(content)
@@ -342,22 +343,6 @@ class Wanted:
             return consumption_of(profile, want.capacity)
         except QuantityError:
             return None
-
-
-def _tolerated(tolerations: Sequence[DeviceToleration], profile: Profile) -> bool:
-    return all(
-        any(_tolerates(item, taint.key, taint.value, taint.effect) for item in tolerations) for taint in profile.taints
-    )
-
-
-def _tolerates(toleration: DeviceToleration, key: str, value: str, effect: str) -> bool:
-    if toleration.effect and toleration.effect != effect:
-        return False
-    if toleration.key and toleration.key != key:
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == value
-    return toleration.operator == "Exists"
 
 
 #: The score of the first request of a list.

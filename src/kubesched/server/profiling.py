@@ -1,16 +1,18 @@
 """``/debug/pprof``: stacks, objects and CPU profiles of the process.
 
-Caller: :mod:`.endpoints`, only when profiling is enabled. A CPU profile samples the stacks of all threads from a
-thread of its own; ``go tool pprof URL`` reads the answer. What has no counterpart here (block, mutex and execution
+Caller: :mod:`.endpoints`, only when profiling is enabled. A CPU profile samples the stack of the main thread, in which nearly all
+is done, while it works; ``go tool pprof URL`` reads the answer. What has no counterpart here (block, mutex and execution
 traces) is answered with 501 and the reason.
 """
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gzip
 import io
-import sys
+import re
+import tempfile
 import threading
 import traceback
 from collections import Counter
@@ -19,6 +21,7 @@ from types import FrameType
 from typing import Final
 
 from kubesched.api.collector import all_objects
+from kubesched.api.main_stack import MainStack
 
 __all__ = [
     "NOT_OFFERED",
@@ -37,7 +40,7 @@ PROFILES: Final[Mapping[str, str]] = {
     "allocs": "live objects by type, the same as heap",
     "goroutine": "stacks of all asyncio tasks and threads",
     "heap": "live objects by type",
-    "profile": "CPU profile of all threads for ?seconds=N (30), for go tool pprof",
+    "profile": "CPU profile of the main thread for ?seconds=N (30), for go tool pprof",
     "symbol": "answers that this program has no symbols to look up",
     "threadcreate": "stacks of all threads",
 }
@@ -49,6 +52,10 @@ _SECONDS: Final = 30
 _MAX_SECONDS: Final = 300
 _TOP: Final = 100
 _NANO: Final = 10**9
+
+#: What faulthandler writes for each thread, and for each frame, innermost first.
+_THREAD: Final = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+).*:$", re.MULTILINE)
+_PLACE: Final = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 
 #: A frame: function, file, line.
 Place = tuple[str, str, int]
@@ -82,9 +89,11 @@ class Profiler:
         if self._busy:
             raise ProfileBusyError("Could not enable CPU profiling: cpu profiling already in use")
         seconds = max(1, min(seconds, _MAX_SECONDS))
+        samples: Counter[Stack] = Counter()
+        stack = MainStack(lambda frame: samples.update((_stack(frame),)))
         self._busy = True
         try:
-            samples = await asyncio.to_thread(self._sample, seconds)
+            await asyncio.to_thread(self._sample, stack, seconds)
         finally:
             self._busy = False
         return encode_profile(samples, seconds)
@@ -93,16 +102,11 @@ class Profiler:
         """End a profile under way; it is answered with what it has."""
         self._stop.set()
 
-    def _sample(self, seconds: int) -> Counter[Stack]:
-        own = threading.get_ident()
-        samples: Counter[Stack] = Counter()
+    def _sample(self, stack: MainStack, seconds: int) -> None:
         for _ in range(seconds * _HERTZ):
             if self._stop.wait(1 / _HERTZ):
                 break
-            for thread, frame in sys._current_frames().items():
-                if thread != own:
-                    samples[_stack(frame)] += 1
-        return samples
+            stack.request()
 
 
 def _stack(frame: FrameType | None) -> Stack:
@@ -116,11 +120,18 @@ def _stack(frame: FrameType | None) -> Stack:
 
 
 def threads_text() -> str:
-    """The stacks of all threads."""
+    """The stacks of all threads, as :mod:`faulthandler` sees them: it makes no objects of frames that are in use."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as file:
+        faulthandler.dump_traceback(file, all_threads=True)
+        file.seek(0)
+        dump = file.read()
     parts = []
-    for ident, frame in sys._current_frames().items():
-        parts.append(f"thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}")
+    for heading, text in zip(*[iter(_THREAD.split(dump)[1:])] * 2, strict=True):
+        ident = int(heading, 16)
+        places = [(path, int(line), name, None) for path, line, name in _PLACE.findall(text)]
+        stack = "".join(traceback.format_list(places[::-1]))
+        parts.append(f"thread {names.get(ident, ident)}:\n{stack}")
     return "\n".join(parts)
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from ...api.kinds import PODS, Kind
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
-from .context import Context, Data, owner_key
+from .context import Context, owner_key, spec_of
 from .pods import is_ready, ready_since
 from .watch_cache import Handler, WatchCache
 from .work_queue import WorkQueue
@@ -108,10 +108,10 @@ class ObjectController(Controller):
         if item is None:
             self.queue.forget_timers(key)  # such as that of its deadline
         else:
-            await self.reconcile_object(item, item.data())
+            await self.reconcile_object(item)
 
-    async def reconcile_object(self, item: Item, data: Data) -> None:
-        """:meth:`reconcile` for an object that exists; ``data`` is private."""
+    async def reconcile_object(self, item: Item) -> None:
+        """:meth:`reconcile` for an object that exists."""
         raise AssertionError("every controller says what it does")
 
     def current(self, item: Item) -> Item | None:
@@ -128,8 +128,7 @@ class ObjectController(Controller):
             await action
         except ApiError as error:
             failure = error
-        fresh = self.current(item)
-        if fresh is not None:
+        if (fresh := self.current(item)) is not None:
             await report(fresh, failure)
         if failure is not None:
             raise failure
@@ -160,12 +159,12 @@ class WorkloadController(ObjectController):
         await self.record(owner, NORMAL, "SuccessfulCreate", self.created.format(pod=pod.name, owner=owner.name))
         return pod
 
-    def is_available(self, owner: Item, spec: Data, pod: Item) -> bool:
+    def is_available(self, owner: Item, pod: Item) -> bool:
         """Whether a pod has been ready for ``minReadySeconds``; when it will have been, its owner is reconciled again."""
         since = ready_since(pod.typed)
         if since is None:
             return False
-        least = float(spec.get("minReadySeconds") or 0)
+        least = float(spec_of(owner).get("minReadySeconds") or 0)
         left = since + least - self.context.now() if least else 0.0
         if left > 0:
             self.queue.add_after(owner.key, left)

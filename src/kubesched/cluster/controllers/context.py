@@ -25,7 +25,7 @@ from ..kubelets import Stage
 from .watch_cache import WatchCache
 
 __all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]
-__all__ += ["owner_key", "owners_of", "tolerate"]
+__all__ += ["owner_key", "owners_of", "spec_of", "status_of", "tolerate"]
 
 Data = dict[str, Any]
 
@@ -75,20 +75,27 @@ def tolerate(*expected: int | str) -> Iterator[None]:
             raise
 
 
+def spec_of(item: Item) -> Data:
+    """The spec of an object whose kind has no type, as plain data. Shared: never change it."""
+    return item.typed.get("spec") or {}
+
+
+def status_of(item: Item) -> Data:
+    """The status of such an object."""
+    return item.typed.get("status") or {}
+
+
 def owners_of(item: Item) -> tuple[OwnerReference, ...]:
     """The owner references of an object of any kind."""
     if item.kind.type is None:
-        return from_builtins(item.data()["metadata"], ObjectMeta).owner_references
+        return from_builtins(item.typed["metadata"], ObjectMeta).owner_references
     references: tuple[OwnerReference, ...] = item.typed.metadata.owner_references
     return references
 
 
 def controller_of(item: Item) -> OwnerReference | None:
     """The owner reference marked as controller."""
-    for reference in owners_of(item):
-        if reference.controller:
-            return reference
-    return None
+    return next((reference for reference in owners_of(item) if reference.controller), None)
 
 
 def owner_key(item: Item, kind: Kind) -> str:
@@ -136,10 +143,9 @@ class Context:
 
     def cache(self, kind: Kind) -> WatchCache:
         """The cache of a kind; asked for before the manager runs, it is kept from then on."""
-        cache = self.caches.get(kind)
-        if cache is None:
-            cache = self.caches[kind] = WatchCache(self.client, kind, self.note_problem, self.rng)
-        return cache
+        if kind not in self.caches:
+            self.caches[kind] = WatchCache(self.client, kind, self.note_problem, self.rng)
+        return self.caches[kind]
 
     def owned_cache(self, kind: Kind) -> WatchCache:
         """The cache of a kind with an index by controlling owner."""
@@ -157,8 +163,6 @@ class Context:
         if len(self.problems) > 1000:
             del self.problems[:500]
 
-    # -- time ------------------------------------------------------------------------------------------
-
     def now(self) -> float:
         return self.clock.now()
 
@@ -169,8 +173,6 @@ class Context:
         """A condition since now."""
         text = {} if message is None else {"message": message}
         return {"type": type_, "status": status, "reason": reason, **text, "lastTransitionTime": self.now_text()}
-
-    # -- pods ------------------------------------------------------------------------------------------
 
     def owned_pods(self, uid: str) -> list[Item]:
         """The pods controlled by an object, also those that are going."""

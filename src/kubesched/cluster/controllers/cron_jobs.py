@@ -7,8 +7,11 @@ Rules: upstream's ``cronjob_controllerv2.go``. When several times were missed, t
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from datetime import tzinfo
-from typing import Any, Final
+from itertools import islice
+from operator import itemgetter
+from typing import Final
 
 from ...api.cron import Cron, CronError, parse_cron, time_zone
 from ...api.kinds import CRON_JOBS, JOBS
@@ -16,7 +19,7 @@ from ...api.times import parse_time, timestamp
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import ObjectController
-from .context import BY_OWNER, Context, Data
+from .context import BY_OWNER, Context, Data, spec_of, status_of
 from .jobs import finished_as
 from .pods import owner_reference
 
@@ -29,25 +32,27 @@ _MOST_MISSED: Final = 100
 _AFTER: Final = 0.1
 
 
+def _times(cron: Cron, zone: tzinfo, after: float, until: float) -> Iterator[float]:
+    upcoming = cron.after(after, zone)
+    while upcoming is not None and upcoming <= until:
+        yield upcoming
+        upcoming = cron.after(upcoming, zone)
+
+
 def _last_missed(cron: Cron, zone: tzinfo, earliest: float, now: float) -> tuple[float | None, bool]:
     """The last time after ``earliest`` and not after ``now``, and whether there are very many such times."""
-    due, count = None, 0
-    upcoming = cron.after(earliest, zone)
-    while upcoming is not None and upcoming <= now and count <= _MOST_MISSED:
-        due, count = upcoming, count + 1
-        upcoming = cron.after(upcoming, zone)
-    is_many = count > _MOST_MISSED
-    back = 60.0
-    while is_many and not cron.every:
-        # Of very many times the last is found from the end.
-        upcoming = cron.after(max(earliest, now - back), zone)
-        while upcoming is not None and upcoming <= now:
-            due, is_many = upcoming, False
-            upcoming = cron.after(upcoming, zone)
+    missed = list(islice(_times(cron, zone, earliest, now), _MOST_MISSED + 1))
+    if not missed:
+        return None, False
+    is_many, back = len(missed) > _MOST_MISSED, 60.0
+    if cron.every:
+        return missed[-1] + math.floor((now - missed[-1]) / cron.every) * cron.every, is_many
+    if is_many:
+        missed.clear()
+    while not missed:  # of very many times the last is found from the end
+        missed = list(_times(cron, zone, max(earliest, now - back), now))
         back *= 2
-    if cron.every and due is not None:
-        due += math.floor((now - due) / cron.every) * cron.every
-    return due, count > _MOST_MISSED
+    return missed[-1], is_many
 
 
 class CronJobs(ObjectController):
@@ -62,58 +67,50 @@ class CronJobs(ObjectController):
         self._jobs = context.owned_cache(JOBS)
         self.watch(JOBS, self.enqueue_owner)
 
-    async def reconcile_object(self, item: Item, data: Data) -> None:
+    async def reconcile_object(self, item: Item) -> None:
         self.queue.forget_timers(item.key)
         jobs = self._jobs.indexed(BY_OWNER, item.uid)
-        status = await self._follow(item, data, jobs)
-        if "deletionTimestamp" not in data["metadata"]:
-            await self._start(item, data, status, jobs)
-        item = await self.context.write_status(item, data, status)
-        await self._clean(item, data["spec"], jobs)
+        status = await self._follow(item, jobs)
+        if "deletionTimestamp" not in item.typed["metadata"]:
+            await self._start(item, status, jobs)
+        await self._clean(await self.context.write_status(item, item.typed, status), jobs)
 
-    # -- following -------------------------------------------------------------------------------------
-
-    async def _follow(self, item: Item, data: Data, jobs: list[Item]) -> Data:
+    async def _follow(self, item: Item, jobs: list[Item]) -> Data:
         """The status after what has become of the jobs."""
-        status: Data = dict(data.get("status") or {})
+        status = dict(status_of(item))
         by_uid = {job.uid: job for job in jobs}
         active = []
         for reference in status.get("active") or ():
             job = by_uid.get(reference.get("uid", ""))
             if job is None:
                 await self.record(item, NORMAL, "MissingJob", f"Active job went missing: {reference.get('name')}")
-                continue
-            ended = finished_as(job.data())
-            if not ended:
+            elif ended := finished_as(job.typed):
+                text = f"Saw completed job: {job.name}, condition: {ended}"
+                await self.record(item, NORMAL, "SawCompletedJob", text)
+                if ended == "Complete":
+                    done = status_of(job).get("completionTime")
+                    status["lastSuccessfulTime"] = max(done or "", status.get("lastSuccessfulTime") or "") or None
+            else:
                 active.append(reference)
-                continue
-            text = f"Saw completed job: {job.name}, condition: {ended}"
-            await self.record(item, NORMAL, "SawCompletedJob", text)
-            if ended == "Complete":
-                done = (job.data().get("status") or {}).get("completionTime")
-                status["lastSuccessfulTime"] = max(done or "", status.get("lastSuccessfulTime") or "") or None
         status["active"] = active or None
         return status
 
-    # -- starting --------------------------------------------------------------------------------------
-
-    async def _start(self, item: Item, data: Data, status: Data, jobs: list[Item]) -> None:
+    async def _start(self, item: Item, status: Data, jobs: list[Item]) -> None:
         """Make the job that is due, if any, and set the timer for the next."""
-        spec, now = data["spec"], self.context.now()
+        spec, now = spec_of(item), self.context.now()
         if spec.get("suspend"):
             return
         try:
             cron, zone = parse_cron(spec.get("schedule") or ""), time_zone(spec.get("timeZone") or "")
         except CronError as error:
-            await self.record(
-                item, WARNING, "UnparseableSchedule", f"unparseable schedule {spec.get('schedule')!r}: {error}"
-            )
+            text = f"unparseable schedule {spec.get('schedule')!r}: {error}"
+            await self.record(item, WARNING, "UnparseableSchedule", text)
             return
         upcoming = cron.after(now, zone)
         if upcoming is not None:
             self.queue.add_after(item.key, upcoming - now + _AFTER)
         deadline = spec.get("startingDeadlineSeconds")
-        begin = status.get("lastScheduleTime") or data["metadata"].get("creationTimestamp")
+        begin = status.get("lastScheduleTime") or item.typed["metadata"].get("creationTimestamp")
         # A time in the future comes from a cluster whose clock was ahead of this one's.
         earliest = min(parse_time(begin), now) if begin else now
         if deadline is not None:
@@ -132,8 +129,7 @@ class CronJobs(ObjectController):
         if spec.get("concurrencyPolicy") == "Replace":
             for job in jobs:
                 if job.uid in active:
-                    await self.context.delete(job)
-                    await self.record(item, NORMAL, "SuccessfulDelete", f"Deleted job {job.name}")
+                    await self._delete(item, job)
             status["active"] = None
         await self._create(item, spec, status, due)
 
@@ -141,14 +137,12 @@ class CronJobs(ObjectController):
         template: Data = spec.get("jobTemplate") or {}
         given: Data = template.get("metadata") or {}
         name = f"{item.name}-{int(due) // 60}"
-        metadata: dict[str, Any] = {
-            "name": name,
-            "annotations": {**(given.get("annotations") or {}), _SCHEDULED: timestamp(due)},
-            "ownerReferences": [owner_reference(item)],
-        }
+        annotations = {**(given.get("annotations") or {}), _SCHEDULED: timestamp(due)}
+        metadata: Data = {"name": name, "annotations": annotations, "ownerReferences": [owner_reference(item)]}
         if given.get("labels"):
             metadata["labels"] = given["labels"]
-        body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": template.get("spec") or {}}
+        type_ = {"apiVersion": "batch/v1", "kind": "Job"}
+        body = {**type_, "metadata": metadata, "spec": template.get("spec") or {}}
         try:
             job = await self.context.create(JOBS, item.namespace, body)
         except ApiError as error:
@@ -161,34 +155,26 @@ class CronJobs(ObjectController):
             job = known  # made already; only the status was not written
         else:
             await self.record(item, NORMAL, "SuccessfulCreate", f"Created job {name}")
-        reference = {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "name": job.name,
-            "namespace": job.namespace,
-            "uid": job.uid,
-        }
-        listed = [one for one in status.get("active") or () if one.get("uid") != job.uid]
-        status["active"] = listed if finished_as(job.data()) else [*listed, reference]
-        status["active"] = status["active"] or None
-        status["lastScheduleTime"] = timestamp(due)
+        active = [one for one in status.get("active") or () if one.get("uid") != job.uid]
+        if not finished_as(job.typed):
+            active.append({**type_, "name": job.name, "namespace": job.namespace, "uid": job.uid})
+        status |= {"active": active or None, "lastScheduleTime": timestamp(due)}
 
-    # -- cleaning --------------------------------------------------------------------------------------
-
-    async def _clean(self, item: Item, spec: Data, jobs: list[Item]) -> None:
+    async def _clean(self, item: Item, jobs: list[Item]) -> None:
         """Remove the oldest finished jobs beyond the limits."""
-        ended: dict[str, list[tuple[str, Item]]] = {"Complete": [], "Failed": []}
+        ended = []
         for job in jobs:
-            data = job.data()
-            how = finished_as(data)
-            if how and "deletionTimestamp" not in data["metadata"]:
-                begun = (data.get("status") or {}).get("startTime") or data["metadata"].get("creationTimestamp") or ""
-                ended[how].append((begun, job))
-        for how, limit in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
-            keep = spec.get(limit)
-            if keep is None:
-                continue
-            found = sorted(ended[how], key=lambda pair: (pair[0], pair[1].name))
-            for _, job in found[: max(0, len(found) - int(keep))]:
-                await self.context.delete(job)
-                await self.record(item, NORMAL, "SuccessfulDelete", f"Deleted job {job.name}")
+            metadata = job.typed["metadata"]
+            begun = status_of(job).get("startTime") or metadata.get("creationTimestamp") or ""
+            if "deletionTimestamp" not in metadata:
+                ended.append((begun, job.name, job, finished_as(job.typed)))
+        ended.sort(key=itemgetter(0, 1))
+        for limit, how in (("successfulJobsHistoryLimit", "Complete"), ("failedJobsHistoryLimit", "Failed")):
+            found = [job for _, _, job, end in ended if end == how]
+            if (keep := spec_of(item).get(limit)) is not None:
+                for job in found[: max(0, len(found) - int(keep))]:
+                    await self._delete(item, job)
+
+    async def _delete(self, item: Item, job: Item) -> None:
+        await self.context.delete(job)
+        await self.record(item, NORMAL, "SuccessfulDelete", f"Deleted job {job.name}")

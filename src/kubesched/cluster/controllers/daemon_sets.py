@@ -17,7 +17,7 @@ from ...api.types import Node, PodSpec, Taint
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
-from .context import Context, Data
+from .context import Context, Data, spec_of
 from .pods import is_finished, is_ready, pod_body, resolve_count
 from .revisions import REVISION_LABEL, Revisions
 
@@ -100,12 +100,12 @@ class DaemonSets(WorkloadController):
         for one in self.cache.values():
             self.queue.add(one.key)
 
-    async def reconcile_object(self, item: Item, data: Data) -> None:
-        if "deletionTimestamp" in data["metadata"]:
+    async def reconcile_object(self, item: Item) -> None:
+        if "deletionTimestamp" in item.typed["metadata"]:
             return
-        revision = await self._revisions.current(item, data)
-        fit = _Fit((data["spec"].get("template") or {}).get("spec") or {})
-        action = self._manage(item, data, fit, revision)
+        revision = await self._revisions.current(item)
+        fit = _Fit((spec_of(item).get("template") or {}).get("spec") or {})
+        action = self._manage(item, fit, revision)
         await self.act_and_report(item, action, lambda fresh, failure: self._write_status(fresh, fit, revision))
 
     def _by_node(self, item: Item) -> dict[str, list[Item]]:
@@ -114,10 +114,10 @@ class DaemonSets(WorkloadController):
             found.setdefault(_pinned_to(pod), []).append(pod)
         return found
 
-    async def _manage(self, item: Item, data: Data, fit: _Fit, revision: Item) -> None:
+    async def _manage(self, item: Item, fit: _Fit, revision: Item) -> None:
         """One pod where one should be, none where none may be; failed ones and those of older templates are replaced."""
         there = self._by_node(item)
-        template = data["spec"].get("template") or {}
+        template = spec_of(item).get("template") or {}
         labels = {REVISION_LABEL: self._revisions.label(item, revision.name)}
         nodes: dict[str, Node] = {node.name: node.typed for node in self._nodes.values()}
         for name, node in nodes.items():
@@ -141,8 +141,8 @@ class DaemonSets(WorkloadController):
         for pod in [pod for name, pods in there.items() if name not in nodes for pod in pods]:
             if not self.context.is_going(pod):
                 await self.delete_pod(item, pod)
-        if (data["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate":
-            await self._update(item, data, [name for name, node in nodes.items() if fit.allows(node)], labels)
+        if (spec_of(item).get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate":
+            await self._update(item, [name for name, node in nodes.items() if fit.allows(node)], labels)
 
     async def _record_finished(self, item: Item, pod: Item, node: str) -> None:
         failed = pod.typed.status.phase == "Failed"
@@ -150,15 +150,15 @@ class DaemonSets(WorkloadController):
         text = f"Found {word} daemon pod {pod.key} on node {node}, will try to {end} it"
         await self.record(item, WARNING if failed else NORMAL, f"{word.capitalize()}DaemonPod", text)
 
-    async def _update(self, item: Item, data: Data, nodes: list[str], labels: dict[str, str]) -> None:
+    async def _update(self, item: Item, nodes: list[str], labels: dict[str, str]) -> None:
         """Replace pods of older templates, as many at a time as may be unavailable."""
         there = self._by_node(item)
-        wanted = ((data["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}).get("maxUnavailable", 1)
+        wanted = ((spec_of(item).get("updateStrategy") or {}).get("rollingUpdate") or {}).get("maxUnavailable", 1)
         most = max(1, resolve_count(wanted, len(nodes), up=True))
         stale: list[Item] = []
         for name in nodes:
             pods = there.get(name, [])
-            up = [pod for pod in pods if not self.context.is_going(pod) and self.is_available(item, data["spec"], pod)]
+            up = [pod for pod in pods if not self.context.is_going(pod) and self.is_available(item, pod)]
             old = [pod for pod in pods if not labels.items() <= pod.typed.metadata.labels.items()]
             if up:
                 stale += [pod for pod in old if pod in up]
@@ -171,7 +171,6 @@ class DaemonSets(WorkloadController):
             await self.delete_pod(item, pod)
 
     async def _write_status(self, item: Item, fit: _Fit, revision: Item) -> None:
-        data = item.data()
         label = self._revisions.label(item, revision.name)
         running = {
             name: min(alive, key=lambda pod: pod.typed.metadata.creation_timestamp or "")
@@ -181,17 +180,17 @@ class DaemonSets(WorkloadController):
         nodes = {node.name: fit.allows(node.typed) for node in self._nodes.values()}
         pods = [running[name] for name, wanted in nodes.items() if wanted and name in running]
         desired = sum(nodes.values())
-        available = sum([not self.context.is_going(pod) and self.is_available(item, data["spec"], pod) for pod in pods])
+        available = sum([not self.context.is_going(pod) and self.is_available(item, pod) for pod in pods])
         status: Data = {
             "currentNumberScheduled": len(pods),
             "numberMisscheduled": sum(name in running for name, wanted in nodes.items() if not wanted),
             "desiredNumberScheduled": desired,
             "numberReady": sum(is_ready(pod.typed) for pod in pods),
-            "observedGeneration": data["metadata"].get("generation", 0),
+            "observedGeneration": item.typed["metadata"].get("generation", 0),
             "updatedNumberScheduled": sum(pod.typed.metadata.labels.get(REVISION_LABEL) == label for pod in pods)
             or None,
             "numberAvailable": available or None,
             "numberUnavailable": (desired - available) or None,
         }
-        await self.context.write_status(item, data, status)
-        await self._revisions.forget_old(item, data, revision)
+        await self.context.write_status(item, item.typed, status)
+        await self._revisions.forget_old(item, revision)

@@ -14,7 +14,7 @@ from ...api.times import parse_time
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL
 from .base import ObjectController
-from .context import BY_OWNER, Context, Data, owner_key
+from .context import BY_OWNER, Context, Data, owner_key, spec_of, status_of
 from .pods import conditions_with, is_finished, owner_reference, template_hash
 from .rollout import REVISION, Member, Rollout, plan_rolling, plan_scaling
 
@@ -45,10 +45,13 @@ def replica_set_body(owner: Item, spec: Data, digest: str) -> Data:
     return {"metadata": own, "spec": {"selector": selector, "template": {**template, "metadata": metadata}}}
 
 
-def _annotations(data: Data, rollout: Rollout, revision: int) -> dict[str, str]:
+def _own_annotations(item: Item) -> dict[str, str]:
+    return item.typed["metadata"].get("annotations") or {}
+
+
+def _annotations(item: Item, rollout: Rollout, revision: int) -> dict[str, str]:
     """What a set carries: the deployment's own annotations, the revision and the scale."""
-    own = data["metadata"].get("annotations") or {}
-    copied = {name: value for name, value in own.items() if name not in _NOT_COPIED}
+    copied = {name: value for name, value in _own_annotations(item).items() if name not in _NOT_COPIED}
     return {**copied, REVISION: str(revision), **_scale_annotations(rollout)}
 
 
@@ -75,19 +78,20 @@ class Deployments(ObjectController):
         if owner is not None:
             self.enqueue_owner(owner, owner, owner)
 
-    async def reconcile_object(self, item: Item, data: Data) -> None:
-        if "deletionTimestamp" in data["metadata"]:
+    async def reconcile_object(self, item: Item) -> None:
+        if "deletionTimestamp" in item.typed["metadata"]:
             return
-        rollout = Rollout(data["spec"])
+        spec = spec_of(item)
+        rollout = Rollout(spec)
         members = sorted(map(Member, self._sets.indexed(BY_OWNER, item.uid)), key=lambda member: member.order)
-        bare = _bare_template(data["spec"].get("template"))
+        bare = _bare_template(spec.get("template"))
         new = next((member for member in members if same_json(_bare_template(member.spec.get("template")), bare)), None)
         old = [member for member in members if member is not new]
         plan: list[tuple[Member, int]] = []
         if rollout.paused:
             plan = plan_scaling(rollout, [*old, new] if new else old)
         elif not rollout.recreate or not self._still_there(old):
-            new = await self._new_set(item, data, rollout, new, old)
+            new = await self._new_set(item, rollout, new, old)
             if self._is_scaling(rollout, [*old, new]):
                 plan = plan_scaling(rollout, [*old, new])
             else:
@@ -96,8 +100,7 @@ class Deployments(ObjectController):
             plan += [(member, 0) for member in old]
         for member, replicas in plan:
             await self._resize(item, member, replicas, rollout)
-        fresh = self.current(item)
-        if fresh is not None:
+        if (fresh := self.current(item)) is not None:
             await self._write_status(fresh, rollout, new, old)
 
     def _still_there(self, old: list[Member]) -> bool:
@@ -109,31 +112,31 @@ class Deployments(ObjectController):
 
     # -- replica sets ----------------------------------------------------------------------------------
 
-    async def _new_set(self, item: Item, data: Data, rollout: Rollout, new: Member | None, old: list[Member]) -> Member:
+    async def _new_set(self, item: Item, rollout: Rollout, new: Member | None, old: list[Member]) -> Member:
         """The set of the current template, made when there is none, with the newest revision."""
         revision = max((member.revision for member in old), default=0) + 1
         if new is None:
-            new = await self._make_set(item, data, rollout, revision, old)
+            new = await self._make_set(item, rollout, revision, old)
         else:
-            wanted = _annotations(data, rollout, max(revision, new.revision))
+            wanted = _annotations(item, rollout, max(revision, new.revision))
             del wanted[_DESIRED]  # written when the scale is
             if not wanted.items() <= new.annotations.items():
                 new = Member(await self.context.patch(new.item, {"metadata": {"annotations": wanted}}))
         fresh = self.current(item)
         number = str(new.revision)
-        if fresh is not None and (fresh.data()["metadata"].get("annotations") or {}).get(REVISION) != number:
+        if fresh is not None and _own_annotations(fresh).get(REVISION) != number:
             await self.context.patch(fresh, {"metadata": {"annotations": {REVISION: number}}})
         return new
 
-    async def _make_set(self, item: Item, data: Data, rollout: Rollout, revision: int, old: list[Member]) -> Member:
-        spec = data["spec"]
-        bare, collisions = _bare_template(spec.get("template")), int(data.get("status", {}).get("collisionCount") or 0)
+    async def _make_set(self, item: Item, rollout: Rollout, revision: int, old: list[Member]) -> Member:
+        spec, collisions = spec_of(item), int(status_of(item).get("collisionCount") or 0)
+        bare = _bare_template(spec.get("template"))
         while self._sets.get(f"{item.namespace}/{item.name}-{template_hash(bare, collisions)}") is not None:
             collisions += 1
         body = replica_set_body(item, spec, template_hash(bare, collisions))
-        body["metadata"]["annotations"] = _annotations(data, rollout, revision)
-        room = rollout.replicas + rollout.surge - sum(member.replicas for member in old)
-        replicas = rollout.replicas if rollout.recreate else max(0, min(rollout.replicas, room))
+        body["metadata"]["annotations"] = _annotations(item, rollout, revision)
+        unused = rollout.replicas + rollout.surge - sum(member.replicas for member in old)
+        replicas = rollout.replicas if rollout.recreate else max(0, min(rollout.replicas, unused))
         body["spec"]["replicas"] = replicas
         if spec.get("minReadySeconds"):
             body["spec"]["minReadySeconds"] = spec["minReadySeconds"]
@@ -163,8 +166,7 @@ class Deployments(ObjectController):
 
     async def _write_status(self, item: Item, rollout: Rollout, new: Member | None, old: list[Member]) -> None:
         """Write the status; when all is done, drop old empty sets beyond the history limit."""
-        data = item.data()
-        before, now = data.get("status") or {}, self.context.now_text()
+        before, now = status_of(item), self.context.now_text()
         members = [*old, new] if new else old
         total, ready, available = (
             sum(member.count(field) for member in members)
@@ -179,7 +181,7 @@ class Deployments(ObjectController):
             "unavailableReplicas": max(0, sum(member.replicas for member in members) - available),
             "collisionCount": before.get("collisionCount"),
         }
-        status: Data = {"observedGeneration": data["metadata"].get("generation", 0)}
+        status: Data = {"observedGeneration": item.typed["metadata"].get("generation", 0)}
         status |= {name: count for name, count in counts.items() if count}
         enough = available >= rollout.replicas - rollout.unavailable
         condition = self.context.condition(
@@ -199,7 +201,7 @@ class Deployments(ObjectController):
         if not rollout.paused:
             name = new.item.name if new else ""
             status["conditions"] = self._progress(item.key, before, status, rollout, name, complete=complete)
-        await self.context.write_status(item, data, status)
+        await self.context.write_status(item, item.typed, status)
         if complete:
             await self._clean_up(rollout, old)
 

@@ -11,11 +11,12 @@ Preparing devices for pods is the kubelets' (:mod:`kubesched.cluster.kubelets`).
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final
 
 from ...api.equality import same_json
 from ...api.kinds import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from ...api.resource import DeviceRequestAllocationResult, ResourceClaim
+from ...api.resource import DeviceRequestAllocationResult, ResourceClaim, ResourceSliceSpec
 from ...api.types import ObjectMeta
 from ...api.wire import Item
 from ...client.event_writer import WARNING
@@ -44,8 +45,8 @@ class DeviceDriver(Controller):
         self._slices = context.owned_cache(RESOURCE_SLICES)
         self.watch(RESOURCE_SLICES, self._slice_changed)
         self._claims = self.watch(RESOURCE_CLAIMS, self._claim_changed)
-        #: By node: the text that was read last, what it describes, and what was wrong with it.
-        self._read: dict[str, tuple[str, list[DevicePool], str]] = {}
+        #: By node: the text that was read last, and what the last one that could be read describes.
+        self._read: dict[str, tuple[str, list[DevicePool] | None]] = {}
         #: When the conditions of a claim's devices will be set, by claim UID.
         self._due: dict[str, float] = {}
 
@@ -76,29 +77,23 @@ class DeviceDriver(Controller):
 
     # -- slices ----------------------------------------------------------------------------------------
 
-    async def _pools(self, node: Item) -> list[DevicePool]:
+    async def _pools(self, node: Item) -> list[DevicePool] | None:
         """What a node's annotation describes; one that cannot be read is reported once and describes nothing new."""
         text = _text(node)
-        known = self._read.get(node.name)
-        if known is not None and known[0] == text:
-            return known[1]
-        problem = ""
-        try:
-            pools = _parsed(text) if text else []
-        except DevicesError as error:
-            pools, problem = (known[1] if known is not None else []), str(error)
-        self._read[node.name] = (text, pools, problem)
-        if problem:
-            self.context.note_problem(f"{self.name} node {node.name}: {problem}")
-            await self.record(node, WARNING, "InvalidAnnotation", problem)
+        last, pools = self._read.get(node.name, (None, None))
+        if last != text:
+            try:
+                pools = _parsed(text) if text else []
+            except DevicesError as error:
+                self.context.note_problem(f"{self.name} node {node.name}: {error}")
+                await self.record(node, WARNING, "InvalidAnnotation", str(error))
+            self._read[node.name] = (text, pools)
         return pools
 
     async def _publish(self, name: str) -> None:
         node = self._nodes.get(name)
-        if node is None:
-            return
-        pools = await self._pools(node)
-        if self._read[name][2] and not pools:
+        pools = await self._pools(node) if node is not None else None
+        if node is None or pools is None:
             return  # nothing that could be read has ever been there: what is published stays
         published: dict[str, dict[str, Item]] = {}
         for item in self._slices.indexed(BY_OWNER, node.uid):
@@ -112,12 +107,12 @@ class DeviceDriver(Controller):
     async def _publish_pool(self, node: Item, pool: DevicePool, published: dict[str, Item]) -> None:
         """Bring the slices of one pool up to date; any change is a new generation of the whole pool."""
         generation = max((item.typed.spec.pool.generation for item in published.values()), default=1)
-        wanted = _named(node, pool, generation)
+        wanted = pool.specs(node.name, generation)
         if wanted.keys() == published.keys() and all(
             same_json(published[name].data()["spec"], _dated(spec, published[name])) for name, spec in wanted.items()
         ):
             return
-        for name, spec in _named(node, pool, generation + 1 if published else 1).items():
+        for name, spec in pool.specs(node.name, generation + 1 if published else 1).items():
             item = published.pop(name, None)
             if item is not None:
                 await self.context.update(item, {**item.data(), "spec": spec})
@@ -143,23 +138,23 @@ class DeviceDriver(Controller):
             self.queue.add_after(f"{_CLAIM}{key}", due - now)
             return
         data = item.data()
-        devices = list(data["status"].get("devices") or ())
+        devices: list[Data] = data["status"].get("devices") or []
         for result, pool in waiting:
             failed = result.binding_failure_conditions and self.context.rng.random() < pool.binding_failure
             types = result.binding_failure_conditions[:1] if failed else result.binding_conditions
             reason, message = ("BindingFailed", "the hollow driver failed") if failed else ("Bound", "")
             conditions = [self.context.condition(type_, _TRUE, reason, message) for type_ in types]
-            identity = _identity(result)
-            devices = [one for one in devices if any(one.get(name) != value for name, value in identity.items())]
-            devices.append({**identity, "conditions": conditions})
-        await self.context.update(
-            item, {**data, "status": {**data["status"], "devices": devices}}, subresource="status"
-        )
+            shared = {} if result.share_id is None else {"shareID": result.share_id}
+            device = {"driver": result.driver, "pool": result.pool, "device": result.device, **shared}
+            devices = [one for one in devices if not device.items() <= one.items()]
+            devices.append({**device, "conditions": conditions})
+        status = {**data["status"], "devices": devices}
+        await self.context.update(item, {**data, "status": status}, subresource="status")
 
     def _pool_of(self, result: DeviceRequestAllocationResult) -> DevicePool | None:
         """The description of an allocated device's pool, when it is one of ours."""
-        known = self._read.get(result.pool)
-        return next((pool for pool in known[1] if pool.driver == result.driver), None) if known is not None else None
+        _, pools = self._read.get(result.pool, ("", None))
+        return next((pool for pool in pools or () if pool.driver == result.driver), None)
 
 
 @lru_cache(maxsize=64)
@@ -173,57 +168,35 @@ def _text(node: Item) -> str:
     return metadata.annotations.get(DEVICES, "")
 
 
-def _named(node: Item, pool: DevicePool, generation: int) -> dict[str, Data]:
-    """Slice name to spec. Counters and devices keep their names when the number of the others changes."""
-    names: dict[str, int] = {}
-    result = {}
-    for spec in pool.specs(node.name, generation):
-        what = "counters" if "sharedCounters" in spec else "devices"
-        number = names[what] = names.get(what, -1) + 1
-        result[f"{node.name}-{pool.driver}-{what}-{number}"] = spec
-    return result
-
-
 def _dated(spec: Data, published: Item) -> Data:
     """A spec as the server stores it: taints without a date have the one they got when they were published."""
-    dates = {
-        (device.name, taint.key, taint.effect): taint.time_added
-        for device in published.typed.spec.devices
-        for taint in device.taints
-    }
+    slice_: ResourceSliceSpec = published.typed.spec
+    dates = {(one.name, taint.key, taint.effect): taint.time_added for one in slice_.devices for taint in one.taints}
     if not dates:
         return spec
     devices = []
-    for device in spec.get("devices") or ():
+    for device in spec.get("devices", ()):
         taints = [
-            {**taint, "timeAdded": taint.get("timeAdded") or dates.get((device["name"], taint["key"], taint["effect"]))}
-            for taint in device.get("taints") or ()
+            {"timeAdded": dates.get((device["name"], taint["key"], taint["effect"])), **taint}
+            for taint in device.get("taints", ())
         ]
         devices.append({**device, "taints": taints} if taints else device)
     return {**spec, "devices": devices} if devices else spec
 
 
-def _identity(result: DeviceRequestAllocationResult) -> dict[str, str]:
-    identity = {"driver": result.driver, "pool": result.pool, "device": result.device}
-    return {**identity, "shareID": result.share_id} if result.share_id is not None else identity
+#: Of an allocated device, and of what its driver says about it.
+_identity: Final = attrgetter("driver", "pool", "device", "share_id")
 
 
 def _waiting_results(claim: ResourceClaim) -> list[DeviceRequestAllocationResult]:
     """The allocated devices of a claim that wait for their binding conditions."""
-    if claim.status.allocation is None:
-        return []
+    said: dict[Any, set[str]] = {}
+    for device in claim.status.devices:
+        true = {condition.type for condition in device.conditions if condition.status == _TRUE}
+        said.setdefault(_identity(device), set()).update(true)
     found = []
-    for result in claim.status.allocation.devices.results:
-        if not result.binding_conditions:
-            continue
-        said = {
-            condition.type
-            for device in claim.status.devices
-            if (device.driver, device.pool, device.device, device.share_id)
-            == (result.driver, result.pool, result.device, result.share_id)
-            for condition in device.conditions
-            if condition.status == _TRUE
-        }
-        if not said.issuperset(result.binding_conditions) and said.isdisjoint(result.binding_failure_conditions):
+    for result in claim.status.allocation.devices.results if claim.status.allocation is not None else ():
+        known = said.get(_identity(result), set())
+        if not known.issuperset(result.binding_conditions) and known.isdisjoint(result.binding_failure_conditions):
             found.append(result)
     return found

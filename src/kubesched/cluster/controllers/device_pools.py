@@ -24,7 +24,7 @@ given too. A pool is named like its node. Callers: :mod:`.device_driver`, and co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -44,6 +44,7 @@ Data = dict[str, Any]
 
 #: Members that are ours; all others are those of a device in a ResourceSlice.
 _OWN: Final = ("name", "count", "attributes", "capacity", "perDevice", "counters", "partitions", "consumes")
+_GROUP: Final = "an object with a name"
 _MOST_DEVICES: Final = 128
 _MOST_SPECIAL_DEVICES: Final = 64
 _MOST_COUNTER_SETS: Final = 8
@@ -67,17 +68,21 @@ class DevicePool:
     binding_failure: float = 0.0
     slice_size: int = _MOST_DEVICES
 
-    def specs(self, node: str, generation: int) -> list[Data]:
-        """The specs of the pool's slices: first those of counters, then those of devices."""
-        parts = [{"sharedCounters": part} for part in _chunks(self.counter_sets, _MOST_COUNTER_SETS)]
-        parts += [{"devices": part} for part in _chunks(self.devices, self.slice_size)]
+    def specs(self, node: str, generation: int) -> dict[str, Data]:
+        """The specs of the pool's slices by name: first those of counters, then those of devices.
+
+        Counters and devices keep their names when the number of the others changes.
+        """
+        parts: dict[str, Data] = {}
+        for field, what, items, size in (
+            ("sharedCounters", "counters", self.counter_sets, _MOST_COUNTER_SETS),
+            ("devices", "devices", self.devices, self.slice_size),
+        ):
+            for start in range(0, len(items), size):
+                parts[f"{node}-{self.driver}-{what}-{start // size}"] = {field: list(items[start : start + size])}
         pool = {"name": node, "generation": generation, "resourceSliceCount": len(parts)}
-        return [{"driver": self.driver, "pool": pool, "nodeName": node, **part} for part in parts]
-
-
-def _chunks(items: tuple[Data, ...], size: int) -> Iterator[list[Data]]:
-    for start in range(0, len(items), size):
-        yield list(items[start : start + size])
+        common = {"driver": self.driver, "pool": pool, "nodeName": node}
+        return {name: {**common, **part} for name, part in parts.items()}
 
 
 def parse_devices(text: str, source: str = f"annotation {DEVICES}") -> list[DevicePool]:
@@ -108,7 +113,7 @@ def _pool(entry: Entry) -> DevicePool:
         raise entry.refusal("devices", "must be a list, got None")
     devices: list[Data] = []
     sets: list[Data] = []
-    for group in _groups(entry, "devices"):
+    for group in entry.entries("devices", _GROUP):
         _expand(group, devices, sets)
     names = [device["name"] for device in devices]
     if len(set(names)) < len(names):
@@ -127,15 +132,10 @@ def _pool(entry: Entry) -> DevicePool:
     )
 
 
-def _groups(entry: Entry, name: str) -> list[Entry]:
-    found = enumerate(entry.items(name))
-    return [Entry(one, f"{entry.where}.{name}[{at}]", DevicesError, "an object with a name") for at, one in found]
-
-
 def _expand(group: Entry, devices: list[Data], sets: list[Data]) -> None:
     """Add the devices of one group, and the counters their partitions share."""
     name = _name(group)
-    counters, partitions = group.entry("counters"), _groups(group, "partitions")
+    counters, partitions = group.entry("counters"), group.entries("partitions", _GROUP)
     if bool(partitions) != bool(counters.data):
         raise group.refusal("", "counters and partitions belong together; give both, or none")
     extra = group.items("perDevice", " of attributes") or [{}]

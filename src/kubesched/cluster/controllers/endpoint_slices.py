@@ -13,8 +13,8 @@ from ...api.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
 from ...api.types import Pod
 from ...api.wire import Item
 from ..kubelets import pod_ip
-from .base import Controller
-from .context import BY_NAMESPACE, BY_OWNER, Context, Data
+from .base import ObjectController
+from .context import BY_NAMESPACE, BY_OWNER, Context, Data, spec_of, status_of
 from .pods import is_finished, is_ready, owner_reference
 
 __all__ = ["EndpointSlices"]
@@ -28,15 +28,15 @@ _ZONE: Final = "topology.kubernetes.io/zone"
 _BATCH_SECONDS: Final = 1.0
 
 
-class EndpointSlices(Controller):
+class EndpointSlices(ObjectController):
     """Keeps the slices of each Service that has a selector."""
 
     name = "endpointslice"
     component = "endpoint-slice-controller"
+    kind = SERVICES
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._services = self.watch(SERVICES, self._service_changed)
         self._slices = context.owned_cache(ENDPOINT_SLICES)
         self._nodes = context.cache(NODES)
         #: By namespace: the selectors of its Services by key.
@@ -44,10 +44,8 @@ class EndpointSlices(Controller):
         self.watch(ENDPOINT_SLICES, self._slice_changed)
         self.watch(PODS, self._pod_changed)
 
-    # -- watching --------------------------------------------------------------------------------------
-
-    def _service_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        self.enqueue(item, old, new)
+    def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
+        super().enqueue(item, old, new)
         selectors = self._selectors.setdefault(item.namespace, {})
         selectors.pop(item.key, None)
         selector = new.typed["spec"].get("selector") if new is not None else None
@@ -71,27 +69,19 @@ class EndpointSlices(Controller):
             if any(selector.items() <= labels for labels in pods):
                 self.queue.add_after(key, _BATCH_SECONDS)
 
-    # -- doing -----------------------------------------------------------------------------------------
-
-    async def reconcile(self, key: str) -> None:
-        service = self._services.get(key)
-        if service is None:
-            return  # its slices are collected with it
-        data = service.data()
-        if "deletionTimestamp" in data["metadata"]:
+    async def reconcile_object(self, item: Item) -> None:
+        service, spec = item, spec_of(item)
+        if "deletionTimestamp" in service.typed["metadata"]:
             return
-        await self._balance(service, data)
-        selector = data["spec"].get("selector")
-        if not selector or data["spec"].get("type") == "ExternalName":
+        await self._balance(service, spec)
+        selector = spec.get("selector")
+        if not selector or spec.get("type") == "ExternalName":
             return
         groups: dict[tuple[tuple[str, int, str], ...], list[Data]] = {}
         for item in self.context.pods.indexed(BY_NAMESPACE, service.namespace):
             pod: Pod = item.typed
-            if selector.items() <= pod.metadata.labels.items() and not is_finished(pod):
-                ip = pod_ip(item)
-                if ip:
-                    ports = _ports(data["spec"], pod)
-                    groups.setdefault(ports, []).append(self._endpoint(item, ip, data["spec"]))
+            if selector.items() <= pod.metadata.labels.items() and not is_finished(pod) and (ip := pod_ip(item)):
+                groups.setdefault(_ports(spec, pod), []).append(self._endpoint(item, ip, spec))
         wanted = [
             {
                 "addressType": "IPv4",
@@ -107,9 +97,8 @@ class EndpointSlices(Controller):
         """Make the slices of a Service what is wanted, those that are there being changed in order."""
         there = sorted(self._slices.indexed(BY_OWNER, service.uid), key=lambda one: one.name)
         for body, item in zip(wanted, there, strict=False):
-            data = item.data()
-            if any(data.get(name) != value for name, value in body.items() if name != "addressType"):
-                await self.context.update(item, {**data, **body})
+            if any(item.typed.get(name) != value for name, value in body.items() if name != "addressType"):
+                await self.context.update(item, {**item.typed, **body})
         for item in there[len(wanted) :]:
             await self.context.delete(item)
         labels = {**(service.typed["metadata"].get("labels") or {}), _SERVICE: service.name, _MANAGED_BY: _MANAGER}
@@ -122,21 +111,19 @@ class EndpointSlices(Controller):
         pod: Pod = item.typed
         ready, going = is_ready(pod), self.context.is_going(item)
         published = bool(spec.get("publishNotReadyAddresses"))
-        endpoint: Data = {
+        node = self._nodes.get(pod.spec.node_name)
+        zone = node.typed.metadata.labels.get(_ZONE) if node is not None else None
+        return {
             "addresses": [ip],
             "conditions": {"ready": published or (ready and not going), "serving": ready, "terminating": going},
             "targetRef": {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
             "nodeName": pod.spec.node_name,
+            **({"zone": zone} if zone else {}),
         }
-        node = self._nodes.get(pod.spec.node_name)
-        zone = node.typed.metadata.labels.get(_ZONE) if node is not None else None
-        if zone:
-            endpoint["zone"] = zone
-        return endpoint
 
-    async def _balance(self, service: Item, data: Data) -> None:
+    async def _balance(self, service: Item, spec: Data) -> None:
         """A hollow load balancer: an address of the network for benchmarks, at once, by the Service's cluster IP."""
-        spec, there = data["spec"], ((data.get("status") or {}).get("loadBalancer") or {}).get("ingress")
+        there = (status_of(service).get("loadBalancer") or {}).get("ingress")
         balanced = spec.get("type") == "LoadBalancer" and not spec.get("loadBalancerClass")
         if balanced is bool(there):
             return
@@ -144,7 +131,7 @@ class EndpointSlices(Controller):
         if balanced:
             _, second, third, fourth = (int(part) for part in spec["clusterIP"].split("."))
             balancer["ingress"] = [{"ip": f"198.{18 + (second & 1)}.{third}.{fourth}", "ipMode": "VIP"}]
-        await self.context.write_status(service, data, {**(data.get("status") or {}), "loadBalancer": balancer})
+        await self.context.write_status(service, service.typed, {**status_of(service), "loadBalancer": balancer})
 
 
 def _seen(item: Item) -> tuple[Any, ...]:
@@ -160,14 +147,13 @@ def _ports(spec: Data, pod: Pod) -> tuple[tuple[str, int, str], ...]:
     for port in spec.get("ports") or ():
         target, protocol = port.get("targetPort", port["port"]), port.get("protocol", "TCP")
         if isinstance(target, str):
-            numbers = [
+            named = (
                 one.container_port
                 for container in pod.spec.containers
                 for one in container.ports
                 if one.name == target and (one.protocol or "TCP") == protocol
-            ]
-            if not numbers:
-                continue
-            target = numbers[0]
-        found.append((port.get("name") or "", target, protocol))
+            )
+            target = next(named, None)
+        if target is not None:
+            found.append((port.get("name") or "", target, protocol))
     return tuple(found)

@@ -20,7 +20,7 @@ from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from ..schema import has_condition
 from .base import Controller, WorkloadController
-from .context import Context, Data, controller_of, owner_key, tolerate
+from .context import Context, Data, controller_of, owner_key, spec_of, status_of, tolerate
 from .job_status import COMPLETION_INDEX, TRACKING, Count, completed_indexes, format_indexes
 from .pods import conditions_with, is_finished, is_ready, pod_body
 
@@ -87,40 +87,37 @@ class Jobs(WorkloadController):
         super().__init__(context)
         self._last_failure: dict[str, float] = {}
 
-    async def reconcile_object(self, item: Item, data: Data) -> None:
+    async def reconcile_object(self, item: Item) -> None:
         pods = self.context.owned_pods(item.uid)
-        if "deletionTimestamp" in data["metadata"] or finished_as(data):
+        if "deletionTimestamp" in item.typed["metadata"] or finished_as(item.typed):
             await _release(self.context, pods)
-            await self._expire(item, data)
+            await self._expire(item)
             return
-        count = Count(data, pods, self.context.is_going)
+        count = Count(item.typed, pods, self.context.is_going)
         if count.newly_failed:
             self._last_failure[item.uid] = self.context.now()
         if any(count.uncounted.values()):
-            item = await self._count(item, data, count)
-            data = item.data()
-        verdict = self._verdict(item, data, count)
-        if verdict is not None:
-            await self._end(item, data, count, *verdict)
+            item = await self._count(item, count)
+        if verdict := self._verdict(item, count):
+            await self._end(item, count, *verdict)
             self.queue.forget_timers(item.key)  # of its deadline
             await _release(self.context, self.context.owned_pods(item.uid))
             self._last_failure.pop(item.uid, None)
         else:
-            action = self._manage(item, data, count)
+            action = self._manage(item, count)
             await self.act_and_report(item, action, lambda fresh, failure: self._write_counts(fresh, count))
 
-    async def _count(self, item: Item, data: Data, count: Count) -> Item:
+    async def _count(self, item: Item, count: Count) -> Item:
         """Count finished pods: note them, remove their finalizer, add them to the totals."""
-        status = {**(data.get("status") or {}), "uncountedTerminatedPods": count.uncounted_status()}
-        item = await self.context.write_status(item, data, status)
+        status = {**status_of(item), "uncountedTerminatedPods": count.uncounted_status()}
+        item = await self.context.write_status(item, item.typed, status)
         await _release(self.context, count.to_release)
-        data = item.data()
-        status = {**(data.get("status") or {}), "uncountedTerminatedPods": None, **count.totals()}
-        return await self.context.write_status(item, data, status)
+        status = {**status_of(item), "uncountedTerminatedPods": None, **count.totals()}
+        return await self.context.write_status(item, item.typed, status)
 
-    def _verdict(self, item: Item, data: Data, count: Count) -> tuple[str, str, str] | None:
+    def _verdict(self, item: Item, count: Count) -> tuple[str, str, str] | None:
         """Whether the job is over: type, reason and message of the condition that says so."""
-        spec, begun = data["spec"], (data.get("status") or {}).get("startTime")
+        spec, begun = spec_of(item), status_of(item).get("startTime")
         if count.failed > int(spec.get("backoffLimit", 6)):
             return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         deadline, completions = spec.get("activeDeadlineSeconds"), spec.get("completions")
@@ -137,12 +134,12 @@ class Jobs(WorkloadController):
             return "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
         return None
 
-    async def _end(self, item: Item, data: Data, count: Count, type_: str, reason: str, message: str) -> None:
+    async def _end(self, item: Item, count: Count, type_: str, reason: str, message: str) -> None:
         """Stop the pods of a job that is over, and write the condition."""
         for pod in count.active:
             await self.delete_pod(item, pod)
         failed = type_ == "Failed"
-        status = {**(data.get("status") or {}), "active": None, "ready": None}
+        status = {**status_of(item), "active": None, "ready": None}
         conditions = status.get("conditions")
         for one in ("FailureTarget" if failed else "SuccessCriteriaMet", type_):
             conditions = conditions_with(conditions, self.context.condition(one, "True", reason, message))
@@ -151,24 +148,24 @@ class Jobs(WorkloadController):
             status["failed"] = count.failed + len(count.active)
         else:
             status["completionTime"] = self.context.now_text()
-        await self.context.write_status(item, data, status)
+        await self.context.write_status(item, item.typed, status)
         await self.record(item, *((WARNING, reason, message) if failed else (NORMAL, "Completed", "Job completed")))
 
-    async def _expire(self, item: Item, data: Data) -> None:
+    async def _expire(self, item: Item) -> None:
         """Delete a finished job after ``ttlSecondsAfterFinished``."""
-        ttl = data["spec"].get("ttlSecondsAfterFinished")
-        if ttl is None or "deletionTimestamp" in data["metadata"]:
+        ttl = spec_of(item).get("ttlSecondsAfterFinished")
+        if ttl is None or "deletionTimestamp" in item.typed["metadata"]:
             return
-        ended, now = _end_of(data).get("lastTransitionTime"), self.context.now()
+        ended, now = _end_of(item.typed).get("lastTransitionTime"), self.context.now()
         left = (parse_time(ended) if ended else now) + float(ttl) - now
         if left > 0:
             self.queue.add_after(item.key, left)
         else:
             await self.context.delete(item)
 
-    async def _manage(self, item: Item, data: Data, count: Count) -> None:
+    async def _manage(self, item: Item, count: Count) -> None:
         """As many pods as may run at once, and no more than are still wanted."""
-        spec = data["spec"]
+        spec = spec_of(item)
         if spec.get("suspend"):
             for pod in count.active:
                 await self._drop(item, pod)
@@ -192,10 +189,10 @@ class Jobs(WorkloadController):
         burst = self.context.settings.burst
         indexes: Iterable[int | None] = repeat(None)
         if count.indexed:
-            taken = count.busy_indexes | completed_indexes(data)
+            taken = count.busy_indexes | completed_indexes(item.typed)
             indexes = (index for index in range(int(completions or 0)) if index not in taken)
         for index in islice(indexes, min(missing, burst)):
-            await self._create(item, data, index)
+            await self._create(item, index)
         if missing > burst:
             self.queue.add(item.key)  # the rest at the next look; after a refusal, when it is tried again
 
@@ -212,9 +209,9 @@ class Jobs(WorkloadController):
         delay = min(_FIRST_BACKOFF * 2.0 ** min(count.failed - 1, 30), _LONGEST_BACKOFF)
         return last + delay - self.context.now()
 
-    async def _create(self, item: Item, data: Data, index: int | None) -> None:
+    async def _create(self, item: Item, index: int | None) -> None:
         name, number = item.name, {}
-        template = data["spec"].get("template") or {}
+        template = spec_of(item).get("template") or {}
         spec: Data = {"restartPolicy": "Never", **(template.get("spec") or {})}
         if index is not None:
             name, number = f"{name}-{index}", {COMPLETION_INDEX: str(index)}
@@ -225,16 +222,14 @@ class Jobs(WorkloadController):
 
     async def _write_counts(self, item: Item, count: Count) -> None:
         """Active, ready and terminating as they are now; when the job began or was suspended."""
-        data = item.data()
-        spec = data["spec"]
-        status: Data = dict(data.get("status") or {})
+        spec, status = spec_of(item), dict(status_of(item))
         pods = [pod for pod in self.context.owned_pods(item.uid) if not is_finished(pod.typed)]
         active = [pod for pod in pods if not self.context.is_going(pod)]
         status["active"] = len(active) or None
         status["ready"] = sum(is_ready(pod.typed) for pod in active)
         status["terminating"] = len(pods) - len(active)
         suspended = bool(spec.get("suspend"))
-        changed, word = suspended != has_condition(data, "Suspended"), "Suspended" if suspended else "Resumed"
+        changed, word = suspended != has_condition(item.typed, "Suspended"), "Suspended" if suspended else "Resumed"
         if changed:
             condition = self.context.condition("Suspended", str(suspended), f"Job{word}", f"Job {word.lower()}")
             status["conditions"] = conditions_with(status.get("conditions"), condition)
@@ -245,8 +240,8 @@ class Jobs(WorkloadController):
             if spec.get("activeDeadlineSeconds") is not None:
                 self.queue.add_after(item.key, float(spec["activeDeadlineSeconds"]))
         if count.indexed:
-            status["completedIndexes"] = format_indexes(completed_indexes(data) | count.completed) or None
-        await self.context.write_status(item, data, status)
+            status["completedIndexes"] = format_indexes(completed_indexes(item.typed) | count.completed) or None
+        await self.context.write_status(item, item.typed, status)
         if changed:
             await self.record(item, NORMAL, word, f"Job {word.lower()}")
 

@@ -14,7 +14,7 @@ from ...api.kinds import REPLICA_SETS, REPLICATION_CONTROLLERS
 from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
 from .base import WorkloadController
-from .context import BY_OWNER, Data, controller_of
+from .context import BY_OWNER, Data, controller_of, spec_of, status_of
 from .pods import is_finished, is_ready, pod_body, ready_since
 
 __all__ = ["ReplicaSets", "ReplicationControllers"]
@@ -49,14 +49,14 @@ class ReplicaSets(WorkloadController):
     component = "replicaset-controller"
     kind = REPLICA_SETS
 
-    async def reconcile_object(self, item: Item, data: Data) -> None:
-        await self.act_and_report(item, self._manage(item, data), self._write_status)
+    async def reconcile_object(self, item: Item) -> None:
+        await self.act_and_report(item, self._manage(item), self._write_status)
 
-    async def _manage(self, item: Item, data: Data) -> None:
+    async def _manage(self, item: Item) -> None:
         """Create or delete what is missing or too much; the first refusal ends it, as the others would be refused too."""
-        if "deletionTimestamp" in data["metadata"]:
+        if "deletionTimestamp" in item.typed["metadata"]:
             return
-        spec = data.get("spec") or {}
+        spec = spec_of(item)
         active, burst = self._active(item), self.context.settings.burst
         missing = int(spec.get("replicas", 1)) - len(active)
         if missing > 0:
@@ -83,24 +83,23 @@ class ReplicaSets(WorkloadController):
         return counts
 
     async def _write_status(self, item: Item, failure: ApiError | None) -> None:
-        data = item.data()
-        spec, old = data.get("spec") or {}, (data.get("status") or {}).get("conditions") or ()
-        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        old = status_of(item).get("conditions") or ()
+        labels = ((spec_of(item).get("template") or {}).get("metadata") or {}).get("labels") or {}
         active = self._active(item)
         counts = {
             "fullyLabeledReplicas": sum(labels.items() <= pod.typed.metadata.labels.items() for pod in active),
             "readyReplicas": sum(is_ready(pod.typed) for pod in active),
-            "availableReplicas": sum([self.is_available(item, spec, pod) for pod in active]),
+            "availableReplicas": sum([self.is_available(item, pod) for pod in active]),
         }
         status: Data = {"replicas": len(active), **{name: count for name, count in counts.items() if count}}
-        status["observedGeneration"] = data["metadata"].get("generation")
+        status["observedGeneration"] = item.typed["metadata"].get("generation")
         conditions = [one for one in old if one.get("type") != "ReplicaFailure"]
         if failure is not None:
             # The first message stays: the next ones name other pods, and each would be one more event.
             known = [one for one in old if one.get("type") == "ReplicaFailure"]
             conditions += known or [self.context.condition("ReplicaFailure", "True", "FailedCreate", failure.message)]
         status["conditions"] = conditions or None
-        await self.context.write_status(item, data, status)
+        await self.context.write_status(item, item.typed, status)
 
 
 class ReplicationControllers(ReplicaSets):

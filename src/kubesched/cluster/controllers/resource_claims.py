@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ...api.decode import to_builtins
 from ...api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
-from ...api.resource import CLAIM_FINALIZER, ClaimConsumer, ResourceClaim
+from ...api.resource import CLAIM_FINALIZER, ResourceClaim
 from ...api.types import Pod, PodResourceClaim
 from ...api.wire import ApiError, Item
 from ...client.event_writer import WARNING
@@ -88,26 +88,20 @@ class ResourceClaims(Controller):
         )
 
     def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if new is not None:
-            claim: ResourceClaim = new.typed
-            # A reservation may arrive after its pod has ended.
-            if claim.metadata.deletion_timestamp is not None or any(
-                self._may_be_stale(new, consumer) for consumer in claim.status.reserved_for
-            ):
-                self.queue.add(f"{_CLAIM}{new.key}")
-        if new is None or new.typed.status.allocation is not None:
-            self._wake_users(item)
+        claim: ResourceClaim = item.typed
+        # A reservation may arrive after its pod has ended.
+        if new is not None and (claim.metadata.deletion_timestamp is not None or self._seems_stale(new)):
+            self.queue.add(f"{_CLAIM}{item.key}")
+        if new is None or claim.status.allocation is not None:
+            # Pods whose claim is gone, or that were placed and have no reservation (any more).
+            for pod in self.context.pods.indexed(_BY_CLAIM, item.key):
+                if new is None or (pod.typed.spec.node_name and not _is_reserved(item, pod.typed)):
+                    self.queue.add(f"{_POD}{pod.key}")
 
-    def _may_be_stale(self, claim: Item, consumer: ClaimConsumer) -> bool:
-        pod = self.context.pods.get(f"{claim.namespace}/{consumer.name}")
-        return pod is None or pod.uid != consumer.uid or _has_ended(pod.typed)
-
-    def _wake_users(self, item: Item) -> None:
-        """Reconcile the pods that use a claim which is gone, or that were placed and have no reservation (any more)."""
-        gone = self._claims.get(item.key) is None
-        for pod in self.context.pods.indexed(_BY_CLAIM, item.key):
-            if gone or (pod.typed.spec.node_name and not _is_reserved(item, pod.typed)):
-                self.queue.add(f"{_POD}{pod.key}")
+    def _seems_stale(self, item: Item) -> bool:
+        """Whether a claim is reserved for a pod that has ended, as far as is known here."""
+        pods, consumers = self.context.pods, item.typed.status.reserved_for
+        return any(one.is_pod and not _may_use(pods.get(f"{item.namespace}/{one.name}"), one.uid) for one in consumers)
 
     def _template_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None:
@@ -130,14 +124,16 @@ class ResourceClaims(Controller):
         recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         made: list[dict[str, str]] = []
         for wanted in pod.spec.resource_claims:
-            template = wanted.resource_claim_template_name
-            if template is None:
+            name = recorded.get(wanted.name, "")
+            if (
+                wanted.resource_claim_template_name is None
+                or name is None
+                or self._claims.get(f"{pod.namespace}/{name}")
+            ):
                 continue
-            if wanted.name in recorded:
-                name = recorded[wanted.name]
-                if name is None or self._claims.get(f"{pod.namespace}/{name}") is not None:
-                    continue
-            claim = self._made_before(pod, wanted) or await self._make(item, wanted, template)
+            claim = self._made_before(pod, wanted) or await self._make(
+                item, wanted, wanted.resource_claim_template_name
+            )
             if claim is not None:
                 made.append({"name": wanted.name, "resourceClaimName": claim.name})
         if made:
@@ -145,17 +141,17 @@ class ResourceClaims(Controller):
             if changed is None:
                 return  # it is gone
             item, pod = changed, changed.typed
-        if pod.spec.node_name:
-            for name in claims_of(pod):
-                await self._reserve(item, name)
+        for name in claims_of(pod) if pod.spec.node_name else ():
+            claim = self._claims.get(f"{pod.namespace}/{name}")
+            # No scheduler has placed the pod, or the reservation was lost.
+            if claim is not None and claim.typed.status.allocation is not None and not _is_reserved(claim, pod):
+                consumer = {"resource": "pods", "name": item.name, "uid": item.uid}
+                await self.context.patch_status(claim, {"reservedFor": [consumer]}, unless=())
 
     def _made_before(self, pod: Pod, wanted: PodResourceClaim) -> Item | None:
         """A claim that was made, and not recorded because that failed."""
-        for item in self._claims.indexed(BY_OWNER, pod.uid):
-            metadata = item.typed.metadata
-            if metadata.annotations.get(POD_CLAIM) == wanted.name and metadata.deletion_timestamp is None:
-                return item
-        return None
+        made = (one for one in self._claims.indexed(BY_OWNER, pod.uid) if not one.typed.metadata.deletion_timestamp)
+        return next((one for one in made if one.typed.metadata.annotations.get(POD_CLAIM) == wanted.name), None)
 
     async def _make(self, item: Item, wanted: PodResourceClaim, name: str) -> Item | None:
         """The claim of a template, owned by the pod."""
@@ -174,10 +170,9 @@ class ResourceClaims(Controller):
         }
         if given.get("labels"):
             metadata["labels"] = given["labels"]
+        body = {"metadata": metadata, "spec": spec.get("spec") or {}}
         try:
-            return await self.context.create(
-                RESOURCE_CLAIMS, item.namespace, {"metadata": metadata, "spec": spec.get("spec") or {}}
-            )
+            return await self.context.create(RESOURCE_CLAIMS, item.namespace, body)
         except ApiError as error:
             await self._report(item, wanted, f"create ResourceClaim {metadata['generateName']}: {error.message}")
             raise
@@ -185,79 +180,52 @@ class ResourceClaims(Controller):
     async def _report(self, item: Item, wanted: PodResourceClaim, why: str) -> None:
         await self.record(item, WARNING, "FailedResourceClaimCreation", f"PodResourceClaim {wanted.name}: {why}")
 
-    async def _reserve(self, item: Item, name: str) -> None:
-        """Reserve an allocated claim for a pod that no scheduler has placed."""
-        claim = self._claims.get(f"{item.namespace}/{name}")
-        if claim is None or claim.typed.status.allocation is None:
-            return
-        if _is_reserved(claim, item.typed):
-            return
-        consumer = {"resource": "pods", "name": item.name, "uid": item.uid}
-        await self.context.patch_status(claim, {"reservedFor": [consumer]}, unless=())
-
     # -- claims ----------------------------------------------------------------------------------------
 
     async def _reconcile_claim(self, key: str) -> None:
         item = self._claims.get(key)
-        if item is None:
-            return
-        if await self._is_held_in_vain(item):
+        if item is not None and (self._seems_stale(item) or _is_protected_in_vain(item.typed)):
             # The end of a pod is often known before what followed from it: what is written has to be current.
             item = await self.context.get(RESOURCE_CLAIMS, item.namespace, item.name)
-            if item is None:
-                return
-            item = await self._release(item)
-        claim: ResourceClaim = item.typed
-        if not claim.status.reserved_for and claim.metadata.deletion_timestamp is None:
-            await self._delete_unused(item)
-
-    async def _is_held_in_vain(self, item: Item) -> bool:
-        """Whether a claim is reserved for pods that have ended, or protected although it is deleted and unused."""
-        claim: ResourceClaim = item.typed
-        for consumer in claim.status.reserved_for:
-            if not await self._uses(item, consumer):
-                return True
-        going = claim.metadata.deletion_timestamp is not None
-        return going and not claim.status.reserved_for and CLAIM_FINALIZER in claim.metadata.finalizers
+            item = await self._release(item) if item is not None else None
+        if item is None or item.typed.status.reserved_for or item.typed.metadata.deletion_timestamp is not None:
+            return
+        owner = controller_of(item)
+        if owner is not None and owner.kind == PODS.kind and not await self._has_user(item, owner.name, owner.uid):
+            await self.context.delete(item)  # it was generated
 
     async def _release(self, item: Item) -> Item:
         """Remove reservations of ended pods; after the last one the allocation, then the finalizer."""
         claim: ResourceClaim = item.typed
         status = claim.status
-        valid = [consumer for consumer in status.reserved_for if await self._uses(item, consumer)]
-        if len(valid) == len(status.reserved_for) and (valid or claim.metadata.deletion_timestamp is None):
+        valid = [one for one in status.reserved_for if not one.is_pod or await self._has_user(item, one.name, one.uid)]
+        if len(valid) == len(status.reserved_for) and not _is_protected_in_vain(claim):
             return item
-        ours = CLAIM_FINALIZER in claim.metadata.finalizers
-        frees = not valid and ours and status.allocation is not None
-        if len(valid) < len(status.reserved_for) or frees:
-            changes: dict[str, Any] = {"reservedFor": to_builtins(valid) or None}
-            if frees:
-                changes["allocation"] = None
+        frees = not valid and CLAIM_FINALIZER in claim.metadata.finalizers
+        changes: dict[str, Any] = {"reservedFor": to_builtins(valid) or None}
+        if frees:
+            changes["allocation"] = None
+        if len(valid) < len(status.reserved_for) or status.allocation is not None:
             item = await self.context.patch(item, {"metadata": _version(item), "status": changes}, subresource="status")
-        if ours and not valid:
+        if frees:
             finalizers = [name for name in claim.metadata.finalizers if name != CLAIM_FINALIZER]
             item = await self.context.patch(item, {"metadata": {**_version(item), "finalizers": finalizers or None}})
         return item
 
-    async def _uses(self, item: Item, consumer: ClaimConsumer) -> bool:
-        """Whether a claim stays reserved for a consumer; only pods are ever released here."""
-        if consumer.api_group or consumer.resource != "pods":
-            return True
-        pod = await self._pod(f"{item.namespace}/{consumer.name}")
-        return pod is not None and pod.uid == consumer.uid and not _has_ended(pod.typed)
+    async def _has_user(self, item: Item, name: str, uid: str) -> bool:
+        """Whether a pod may use a claim; a cache that lags behind does not count as an absence."""
+        known = self.context.pods.get(f"{item.namespace}/{name}")
+        return _may_use(known or await self.context.get(PODS, item.namespace, name), uid)
 
-    async def _pod(self, key: str) -> Item | None:
-        """A pod, or None when there is none; a cache that lags behind does not count as an absence."""
-        return self.context.pods.get(key) or await self.context.get(PODS, *key.split("/", 1))
 
-    async def _delete_unused(self, item: Item) -> None:
-        """Delete a generated claim whose pod has ended or is gone."""
-        owner = controller_of(item)
-        if owner is None or owner.kind != PODS.kind:
-            return
-        pod = await self._pod(f"{item.namespace}/{owner.name}")
-        if pod is None or pod.uid != owner.uid or _has_ended(pod.typed):
-            await self.context.delete(item)
+def _may_use(pod: Item | None, uid: str) -> bool:
+    return pod is not None and pod.uid == uid and not _has_ended(pod.typed)
+
+
+def _is_protected_in_vain(claim: ResourceClaim) -> bool:
+    """Whether a claim is held only by its finalizer, although it is deleted."""
+    going = claim.metadata.deletion_timestamp is not None
+    return going and not claim.status.reserved_for and CLAIM_FINALIZER in claim.metadata.finalizers
 
 
 def _version(item: Item) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...api.equality import same_json
 from ...api.kinds import REVISIONS
 from ...api.wire import Item
-from .context import BY_OWNER, Context, Data
+from .context import BY_OWNER, Context, Data, spec_of
 from .pods import owner_reference, template_hash
 
 __all__ = ["REVISION_LABEL", "Revisions", "revision_template"]
@@ -21,7 +21,7 @@ REVISION_LABEL: Final = "controller-revision-hash"
 
 def revision_template(revision: Item) -> Data:
     """The pod template that a revision keeps."""
-    template = ((revision.data().get("data") or {}).get("spec") or {}).get("template") or {}
+    template = ((revision.typed.get("data") or {}).get("spec") or {}).get("template") or {}
     return {name: value for name, value in template.items() if name != "$patch"}
 
 
@@ -38,16 +38,16 @@ class Revisions:
 
     def of(self, owner: Item) -> list[Item]:
         """All revisions of an object, oldest first."""
-        return sorted(self._cache.indexed(BY_OWNER, owner.uid), key=lambda item: item.data().get("revision", 0))
+        return sorted(self._cache.indexed(BY_OWNER, owner.uid), key=lambda item: item.typed.get("revision", 0))
 
-    async def current(self, owner: Item, data: Data, *, assumed: str = "") -> Item:
+    async def current(self, owner: Item, *, assumed: str = "") -> Item:
         """The revision of the present template; made, or made the newest, when necessary.
 
         ``assumed`` is the name to give it when there are no revisions at all: an import may lack them.
         """
-        template = (data.get("spec") or {}).get("template") or {}
+        template = spec_of(owner).get("template") or {}
         known = self.of(owner)
-        number = known[-1].data().get("revision", 0) + 1 if known else 1
+        number = known[-1].typed.get("revision", 0) + 1 if known else 1
         for item in reversed(known):
             if same_json(_clean(revision_template(item)), _clean(template)):
                 return item if item is known[-1] else await self._context.patch(item, {"revision": number})
@@ -68,11 +68,11 @@ class Revisions:
         """What pods of a revision carry: a StatefulSet's the whole name, a DaemonSet's only the hash."""
         return name if owner.kind.kind == "StatefulSet" else name.removeprefix(f"{owner.name}-")
 
-    async def forget_old(self, owner: Item, data: Data, *current: Item) -> None:
+    async def forget_old(self, owner: Item, *current: Item) -> None:
         """Delete revisions that are not current and that no pod has, beyond the history limit."""
         used = {self.label(owner, item.name) for item in current}
         used |= {pod.typed.metadata.labels.get(REVISION_LABEL, "") for pod in self._context.owned_pods(owner.uid)}
         unused = [item for item in self.of(owner) if self.label(owner, item.name) not in used]
-        limit = int((data.get("spec") or {}).get("revisionHistoryLimit", 10))
+        limit = int(spec_of(owner).get("revisionHistoryLimit", 10))
         for item in unused[: max(0, len(unused) - limit)]:
             await self._context.delete(item)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ...api.selectors import parse_int64
 from ...api.wire import Item
+from .context import spec_of, status_of
 from .pods import resolve_count
 
 __all__ = ["REVISION", "Member", "Rollout", "plan_rolling", "plan_scaling"]
@@ -44,14 +45,12 @@ class Member:
 
     def refresh(self, item: Item) -> None:
         """Adopt a newer version."""
-        data = item.data()
-        self.item = item
-        self.spec: dict[str, Any] = data.get("spec") or {}
-        self.status: dict[str, Any] = data.get("status") or {}
-        self.annotations: dict[str, str] = data["metadata"].get("annotations") or {}
+        metadata = item.typed["metadata"]
+        self.item, self.spec, self.status = item, spec_of(item), status_of(item)
+        self.annotations: dict[str, str] = metadata.get("annotations") or {}
         self.replicas = int(self.spec.get("replicas", 1))
         self.revision = max(0, parse_int64(self.annotations.get(REVISION, "")) or 0)
-        self.order = (data["metadata"].get("creationTimestamp") or "", item.name)
+        self.order = (metadata.get("creationTimestamp") or "", item.name)
 
     def count(self, field: str) -> int:
         """A number of its status."""

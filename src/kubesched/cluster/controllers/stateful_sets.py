@@ -13,7 +13,7 @@ from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
-from .context import Context, Data
+from .context import Context, Data, spec_of, status_of
 from .pods import is_finished, is_ready, pod_body
 from .revisions import REVISION_LABEL, Revisions, revision_template
 
@@ -40,27 +40,26 @@ class StatefulSets(WorkloadController):
         self._claims = context.cache(CLAIMS)
         self._revisions = Revisions(context)
 
-    async def reconcile_object(self, item: Item, data: Data) -> None:
-        if "deletionTimestamp" in data["metadata"]:
+    async def reconcile_object(self, item: Item) -> None:
+        metadata, status = item.typed["metadata"], status_of(item)
+        if "deletionTimestamp" in metadata:
             return
-        status = data.get("status") or {}
-        seen_all = status.get("observedGeneration") == data["metadata"].get("generation")
-        update = await self._revisions.current(item, data, assumed=status.get("updateRevision", "") if seen_all else "")
+        seen_all = status.get("observedGeneration") == metadata.get("generation")
+        update = await self._revisions.current(item, assumed=status.get("updateRevision", "") if seen_all else "")
         current = next((one for one in self._revisions.of(item) if one.name == status.get("currentRevision")), update)
-        action = self._step(item, data, current, update)
+        action = self._step(item, current, update)
         await self.act_and_report(item, action, lambda fresh, failure: self._write_status(fresh, current, update))
 
-    async def _step(self, item: Item, data: Data, current: Item, update: Item) -> None:
+    async def _step(self, item: Item, current: Item, update: Item) -> None:
         """Do what may be done now: create, remove, replace, in this order; stop where something must be awaited."""
-        spec = data["spec"]
-        replicas = int(spec.get("replicas", 1))
+        spec = spec_of(item)
         start = int((spec.get("ordinals") or {}).get("start") or 0)
         ordered = spec.get("podManagementPolicy", "OrderedReady") != "Parallel"
         strategy = spec.get("updateStrategy") or {}
         rolling = strategy.get("type", "RollingUpdate") == "RollingUpdate"
         first_new = start + int((strategy.get("rollingUpdate") or {}).get("partition") or 0)
         pods = {number: pod for pod in self.context.owned_pods(item.uid) if (number := _ordinal(item, pod)) is not None}
-        wanted = range(start, start + replicas)
+        wanted = range(start, start + int(spec.get("replicas", 1)))
         for number in wanted:
             pod = pods.get(number)
             if pod is not None and is_finished(pod.typed) and not self.context.is_going(pod):
@@ -70,10 +69,10 @@ class StatefulSets(WorkloadController):
                 await self.delete_pod(item, pod)
                 return  # created again once it is gone
             if pod is None:
-                await self._create(item, data, current if rolling and number < first_new else update, number)
+                await self._create(item, current if rolling and number < first_new else update, number)
                 if ordered:
                     return
-            elif ordered and not self._is_healthy(item, spec, pod):
+            elif ordered and not self._is_healthy(item, pod):
                 return
         for number in sorted((number for number in pods if number not in wanted), reverse=True):
             if not self.context.is_going(pods[number]):
@@ -87,28 +86,27 @@ class StatefulSets(WorkloadController):
             if pod.typed.metadata.labels.get(REVISION_LABEL) != update.name and not self.context.is_going(pod):
                 await self.delete_pod(item, pod)
                 return
-            if not self._is_healthy(item, spec, pod):
+            if not self._is_healthy(item, pod):
                 return
 
-    def _is_healthy(self, item: Item, spec: Data, pod: Item) -> bool:
+    def _is_healthy(self, item: Item, pod: Item) -> bool:
         """Running, ready for long enough, and staying."""
         running = pod.typed.status.phase == "Running" and not self.context.is_going(pod)
-        return running and self.is_available(item, spec, pod)
+        return running and self.is_available(item, pod)
 
-    async def _create(self, item: Item, data: Data, revision: Item, number: int) -> None:
-        name = f"{item.name}-{number}"
-        template = revision_template(revision)
+    async def _create(self, item: Item, revision: Item, number: int) -> None:
+        name, template = f"{item.name}-{number}", revision_template(revision)
         spec: Data = dict(template.get("spec") or {})
         volumes = {volume.get("name"): volume for volume in spec.get("volumes") or ()}
-        for claim in data["spec"].get("volumeClaimTemplates") or ():
+        for claim in spec_of(item).get("volumeClaimTemplates") or ():
             volume, claim_name = claim["metadata"]["name"], await self._ensure_claim(item, claim, name)
             volumes.pop(volume, None)
             volumes[volume] = {"name": volume, "persistentVolumeClaim": {"claimName": claim_name}}
         if volumes:
             spec["volumes"] = list(volumes.values())
         spec["hostname"] = name
-        if data["spec"].get("serviceName"):
-            spec["subdomain"] = data["spec"]["serviceName"]
+        if service := spec_of(item).get("serviceName"):
+            spec["subdomain"] = service
         labels = {
             REVISION_LABEL: revision.name,
             "statefulset.kubernetes.io/pod-name": name,
@@ -134,14 +132,12 @@ class StatefulSets(WorkloadController):
         return name
 
     async def _write_status(self, item: Item, current: Item, update: Item) -> None:
-        data = item.data()
-        spec, before = data["spec"], data.get("status") or {}
-        replicas = int(spec.get("replicas", 1))
+        spec = spec_of(item)
         pods = [pod for pod in self.context.owned_pods(item.uid) if not is_finished(pod.typed)]
         labels = [pod.typed.metadata.labels.get(REVISION_LABEL) for pod in pods if not self.context.is_going(pod)]
         ready = sum(pod.typed.status.phase == "Running" and is_ready(pod.typed) for pod in pods)
         rolling = (spec.get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate"
-        if rolling and labels.count(update.name) == len(pods) == ready == replicas:
+        if rolling and labels.count(update.name) == len(pods) == ready == int(spec.get("replicas", 1)):
             current = update
         counts = {
             "readyReplicas": ready,
@@ -149,13 +145,13 @@ class StatefulSets(WorkloadController):
             "updatedReplicas": labels.count(update.name),
         }
         status: Data = {
-            "observedGeneration": data["metadata"].get("generation", 0),
+            "observedGeneration": item.typed["metadata"].get("generation", 0),
             "replicas": len(pods),
-            "availableReplicas": sum([self.is_available(item, spec, pod) for pod in pods]),
+            "availableReplicas": sum([self.is_available(item, pod) for pod in pods]),
             **{name: count for name, count in counts.items() if count},
             "currentRevision": current.name,
             "updateRevision": update.name,
-            "collisionCount": before.get("collisionCount", 0),
+            "collisionCount": status_of(item).get("collisionCount", 0),
         }
-        await self.context.write_status(item, data, status)
-        await self._revisions.forget_old(item, data, current, update)
+        await self.context.write_status(item, item.typed, status)
+        await self._revisions.forget_old(item, current, update)

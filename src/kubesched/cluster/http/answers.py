@@ -5,7 +5,7 @@ Callers: :mod:`.server` and the verb modules. Objects are bytes already; only YA
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -17,40 +17,45 @@ from ...api.yamltext import to_yaml
 from ..schema import encode
 
 __all__ = [
-    "JSON",
+    "BATCH",
     "OPENAPI_V2_PROTOBUF",
+    "PLAIN",
     "YAML",
     "Accepted",
     "Answer",
+    "Style",
     "accepted",
     "begin_stream",
     "failed",
     "json_answer",
     "refusal",
     "set_headers",
+    "style_of",
     "success",
     "text_answer",
+    "whole",
 ]
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 OPENAPI_V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-_TRANSFORMS: Final = frozenset(
-    {
-        ("meta.k8s.io", "v1", "Table"),
-        ("meta.k8s.io", "v1beta1", "Table"),
-        ("meta.k8s.io", "v1", "PartialObjectMetadata"),
-        ("meta.k8s.io", "v1", "PartialObjectMetadataList"),
-        ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList"),
-        ("apidiscovery.k8s.io", "v2beta1", "APIGroupDiscoveryList"),
-    }
-)
+_TRANSFORMS: Final = {
+    "Table": ("meta.k8s.io/v1", "meta.k8s.io/v1beta1"),
+    "PartialObjectMetadata": ("meta.k8s.io/v1",),
+    "PartialObjectMetadataList": ("meta.k8s.io/v1",),
+    "APIGroupDiscoveryList": ("apidiscovery.k8s.io/v2", "apidiscovery.k8s.io/v2beta1"),
+}
 _PRETTY_AGENTS: Final = ("curl/", "Wget/", "Mozilla/5.0")
 _BASE: Final = {"Cache-Control": "no-cache, private"}
+#: Objects of a list that are made in one go, some milliseconds of work.
+BATCH: Final = 256
+
+
+# -- what the client wants -----------------------------------------------------------------------------------
 
 
 class Accepted(NamedTuple):
-    """The form of the answer. ``transform`` is empty, or one of the kinds above in group version ``version``."""
+    """The form of the answer. ``transform`` is empty, or a kind that objects are turned into, in group version ``version``."""
 
     media_type: str = JSON
     transform: str = ""
@@ -67,16 +72,13 @@ def accepted(header: str) -> Accepted:
     if not header:
         return Accepted()
     for media_type, params, quality in _ranges(header):
-        if quality <= 0:
+        kind, version = params.get("as", ""), params.get("v", "")
+        if quality <= 0 or (kind and f"{params.get('g', '')}/{version}" not in _TRANSFORMS.get(kind, ())):
             continue
-        kind = params.get("as", "")
-        if kind and (params.get("g", ""), params.get("v", ""), kind) not in _TRANSFORMS:
-            continue
-        version = params.get("v", "") if kind else ""
         if media_type in (JSON, "*/*", "application/*"):
-            return Accepted(JSON, kind, version)
+            return Accepted(JSON, kind, version if kind else "")
         if media_type in (YAML, "text/yaml"):
-            return Accepted(YAML, kind, version)
+            return Accepted(YAML, kind, version if kind else "")
         if media_type == OPENAPI_V2_PROTOBUF:
             return Accepted(OPENAPI_V2_PROTOBUF)
     message = f"only the following media types are accepted: {JSON}, {YAML}"
@@ -98,11 +100,43 @@ def _ranges(header: str) -> list[tuple[str, dict[str, str], float]]:
     return sorted(found, key=lambda item: -item[2])
 
 
-def wants_pretty(query_value: str | None, user_agent: str) -> bool:
-    """Whether to indent: when asked, and unasked for people's tools."""
-    if query_value is not None:
-        return query_value not in ("0", "false", "False")
-    return user_agent.startswith(_PRETTY_AGENTS)
+class Style(NamedTuple):
+    """How JSON is written. Of a long list ``batch`` objects are written at a time, ``between`` separates such parts.
+
+    ``zero`` is how the item of the list ``[0]``, a member of an object, is written.
+    """
+
+    content_type: str
+    write: Callable[[bytes], bytes]
+    batch: int
+    between: bytes
+    zero: bytes
+
+    def around(self, raw: bytes) -> tuple[bytes, bytes]:
+        """What is written before and after the items of the list ``[0]``, the last one of its kind in an object."""
+        before, _, after = self.write(raw).rpartition(self.zero)
+        return before, after
+
+
+PLAIN: Final = Style(JSON, bytes, BATCH, b",", b"0")
+_PRETTY: Final = Style(JSON, lambda raw: msgspec.json.format(raw, indent=2) + b"\n", BATCH, b",\n", b"    0")
+#: YAML takes 0.6 ms for a pod.
+_YAML: Final = Style(YAML, lambda raw: _yaml(msgspec.json.decode(raw)), 16, b"", b"- 0\n")
+
+
+def _yaml(data: Any) -> bytes:
+    return to_yaml(data).encode("utf-8", "surrogatepass")
+
+
+def style_of(media_type: str, pretty: str | None, user_agent: str) -> Style:
+    """How to write an answer. JSON is indented when ``pretty`` asks for it, and unasked for people's tools."""
+    if media_type == YAML:
+        return _YAML
+    indent = user_agent.startswith(_PRETTY_AGENTS) if pretty is None else pretty not in ("0", "false", "False")
+    return _PRETTY if indent else PLAIN
+
+
+# -- answers -------------------------------------------------------------------------------------------------
 
 
 class Answer(web.Response):
@@ -113,25 +147,23 @@ class Answer(web.Response):
         self.body = None
 
 
+def whole(head: Mapping[str, Any], member: str, parts: Iterable[bytes]) -> bytes:
+    """The JSON of an object whose last member is the list of these parts."""
+    return b'%b,"%b":[%b]}' % (encode(head)[:-1], member.encode(), b",".join(parts))
+
+
 def json_answer(
     raw: bytes,
     status: int = 200,
     *,
-    form: Accepted | None = None,
-    pretty: bool = False,
+    style: Style = PLAIN,
     warnings: Sequence[str] = (),
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:
-    """An answer of JSON bytes, in the form the client wants."""
-    content_type = JSON
-    if form is not None and form.media_type == YAML:
-        raw, content_type = to_yaml(msgspec.json.decode(raw)).encode("utf-8", "surrogatepass"), YAML
-    elif pretty:
-        raw = msgspec.json.format(raw, indent=2) + b"\n"
-    response = Answer(body=raw, status=status)
-    set_headers(response, content_type, warnings)
-    if headers:
-        response.headers.update(headers)
+    """An answer of JSON bytes, in the style the client wants."""
+    response = Answer(body=style.write(raw), status=status)
+    set_headers(response, style.content_type, warnings)
+    response.headers.update(headers or {})
     return response
 
 
@@ -163,7 +195,7 @@ def text_answer(text: str, status: int = 200) -> web.Response:
     return web.Response(text=text, status=status, headers=headers, content_type="text/plain", charset="utf-8")
 
 
-def refusal(error: ApiError, *, form: Accepted | None = None, pretty: bool = False) -> web.Response:
+def refusal(error: ApiError, *, style: Style = PLAIN) -> web.Response:
     """The Status of an error, with Retry-After when the error says when to come back."""
     headers = {}
     after = error.details.get("retryAfterSeconds")
@@ -171,7 +203,7 @@ def refusal(error: ApiError, *, form: Accepted | None = None, pretty: bool = Fal
         headers["Retry-After"] = str(after)
     if error.code == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return json_answer(encode(error.to_status()), error.code, form=form, pretty=pretty, headers=headers)
+    return json_answer(encode(error.to_status()), error.code, style=style, headers=headers)
 
 
 def failed() -> ApiError:

@@ -1,48 +1,167 @@
-"""One request, understood: which resource, which verb, which options.
+"""One request, understood: which resource, which verb, which options; the query is checked as the API server checks it.
 
-Made by :mod:`.server` from method and path; handed to the verb modules. Nothing here touches the store.
+A wrong value is 400, a forbidden combination 422, in upstream's words. Made by :mod:`.dispatch` from method, path and
+query; handed to the verb modules.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Final
-from urllib.parse import unquote
+from functools import cached_property, lru_cache
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
 
-from ...api.wire import ApiError
-from .answers import Accepted, json_answer
+from ...api.kinds import Kind
+from ...api.selectors import parse_int64
+from ...api.wire import ApiError, Item
+from ..store import Store
+from .answers import Accepted, Style, json_answer, style_of
 from .bodies import Body, decode_body
 from .catalog import Resource
-from .queries import Query
 
-__all__ = ["NOT_SERVED", "Call", "Target", "not_served", "parse_path", "shutting_down", "wrong_method"]
+__all__ = ["Call", "Query", "Target", "invalid_options", "not_served", "parse_path", "shutting_down", "wrong_method"]
 
-NOT_SERVED: Final = "the server could not find the requested resource"
-_DEFAULT_MANAGER: Final = "unknown"
+_TRUE: Final = frozenset({"1", "t", "true", "True", "TRUE", "T"})
+_FALSE: Final = frozenset({"0", "f", "false", "False", "FALSE", "F", ""})
+_VALIDATIONS: Final = ("Ignore", "Strict", "Warn")
+_MAX_MANAGER: Final = 128
+_OPTIONS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+#: /namespaces/x alone, and its own subresources, are about the namespace object.
+_PATH: Final = re.compile(
+    r"/(?:api|apis/(?!core/)(?P<group>[^/]+))/(?P<version>[^/]+)(?P<watch>/watch)?"
+    r"(?:/namespaces/(?P<namespace>[^/]+)(?=/[^/])(?!/(?:status|finalize)/?\Z))?"
+    r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<subresource>[^/]+)(?P<rest>(?:/[^/]+)*))?)?/?"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A resource path taken apart. ``watch`` marks the old ``/watch/`` prefix."""
+class Target(NamedTuple):
+    """A resource path taken apart. ``watch`` marks the old ``/watch/`` prefix, ``rest`` is what no resource has."""
 
+    namespaced: bool
     group: str
     version: str
-    namespace: str = ""
-    plural: str = ""
-    name: str = ""
-    subresource: str = ""
-    watch: bool = False
-    namespaced: bool = False
-    rest: tuple[str, ...] = ()
+    watch: str
+    namespace: str
+    plural: str
+    name: str
+    subresource: str
+    rest: str
 
 
-@dataclass(slots=True)
+@lru_cache(maxsize=512)
+def parse_path(path: str) -> Target | None:
+    """The target of a resource's path below ``/api`` or ``/apis``; None for any other path."""
+    found = _PATH.fullmatch(path)
+    if found is None:
+        return None
+    parts = (unquote(part or "", errors="replace") for part in found.groups())
+    return Target(found["namespace"] is not None, *parts)
+
+
+class Query(dict[str, str]):
+    """The parameters of one request; of a repeated one the first counts."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__()
+        try:
+            pairs = parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=256) if text else ()
+        except ValueError as error:
+            raise ApiError.bad_request(f"the query cannot be read: {error}") from None
+        for key, value in pairs:
+            self.setdefault(key, value)
+
+    def text(self, name: str) -> str:
+        return self.get(name, "")
+
+    def flag(self, name: str) -> bool:
+        """A boolean, false when absent; anything but true or false is 400. A bare ``watch`` means true."""
+        value = self.text(name)
+        if value in _TRUE or (not value and name == "watch" and name in self):
+            return True
+        if value in _FALSE:
+            return False
+        raise ApiError.bad_request(f'strconv.ParseBool: parsing "{value}": invalid syntax in parameter {name}')
+
+    def number(self, name: str) -> int | None:
+        """An integer, None when absent; anything else is 400."""
+        value = self.text(name)
+        number = parse_int64(value)
+        if value and number is None:
+            raise ApiError.bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax in parameter {name}')
+        return number
+
+    # -- options of several verbs; ``options`` names their kind in errors --------------------------------
+
+    def dry_run(self, options: str) -> bool:
+        """``dryRun=All``."""
+        value = self.text("dryRun")
+        if value not in ("", "All"):
+            raise invalid_options(options, "dryRun", f'Unsupported value: "{value}": supported values: "All"')
+        return bool(value)
+
+    def field_validation(self, options: str) -> str:
+        value = self.text("fieldValidation")
+        if value and value not in _VALIDATIONS:
+            texts = ", ".join(f'"{item}"' for item in ("", *_VALIDATIONS))
+            why = f'Unsupported value: "{value}": supported values: {texts}'
+            raise invalid_options(options, "fieldValidation", why)
+        return value or "Warn"
+
+    def field_manager(self, options: str) -> str:
+        value = self.text("fieldManager")
+        if len(value) > _MAX_MANAGER:
+            raise invalid_options(options, "fieldManager", f"Too long: may not be more than {_MAX_MANAGER} bytes")
+        if not value.isprintable():
+            why = f"Invalid value: {value!r}: should only contain printable characters"
+            raise invalid_options(options, "fieldManager", why)
+        return value
+
+    def check_list(self, *, watch: bool) -> None:
+        """What may not be combined in a list or watch (upstream ``ValidateListOptions``)."""
+        match, name = self.text("resourceVersionMatch"), "resourceVersionMatch"
+        version, token = self.text("resourceVersion"), self.text("continue")
+        if "sendInitialEvents" in self:
+            if not watch:
+                name, why = "sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list"
+            elif match != "NotOlderThan":
+                why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            else:
+                return
+        elif not match:
+            if token and version not in ("", "0"):
+                raise ApiError.bad_request("specifying resource version is not allowed when using continue")
+            return
+        elif watch:
+            why = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        elif not version:
+            why = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        elif token:
+            why = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
+        elif match not in ("Exact", "NotOlderThan"):
+            why = f'Unsupported value: "{match}": supported values: "", "Exact", "NotOlderThan"'
+        elif match == "Exact" and version == "0":
+            why = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        else:
+            return
+        raise invalid_options("ListOptions", name, why)
+
+
+class WriteOptions(NamedTuple):
+    """The options that create, update and patch share. ``manager`` is empty when the client names none."""
+
+    dry_run: bool
+    manager: str
+    validation: str
+
+
+@dataclass
 class Call:
-    """A request on a resource, and what is to be said besides the answer."""
+    """A request on a resource of a store, and what is to be said besides the answer."""
 
+    store: Store
     request: web.BaseRequest
     query: Query
     form: Accepted
@@ -50,13 +169,24 @@ class Call:
     resource: Resource
     warnings: list[str] = field(default_factory=list)
 
-    def manager(self, options: str) -> str:
+    # -- the request -------------------------------------------------------------------------------------
+
+    @cached_property
+    def options(self) -> WriteOptions:
+        """The checked options of a write."""
+        query, kind = self.query, _OPTIONS[self.request.method]
+        return WriteOptions(query.dry_run(kind), query.field_manager(kind), query.field_validation(kind))
+
+    @property
+    def manager(self) -> str:
         """The writer: the field manager named, else the client program."""
-        named = self.query.field_manager(options)
-        if named:
-            return named
         agent = self.request.headers.get("User-Agent", "").split("/", 1)[0].strip()
-        return agent[:128] if agent and agent.isprintable() else _DEFAULT_MANAGER
+        return self.options.manager or (agent[:_MAX_MANAGER] if agent and agent.isprintable() else "unknown")
+
+    @property
+    def style(self) -> Style:
+        """How the answer is written."""
+        return style_of(self.form.media_type, self.query.get("pretty"), self.request.headers.get("User-Agent", ""))
 
     def body(self, raw: bytes, content_type: str | None = None) -> Body:
         """The decoded body; its type is what the header says."""
@@ -73,13 +203,41 @@ class Call:
             text = "the namespace of the provided object does not match the namespace sent on the request"
             raise ApiError.bad_request(text)
 
+    # -- the object it is about, and the answer ----------------------------------------------------------
+
+    def get(self) -> Item:
+        return self.store.get(self.resource.kind, self.target.namespace, self.target.name)
+
+    def create(self, data: Any) -> Item:
+        return self.store.create(self.resource.kind, self.target.namespace, data, dry_run=self.options.dry_run)
+
+    def update(self, data: Any, *, dry_run: bool = False) -> Item:
+        """Replace the object, or the subresource in the path."""
+        kind, target = self.resource.kind, self.target
+        dry_run = dry_run or self.options.dry_run
+        place = self.stored_subresource
+        return self.store.update(kind, target.namespace, target.name, data, subresource=place, dry_run=dry_run)
+
     @property
-    def pretty(self) -> bool:
-        """Whether JSON is indented."""
-        return self.query.pretty(self.request.headers.get("User-Agent", ""))
+    def stored_subresource(self) -> str:
+        """The subresource as the store has it: a Scale is a part of the object itself."""
+        return "" if self.target.subresource == "scale" else self.target.subresource
 
     def answer(self, raw: bytes, status: int = 200) -> web.Response:
-        return json_answer(raw, status, form=self.form, pretty=self.pretty, warnings=self.warnings)
+        return json_answer(raw, status, style=self.style, warnings=self.warnings)
+
+
+# -- refusals ----------------------------------------------------------------------------------------------
+
+
+def invalid_options(options: str, field: str, message: str) -> ApiError:
+    """422 for a wrong member of an options object; the message begins as field errors do."""
+    begin = message.partition(" ")[0]
+    reason = {"Forbidden:": "Forbidden", "Required": "Required", "Unsupported": "NotSupported"}.get(begin, "Invalid")
+    kind = Kind("meta.k8s.io", "v1", options, options.lower())
+    error = ApiError.invalid(kind, "", [(field, f"FieldValue{reason}", message)])
+    del error.details["name"]
+    return error
 
 
 def not_served(elsewhere: str = "") -> ApiError:
@@ -87,7 +245,8 @@ def not_served(elsewhere: str = "") -> ApiError:
 
     ``elsewhere``: the versions that have the resource.
     """
-    return ApiError(404, "NotFound", f"{NOT_SERVED}: it is in {elsewhere} here" if elsewhere else NOT_SERVED, {})
+    text = "the server could not find the requested resource"
+    return ApiError(404, "NotFound", f"{text}: it is in {elsewhere} here" if elsewhere else text, {})
 
 
 def wrong_method() -> ApiError:
@@ -99,45 +258,3 @@ def shutting_down() -> ApiError:
     """503 for what is not begun any more."""
     text = "the server is shutting down, please try again later"
     return ApiError(503, "ServiceUnavailable", text, {"retryAfterSeconds": 5})
-
-
-@lru_cache(maxsize=512)
-def parse_path(path: str) -> Target | None:
-    """The target of a path below ``/api`` or ``/apis``; None for any other path.
-
-    Discovery paths have no ``plural``.
-    """
-    parts = path.split("/")
-    if parts[0] or len(parts) < 2:
-        return None
-    parts = parts[1:]
-    if parts[-1] == "":
-        parts.pop()
-    if "%" in path:
-        parts = [unquote(part, errors="replace") for part in parts]
-    if not parts or "" in parts:
-        return None
-    if parts[0] == "api":
-        group, rest = "", parts[1:]
-    elif parts[0] == "apis" and len(parts) > 1:
-        group, rest = parts[1], parts[2:]
-        if not group or group == "core":
-            return None
-    elif parts[0] == "apis":
-        return Target("", "")
-    else:
-        return None
-    if not rest:
-        return Target(group, "")
-    version, rest = rest[0], rest[1:]
-    watch = bool(rest) and rest[0] == "watch"
-    if watch:
-        rest = rest[1:]
-    namespace, namespaced = "", False
-    # /namespaces/x alone, and its own subresources, are about the namespace object.
-    if len(rest) > 2 and rest[0] == "namespaces" and not (len(rest) == 3 and rest[2] in ("status", "finalize")):
-        namespace, namespaced, rest = rest[1], True, rest[2:]
-    if not rest:
-        return Target(group, version, watch=watch)
-    plural, name, subresource = [*rest, "", "", ""][:3]
-    return Target(group, version, namespace, plural, name, subresource, watch, namespaced, tuple(rest[3:]))

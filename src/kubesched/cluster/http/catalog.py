@@ -1,45 +1,77 @@
 """Which resources are served, under which group and version, with which subresources.
 
-Built from the table of kinds and the stored CustomResourceDefinitions; see :mod:`.crds`. Callers: routing,
-discovery and OpenAPI.
+Built from the table of kinds and the stored CustomResourceDefinitions, whose schemas are applied by
+:mod:`..admission.custom`. Callers: routing, discovery and OpenAPI.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from ...api.kinds import DEFINITIONS, KINDS, NAMESPACES, Kind, kind_by_plural
 from ...api.wire import MERGE_PATCH
 from ..admission import usable_schema
-from ..schema import encode, has_other_shape, served_form, stored_form
+from ..schema import Stored, encode, has_other_shape, served_form, stored_form
 from ..store import Store
-from .crds import Defined, defined_resources, establish, was_established
 
-__all__ = ["REVIEWS", "Catalog", "Resource", "Subresource"]
+__all__ = ["REVIEWS", "Catalog", "Column", "Defined", "Resource", "Scale", "Subresource"]
 
+_T = TypeVar("_T")
 _ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 #: Namespaces are deleted one by one.
 _SINGLE_VERBS: Final = tuple(verb for verb in _ALL_VERBS if verb != "deletecollection")
 _WRITE_VERBS: Final = ("get", "patch", "update")
 
 
+# -- what is served ----------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """One subresource: the kind of its objects, and its verbs."""
+    """One subresource: the kind of its objects, and its verbs. ``group`` and ``version`` are empty for the resource's."""
 
     name: str
     kind: str
-    verbs: tuple[str, ...]
+    verbs: tuple[str, ...] = _WRITE_VERBS
     group: str = ""
     version: str = ""
 
 
-_SCALE: Final = Subresource("scale", "Scale", _WRITE_VERBS, "autoscaling", "v1")
+class Column(msgspec.Struct, frozen=True, rename={"path": "jsonPath"}):
+    """An additional printer column."""
+
+    name: str = ""
+    path: str = ""
+    type: str = "string"
+    priority: int = 0
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """Where a custom resource keeps its replica counts; dotted paths."""
+
+    spec_replicas: str = msgspec.field(default=".spec.replicas", name="specReplicasPath")
+    status_replicas: str = msgspec.field(default=".status.replicas", name="statusReplicasPath")
+    label_selector: str = msgspec.field(default="", name="labelSelectorPath")
+
+
+@dataclass(frozen=True)
+class Defined:
+    """One served version of a definition. ``schema`` is its OpenAPI v3 schema, as written, ``stored`` the stored version's."""
+
+    kind: Kind
+    version: str
+    short_names: tuple[str, ...]
+    categories: tuple[str, ...]
+    has_status: bool
+    scale: Scale | None
+    columns: tuple[Column, ...]
+    schema: Mapping[str, Any]
+    stored: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +119,14 @@ class Resource:
         return data
 
 
-def _read_table() -> tuple[dict[str, tuple[Subresource, ...]], dict[tuple[str, str], tuple[Resource, ...]]]:
-    """``subresources.txt``: subresources by group resource, and reviews by group and version."""
+#: Resources by group, version and plural, in the order of discovery.
+Tree = dict[str, dict[str, dict[str, Resource]]]
+
+
+def _read_table() -> tuple[dict[str, tuple[Subresource, ...]], Tree]:
+    """``subresources.txt``: subresources by group resource, and reviews."""
     subresources: dict[str, tuple[Subresource, ...]] = {}
-    reviews: dict[tuple[str, str], tuple[Resource, ...]] = {}
+    reviews: Tree = {}
     for line in files(__package__).joinpath("subresources.txt").read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
             place, kind, verbs, *rest = line.split()
@@ -101,17 +137,13 @@ def _read_table() -> tuple[dict[str, tuple[Subresource, ...]], dict[tuple[str, s
                 subresources[owner] = (*subresources.get(owner, ()), one)
             else:
                 stored = Kind(group, version, kind, name, rest[1:] == ["namespaced"], kind.lower())
-                review = Resource(stored, version, verbs=tuple(verbs.split(",")))
-                reviews[group, version] = (*reviews.get((group, version), ()), review)
+                versions = reviews.setdefault(group, {})
+                versions.setdefault(version, {})[name] = Resource(stored, version, verbs=tuple(verbs.split(",")))
     return subresources, reviews
 
 
 #: Subresources of built-in kinds besides status; reviews and bindings, which are only ever posted and answered.
 _SUBRESOURCES, REVIEWS = _read_table()
-
-
-#: Resources by group, version and plural, in the order of discovery.
-Tree = dict[str, dict[str, dict[str, Resource]]]
 
 
 class Catalog:
@@ -122,8 +154,8 @@ class Catalog:
         self._definitions_table = store.table(DEFINITIONS)
         self._seen = -1
         self._custom: dict[tuple[str, str], Kind] = {}
-        self._tree: Tree = {}
         self._kept: dict[str, bytes] = {}
+        self.groups: Tree = {}
 
     def refresh(self) -> None:
         """Follow what has happened to the definitions. One integer comparison when nothing has."""
@@ -136,36 +168,39 @@ class Catalog:
             versions.setdefault(resource.version, {}).setdefault(resource.kind.plural, resource)
 
         for kind in KINDS:
+            subresources = _SUBRESOURCES.get(kind.group_resource, ())
+            if kind.group_resource in self._store.status_kinds:
+                subresources = (*subresources, Subresource("status", kind.kind))
+            verbs = _SINGLE_VERBS if kind == NAMESPACES else _ALL_VERBS
             for version in (kind.version, *kind.also_served):
-                add(_built_in(self._store, kind, version))
-        for group, version in REVIEWS:
-            tree.setdefault(group, {}).setdefault(version, {})
+                add(Resource(kind, version, subresources, verbs=verbs))
+        for group, versions in REVIEWS.items():
+            for version in versions:
+                tree.setdefault(group, {}).setdefault(version, {})
         present: set[tuple[str, str]] = set()
         for item in self._definitions_table.items():
             if b'"deletionTimestamp"' in item.raw and "deletionTimestamp" in item.section("metadata"):
                 continue
-            versions = list(defined_resources(item.data()))
-            has_status = any(defined.has_status for defined in versions)
-            for defined in versions:
+            served = list(_defined(item.data()))
+            for defined in served:
                 key = (defined.kind.group, defined.kind.plural)
                 if kind_by_plural(*key) is not None:
                     continue  # a definition cannot take the place of a built-in resource
                 present.add(key)
-                add(self._custom_resource(defined, has_status=has_status))
-            if not was_established(item):
-                establish(self._store, DEFINITIONS, item)
+                add(self._custom_resource(defined, has_status=any(one.has_status for one in served)))
+            if b'"Established"' not in item.raw:
+                _establish(self._store, item)
         for key in self._custom.keys() - present:
             self._drop(self._custom.pop(key))
-        self._tree = tree
+        self.groups = tree
         self._seen = self._definitions_table.end
         self._kept.clear()
 
-    def kept(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """What ``make`` gives, kept until the resources change."""
-        raw = self._kept.get(key)
-        if raw is None:
-            raw = self._kept[key] = make()
-        return raw
+    def kept(self, key: str, make: Callable[[], Any], form: Callable[[Any], bytes] = encode) -> bytes:
+        """The bytes of what ``make`` gives, kept until the resources change."""
+        if key not in self._kept:
+            self._kept[key] = form(make())
+        return self._kept[key]
 
     def _custom_resource(self, defined: Defined, *, has_status: bool) -> Resource:
         key = (defined.kind.group, defined.kind.plural)
@@ -174,17 +209,15 @@ class Catalog:
             kind = self._custom[key] = defined.kind
             self._store.register(kind)
         schema = usable_schema(kind.group_resource, defined.stored) if defined.stored else None
+        self._store.admission.custom.pop(kind.group_resource, None)
         if schema is not None:
             self._store.admission.custom[kind.group_resource] = schema
-        else:
-            self._store.admission.custom.pop(kind.group_resource, None)
-        if has_status:
-            self._store.status_kinds.add(kind.group_resource)
-        else:
-            self._store.status_kinds.discard(kind.group_resource)
-        status = Subresource("status", kind.kind, _WRITE_VERBS) if defined.has_status else None
-        scale = _SCALE if defined.scale is not None else None
-        return Resource(kind, defined.version, tuple(filter(None, (status, scale))), defined)
+        change = self._store.status_kinds.add if has_status else self._store.status_kinds.discard
+        change(kind.group_resource)
+        subresources = (Subresource("status", kind.kind),) if defined.has_status else ()
+        if defined.scale is not None:
+            subresources = (*subresources, Subresource("scale", "Scale", group="autoscaling", version="v1"))
+        return Resource(kind, defined.version, subresources, defined)
 
     def _drop(self, kind: Kind) -> None:
         """The objects of a deleted definition are deleted, too."""
@@ -199,27 +232,72 @@ class Catalog:
     # -- looking -----------------------------------------------------------------------------------------
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        versions = self._tree.get(group)
+        versions = self.groups.get(group)
         return versions.get(version, {}).get(plural) if versions else None
 
     def other_versions(self, group: str, plural: str) -> str:
         """The group versions that have a resource, such as ``autoscaling/v2``; empty when there is none."""
-        versions = self._tree.get(group, {})
+        versions = self.groups.get(group, {})
         return ", ".join(f"{group}/{version}".lstrip("/") for version, found in versions.items() if plural in found)
 
-    def groups(self) -> dict[str, dict[str, dict[str, Resource]]]:
-        """Resources by group, version and plural."""
-        return self._tree
 
-    def resources(self) -> Iterator[Resource]:
-        for versions in self._tree.values():
-            for resources in versions.values():
-                yield from resources.values()
+# -- definitions -------------------------------------------------------------------------------------------
 
 
-def _built_in(store: Store, kind: Kind, version: str) -> Resource:
-    subresources = list(_SUBRESOURCES.get(kind.group_resource, ()))
-    if kind.group_resource in store.status_kinds:
-        subresources.append(Subresource("status", kind.kind, _WRITE_VERBS))
-    verbs = _SINGLE_VERBS if kind == NAMESPACES else _ALL_VERBS
-    return Resource(kind, version, tuple(subresources), verbs=verbs)
+def _defined(data: Mapping[str, Any]) -> Iterator[Defined]:
+    """The served versions of a definition, whose form has been checked; nothing for one without names."""
+    spec: dict[str, Any] = data.get("spec") or {}
+    names, group = spec.get("names") or {}, spec.get("group")
+    plural, kind = names.get("plural"), names.get("kind")
+    versions = [version for version in spec.get("versions") or () if version.get("name")]
+    if not (group and plural and kind and versions):
+        return
+    stored = next((version for version in versions if version.get("storage")), versions[0])
+    namespaced, singular = spec.get("scope", "Namespaced") == "Namespaced", names.get("singular") or kind.lower()
+    for version in versions:
+        if not version.get("served", True):
+            continue
+        subresources = version.get("subresources") or {}
+        scale = subresources.get("scale")
+        yield Defined(
+            Kind(group, stored["name"], kind, plural, namespaced, singular, custom=True),
+            version["name"],
+            tuple(names.get("shortNames") or ()),
+            tuple(names.get("categories") or ()),
+            "status" in subresources,
+            _converted(scale, Scale) if scale else None,
+            tuple(filter(None, (_converted(one, Column) for one in version.get("additionalPrinterColumns") or ()))),
+            _schema(version),
+            _schema(stored),
+        )
+
+
+def _schema(version: Mapping[str, Any]) -> dict[str, Any]:
+    return (version.get("schema") or {}).get("openAPIV3Schema") or {}
+
+
+def _converted(given: Any, type_: type[_T]) -> _T | None:
+    """A member as its type, empty texts left out; None for one of another form, as saved clusters may hold."""
+    try:
+        return msgspec.convert({key: value for key, value in given.items() if value not in ("", None)}, type_)
+    except (msgspec.ValidationError, AttributeError):
+        return None
+
+
+def _establish(store: Store, item: Stored) -> None:
+    """Write the status a definition gets once its names are accepted and it is served."""
+    spec = item.section("spec") or {}
+    now = store.now()
+    accepted = (
+        ("NamesAccepted", "NoConflicts", "no conflicts found"),
+        ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+    )
+    status = {
+        "acceptedNames": spec.get("names") or {},
+        "storedVersions": [version["name"] for version in spec.get("versions") or () if version.get("storage")],
+        "conditions": [
+            {"type": name, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}
+            for name, reason, message in accepted
+        ],
+    }
+    store.patch(DEFINITIONS, "", item.name, {"status": status}, patch_type=MERGE_PATCH, subresource="status")

@@ -1,32 +1,21 @@
 """The readers that make cells of table rows where a path alone does not: ``columns.txt`` names them.
 
-Every reader takes the object as plain data, the time, and the arguments of the table. Callers: :mod:`.columns`; pods are
-in :mod:`.pod_cells`.
+A function ``read_NAME`` takes the object as plain data, the time, and the arguments in the table. Caller: :mod:`.tables`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import inf
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from ...api.times import parse_time
 from .jsonpath import find, found_all
 
-__all__ = ["READERS", "age_of", "as_dict", "as_items", "human_duration", "moment", "reader", "selector_text"]
+__all__ = ["READERS", "age_of", "human_duration", "selector_text"]
 
 Data = Mapping[str, Any]
-_Reader = TypeVar("_Reader", bound=Callable[..., Any])
-
-#: Readers by name.
-READERS: Final[dict[str, Callable[..., Any]]] = {}
-
-
-def reader(function: _Reader) -> _Reader:
-    """Make a reader known under its name."""
-    READERS[function.__name__] = function
-    return function
 
 
 def as_dict(value: Any) -> Data:
@@ -35,6 +24,10 @@ def as_dict(value: Any) -> Data:
 
 def as_items(value: Any) -> list[Data]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _sections(data: Data) -> tuple[Data, Data, Data]:
+    return as_dict(data.get("metadata")), as_dict(data.get("spec")), as_dict(data.get("status"))
 
 
 # -- ages, as kubectl shows them ----------------------------------------------------------------------------
@@ -98,87 +91,75 @@ def _joined(items: Iterable[Any], limit: int = 0, default: str = "<none>") -> st
 def selector_text(value: Any) -> str:
     """A label selector, or a plain map, as kubectl writes it: ``a=b,c in (d,e)``."""
     data = as_dict(value)
-    parts = []
     is_selector = "matchLabels" in data or "matchExpressions" in data
-    for name, label in sorted(as_dict(data.get("matchLabels") if is_selector else data).items()):
-        parts.append(f"{name}={label}")
+    labels = as_dict(data.get("matchLabels") if is_selector else data)
+    parts = [f"{name}={label}" for name, label in sorted(labels.items())]
     for item in as_items(data.get("matchExpressions")):
         key, operator, values = item.get("key"), item.get("operator"), ",".join(map(str, item.get("values") or ()))
         forms = {
             "In": f"{key} in ({values})",
             "NotIn": f"{key} notin ({values})",
-            "Exists": f"{key}",
+            "Exists": key,
             "DoesNotExist": f"!{key}",
         }
-        parts.append(forms.get(str(operator), f"{key} {operator} {values}"))
+        parts.append(str(forms.get(str(operator), f"{key} {operator} {values}")))
     return _joined(parts)
 
 
 # -- readers for many kinds --------------------------------------------------------------------------------
 
 
-@reader
-def age(data: Data, now: float) -> str:
+def read_age(data: Data, now: float) -> str:
     return age_of(find(data, ".metadata.creationTimestamp"), now)
 
 
-@reader
-def since(data: Data, now: float, path: str) -> str:
+def read_since(data: Data, now: float, path: str) -> str:
     value = find(data, path)
     return age_of(value, now) if value else "<none>"
 
 
-@reader
-def each(data: Data, now: float, path: str, limit: str = "0", default: str = "<none>") -> str:
+def read_each(data: Data, now: float, path: str, limit: str = "0", default: str = "<none>") -> str:
     """All values at a path, the first ``limit`` of them if that is not 0."""
     return _joined(found_all(data, path), int(limit), default)
 
 
-@reader
-def count(data: Data, now: float, *paths: str) -> int:
+def read_count(data: Data, now: float, *paths: str) -> int:
     """How many members lists or objects have."""
     return sum(len(value) for path in paths if isinstance(value := find(data, path), list | dict))
 
 
-@reader
-def selector(data: Data, now: float, path: str) -> str:
+def read_selector(data: Data, now: float, path: str) -> str:
     return selector_text(find(data, path))
 
 
-@reader
-def pair(data: Data, now: float, left: str, right: str, default: str = "") -> str:
+def read_pair(data: Data, now: float, left: str, right: str, default: str = "") -> str:
     """Two values with a slash; nothing when there is neither."""
     values = [find(data, path) or default for path in (left, right)]
     return "/".join(map(str, values)) if any(value != "" for value in values) else ""
 
 
-@reader
-def flag(data: Data, now: float, path: str) -> str:
+def read_flag(data: Data, now: float, path: str) -> str:
     return "true" if find(data, path) else "false"
 
 
-@reader
-def terminating_or(data: Data, now: float, path: str) -> str:
+def read_terminating_or(data: Data, now: float, path: str) -> str:
     return "Terminating" if find(data, ".metadata.deletionTimestamp") else str(find(data, path) or "")
 
 
 _ACCESS: Final = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 
 
-@reader
-def access(data: Data, now: float, path: str) -> str:
+def read_access(data: Data, now: float, path: str) -> str:
     return _joined((_ACCESS.get(str(mode), mode) for mode in found_all(data, f"{path}[*]")), default="")
 
 
 # -- readers for one kind ----------------------------------------------------------------------------------
 
 
-@reader
-def node(data: Data, now: float) -> list[Any]:
+def read_node(data: Data, now: float) -> list[Any]:
     """A whole row."""
-    metadata, spec, status = as_dict(data.get("metadata")), as_dict(data.get("spec")), as_dict(data.get("status"))
-    conditions = {item.get("type"): item.get("status") for item in as_items(status.get("conditions"))}
-    state = {"True": "Ready", None: "Unknown"}.get(conditions.get("Ready"), "NotReady")
+    metadata, spec, status = _sections(data)
+    state = {"True": "Ready", "": "Unknown"}.get(_condition(status, "Ready"), "NotReady")
     if spec.get("unschedulable"):
         state += ",SchedulingDisabled"
     roles = set()
@@ -193,7 +174,7 @@ def node(data: Data, now: float) -> list[Any]:
         metadata.get("name"),
         state,
         _joined(sorted(roles)),
-        age(data, now),
+        read_age(data, now),
         info.get("kubeletVersion") or "",
         addresses.get("InternalIP") or "<none>",
         addresses.get("ExternalIP") or "<none>",
@@ -201,8 +182,7 @@ def node(data: Data, now: float) -> list[Any]:
     ]
 
 
-@reader
-def event(data: Data, now: float) -> list[Any]:
+def read_event(data: Data, now: float) -> list[Any]:
     """A whole row."""
     regarding = as_dict(data.get("involvedObject") or data.get("regarding"))
     source = as_dict(data.get("source") or data.get("deprecatedSource"))
@@ -226,42 +206,31 @@ def event(data: Data, now: float) -> list[Any]:
     ]
 
 
-@reader
-def service_ports(data: Data, now: float) -> str:
-    texts = []
-    for port in as_items(find(data, ".spec.ports")):
-        node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
-        texts.append(f"{port.get('port')}{node_port}/{port.get('protocol') or 'TCP'}")
-    return _joined(texts)
+def read_service_ports(data: Data, now: float) -> str:
+    ports = as_items(find(data, ".spec.ports"))
+    numbers = (":".join(str(one[key]) for key in ("port", "nodePort") if one.get(key)) for one in ports)
+    return _joined(f"{number}/{one.get('protocol') or 'TCP'}" for number, one in zip(numbers, ports, strict=True))
 
 
-@reader
-def service_external(data: Data, now: float) -> str:
+def read_service_external(data: Data, now: float) -> str:
     spec = as_dict(data.get("spec"))
     if spec.get("type") == "ExternalName":
         return str(spec.get("externalName"))
-    found = [*_load_balancer(data), *(spec.get("externalIPs") or [])]
+    found = filter(None, (read_load_balancer(data, now), *(spec.get("externalIPs") or ())))
     return _joined(found, default="<pending>" if spec.get("type") == "LoadBalancer" else "<none>")
 
 
-@reader
-def load_balancer(data: Data, now: float) -> str:
-    return _joined(_load_balancer(data), default="")
-
-
-def _load_balancer(data: Data) -> list[Any]:
+def read_load_balancer(data: Data, now: float) -> str:
     found = as_items(find(data, ".status.loadBalancer.ingress"))
-    return [item.get("ip") or item.get("hostname") or "" for item in found]
+    return _joined((item.get("ip") or item.get("hostname") or "" for item in found), default="")
 
 
-@reader
-def ingress_ports(data: Data, now: float) -> str:
+def read_ingress_ports(data: Data, now: float) -> str:
     return "80, 443" if find(data, ".spec.tls") else "80"
 
 
-@reader
-def job_state(data: Data, now: float) -> str:
-    """Upstream's order (``printJob``), in whatever order the conditions are listed."""
+def read_job_state(data: Data, now: float) -> str:
+    """As upstream, whatever order the conditions are listed."""
     true = {item.get("type") for item in as_items(find(data, ".status.conditions")) if item.get("status") == "True"}
     if find(data, ".metadata.deletionTimestamp"):
         true.add("Terminating")
@@ -269,29 +238,23 @@ def job_state(data: Data, now: float) -> str:
     return next((state for state in order if state in true), "Running")
 
 
-@reader
-def job_completions(data: Data, now: float) -> str:
-    done, wanted = find(data, ".status.succeeded") or 0, find(data, ".spec.completions")
-    if wanted is not None:
-        return f"{done}/{wanted}"
-    parallel = find(data, ".spec.parallelism") or 0
-    return f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
+def read_job_completions(data: Data, now: float) -> str:
+    done, parallel = find(data, ".status.succeeded") or 0, find(data, ".spec.parallelism") or 0
+    wanted = find(data, ".spec.completions")
+    return f"{done}/{(f'1 of {parallel}' if parallel > 1 else 1) if wanted is None else wanted}"
 
 
-@reader
-def job_duration(data: Data, now: float) -> str:
+def read_job_duration(data: Data, now: float) -> str:
     started, ended = moment(find(data, ".status.startTime")), moment(find(data, ".status.completionTime"))
     return "" if started is None else human_duration((now if ended is None else ended) - started)
 
 
-@reader
-def storage_class(data: Data, now: float) -> str:
+def read_storage_class(data: Data, now: float) -> str:
     marked = find(data, ".metadata.annotations['storageclass.kubernetes.io/is-default-class']") == "true"
     return f"{find(data, '.metadata.name')}{' (default)' if marked else ''}"
 
 
-@reader
-def endpoints(data: Data, now: float) -> str:
+def read_endpoints(data: Data, now: float) -> str:
     found = [
         f"{address.get('ip')}:{port.get('port')}" if port else str(address.get("ip"))
         for subset in as_items(data.get("subsets"))
@@ -301,25 +264,117 @@ def endpoints(data: Data, now: float) -> str:
     return _joined(found, 3)
 
 
-@reader
-def claim_state(data: Data, now: float) -> str:
-    allocated = find(data, ".status.allocation") is not None
-    states = ["deleted"] if find(data, ".metadata.deletionTimestamp") else []
-    states.append("allocated" if allocated else "pending")
-    if allocated and find(data, ".status.reservedFor"):
-        states.append("reserved")
-    return ",".join(states)
+def read_claim_state(data: Data, now: float) -> str:
+    metadata, _, status = _sections(data)
+    allocated = status.get("allocation") is not None
+    states = {
+        "deleted": metadata.get("deletionTimestamp"),
+        "allocated": allocated,
+        "pending": not allocated,
+        "reserved": allocated and status.get("reservedFor"),
+    }
+    return ",".join(state for state, holds in states.items() if holds)
 
 
-@reader
-def quota(data: Data, now: float, prefix: str) -> str:
+def read_quota(data: Data, now: float, prefix: str) -> str:
     hard, used = as_dict(find(data, ".status.hard")), as_dict(find(data, ".status.used"))
     names = [name for name in sorted(hard) if name.startswith("limits.") is (prefix == "limits")]
     return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in names)
 
 
-@reader
-def subjects(data: Data, now: float, kind: str) -> str:
+def read_subjects(data: Data, now: float, kind: str) -> str:
     found = [item for item in as_items(data.get("subjects")) if item.get("kind") == kind]
     names = ("namespace", "name") if kind == "ServiceAccount" else ("name",)
     return ", ".join("/".join(str(item.get(name)) for name in names) for item in found)
+
+
+# -- pods ------------------------------------------------------------------------------------------------------
+
+
+def read_pod(data: Data, now: float) -> list[Any]:
+    """A whole row: how ready it is, and the one word that says how it fares."""
+    metadata, spec, status = _sections(data)
+    initial = as_items(spec.get("initContainers"))
+    sidecars = {item.get("name") for item in initial if item.get("restartPolicy") == "Always"}
+    started, containers = as_items(status.get("initContainerStatuses")), as_items(status.get("containerStatuses"))
+    total = len(as_items(spec.get("containers"))) + len(sidecars)
+    counted = (*containers, *(item for item in started if item.get("name") in sidecars))
+    ready = sum(1 for item in counted if item.get("ready") and "running" in as_dict(item.get("state")))
+    if not containers and _condition(status, "Ready") == "True":
+        ready = total  # hollow pods report the condition only
+    gates = [_condition(status, str(gate.get("conditionType"))) for gate in as_items(spec.get("readinessGates"))]
+    return [
+        metadata.get("name"),
+        f"{ready}/{total}",
+        _word(metadata, status, _initializing(len(initial), started, sidecars)),
+        _restarts((*started, *containers), now),
+        read_age(data, now),
+        status.get("podIP") or "<none>",
+        spec.get("nodeName") or "<none>",
+        status.get("nominatedNodeName") or "<none>",
+        f"{gates.count('True')}/{len(gates)}" if gates else "<none>",
+    ]
+
+
+def _condition(status: Data, name: str) -> str:
+    found = (item for item in as_items(status.get("conditions")) if item.get("type") == name)
+    return str(next(found, {}).get("status", ""))
+
+
+def _restarts(statuses: Sequence[Data], now: float) -> str:
+    counts = [item.get("restartCount") for item in statuses]
+    total = sum(count for count in counts if isinstance(count, int))
+    ends = [moment(find(item, ".lastState.terminated.finishedAt")) for item in statuses]
+    last = max((end for end in ends if end is not None), default=None)
+    return f"{total} ({human_duration(now - last)} ago)" if total and last is not None else str(total)
+
+
+def _word(metadata: Data, status: Data, initializing: str) -> str:
+    """The phase, or what is more specific: a reason, a waiting container, a deletion under way."""
+    word = str(status.get("reason") or status.get("phase") or "Unknown")
+    for item in as_items(status.get("conditions")):
+        if item.get("type") == "PodScheduled" and item.get("reason") == "SchedulingGated":
+            word = "SchedulingGated"
+    if initializing:
+        word = initializing
+    else:
+        running = False
+        for item in reversed(as_items(status.get("containerStatuses"))):
+            state = as_dict(item.get("state"))
+            word = _state_word(state) or word
+            running = running or bool(not _state_word(state) and item.get("ready") and "running" in state)
+        if word == "Completed" and running:
+            word = "Running" if _condition(status, "Ready") == "True" else "NotReady"
+    if metadata.get("deletionTimestamp"):
+        if status.get("reason") == "NodeLost":
+            return "Unknown"
+        if status.get("phase") not in ("Succeeded", "Failed"):
+            return "Terminating"
+    return word
+
+
+def _state_word(state: Data) -> str:
+    waiting, terminated = as_dict(state.get("waiting")), as_dict(state.get("terminated"))
+    reason = waiting.get("reason") or terminated.get("reason")
+    if reason or not terminated:
+        return str(reason or "")
+    return f"Signal:{terminated['signal']}" if terminated.get("signal") else f"ExitCode:{terminated.get('exitCode', 0)}"
+
+
+def _initializing(total: int, statuses: Sequence[Data], sidecars: set[Any]) -> str:
+    for index, item in enumerate(statuses):
+        state = as_dict(item.get("state"))
+        terminated = state.get("terminated")
+        if isinstance(terminated, dict) and not terminated.get("exitCode"):
+            continue
+        if item.get("name") in sidecars and item.get("started"):
+            continue
+        word = _state_word(state)
+        return f"Init:{word}" if word and word != "PodInitializing" else f"Init:{index}/{total}"
+    return ""
+
+
+#: Readers by name.
+READERS: Final[Mapping[str, Callable[..., Any]]] = {
+    name.removeprefix("read_"): one for name, one in globals().items() if name.startswith("read_")
+}

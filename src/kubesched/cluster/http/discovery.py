@@ -9,17 +9,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from ..schema import encode
 from .answers import Accepted
 from .catalog import REVIEWS, Catalog, Resource
 
-__all__ = ["Discovery", "version_rank"]
+__all__ = ["Discovery"]
 
 _VERSION: Final = re.compile(r"v([0-9]{1,18})(?:(alpha|beta)([0-9]{1,18}))?")
 _STAGES: Final = {None: 2, "beta": 1, "alpha": 0}
 
 
-def version_rank(version: str) -> tuple[int, int, int, str]:
+def _rank(version: str) -> tuple[int, int, int, str]:
     """Sort key of API versions, best first when sorted in reverse: v2, v1, v1beta1, v1alpha1, others."""
     match = _VERSION.fullmatch(version)
     if match is None:
@@ -37,15 +36,15 @@ class Discovery:
     def document(self, path: str, form: Accepted) -> tuple[bytes, str] | None:
         """The bytes and content type for a discovery path, or None when nothing is served there."""
         if form.transform == "APIGroupDiscoveryList" and path in ("/api", "/apis"):
-            raw = self._catalog.kept(f"{path} {form.version}", lambda: encode(self._aggregated(path, form.version)))
+            raw = self._catalog.kept(f"{path} {form.version}", lambda: self._aggregated(path, form.version))
             return raw, f"application/json;g=apidiscovery.k8s.io;v={form.version};as=APIGroupDiscoveryList"
         make = self._plain(path)
-        return None if make is None else (self._catalog.kept(path, lambda: encode(make())), "application/json")
+        return None if make is None else (self._catalog.kept(path, make), "application/json")
 
     # -- one document per group version ------------------------------------------------------------------
 
     def _plain(self, path: str) -> Callable[[], dict[str, Any]] | None:
-        groups = self._catalog.groups()
+        groups = self._catalog.groups
         match path.strip("/").split("/"):
             case ["api"]:
                 clients = [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address()}]
@@ -70,24 +69,22 @@ class Discovery:
         }
 
     def _listed(self, group: str, version: str) -> Iterable[Resource]:
-        return (*self._catalog.groups()[group][version].values(), *REVIEWS.get((group, version), ()))
+        reviews = REVIEWS.get(group, {}).get(version, {})
+        return (*self._catalog.groups[group][version].values(), *reviews.values())
 
     # -- everything at once ------------------------------------------------------------------------------
 
     def _aggregated(self, path: str, form_version: str) -> dict[str, Any]:
+        def listed(group: str, version: str) -> dict[str, Any]:
+            resources = [_aggregated_entry(one) for one in self._listed(group, version)]
+            return {"version": version, "resources": resources, "freshness": "Current"}
+
         items = [
             {
                 "metadata": {"name": group} if group else {},
-                "versions": [
-                    {
-                        "version": version,
-                        "resources": [_aggregated_entry(one) for one in self._listed(group, version)],
-                        "freshness": "Current",
-                    }
-                    for version in sorted(versions, key=version_rank, reverse=True)
-                ],
+                "versions": [listed(group, version) for version in sorted(versions, key=_rank, reverse=True)],
             }
-            for group, versions in self._catalog.groups().items()
+            for group, versions in self._catalog.groups.items()
             if (path == "/apis") is bool(group)
         ]
         api_version = f"apidiscovery.k8s.io/{form_version}"
@@ -95,56 +92,35 @@ class Discovery:
 
 
 def _group(name: str, versions: Mapping[str, Any]) -> dict[str, Any]:
-    known = [
-        {"groupVersion": f"{name}/{version}", "version": version}
-        for version in sorted(versions, key=version_rank, reverse=True)
-    ]
+    ordered = sorted(versions, key=_rank, reverse=True)
+    known = [{"groupVersion": f"{name}/{version}", "version": version} for version in ordered]
     return {"name": name, "versions": known, "preferredVersion": known[0]}
 
 
 def _entries(resource: Resource) -> Iterable[dict[str, Any]]:
     """A resource and its subresources in the old form."""
     kind = resource.kind
-    yield {
-        "name": kind.plural,
-        "singularName": kind.singular,
-        "namespaced": kind.namespaced,
-        "kind": kind.kind,
-        "verbs": resource.verbs,
-        **resource.names,
-    }
+    entry = {"name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced, "kind": kind.kind}
+    yield {**entry, "verbs": resource.verbs, **resource.names}
     for sub in resource.subresources:
-        yield {
-            "name": f"{kind.plural}/{sub.name}",
-            "singularName": "",
-            "namespaced": kind.namespaced,
-            "kind": sub.kind,
-            "verbs": sub.verbs,
-            **({"group": sub.group, "version": sub.version} if sub.version else {}),
-        }
+        place = {"group": sub.group, "version": sub.version} if sub.version else {}
+        name = f"{kind.plural}/{sub.name}"
+        yield {**entry, "name": name, "singularName": "", "kind": sub.kind, "verbs": sub.verbs, **place}
 
 
 def _aggregated_entry(resource: Resource) -> dict[str, Any]:
     kind = resource.kind
+    own = {"group": kind.group, "version": resource.version}
     entry: dict[str, Any] = {
         "resource": kind.plural,
-        "responseKind": {"group": kind.group, "version": resource.version, "kind": kind.kind},
+        "responseKind": {**own, "kind": kind.kind},
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": resource.verbs,
         **resource.names,
     }
-    if resource.subresources:
-        entry["subresources"] = [
-            {
-                "subresource": sub.name,
-                "responseKind": {
-                    "group": sub.group if sub.version else kind.group,
-                    "version": sub.version or resource.version,
-                    "kind": sub.kind,
-                },
-                "verbs": sub.verbs,
-            }
-            for sub in resource.subresources
-        ]
+    for sub in resource.subresources:
+        place = {"group": sub.group, "version": sub.version} if sub.version else own
+        shown = {"subresource": sub.name, "responseKind": {**place, "kind": sub.kind}, "verbs": sub.verbs}
+        entry.setdefault("subresources", []).append(shown)
     return entry

@@ -1,13 +1,12 @@
 """From a request to the module that answers it.
 
-Caller: :mod:`.server`, which reads bodies and turns errors into answers. Order: health and version, discovery,
-OpenAPI, reviews, resources.
+Caller: :mod:`.server`, which reads bodies and turns errors into answers. Order: resources and reviews, health,
+version, OpenAPI, discovery.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from random import Random
 from typing import Final
 from urllib.parse import unquote
@@ -18,16 +17,16 @@ from ...api.kinds import PODS
 from ...api.wire import ApiError
 from ..schema import encode
 from ..store import Store
-from . import reading, writing
-from .answers import OPENAPI_V2_PROTOBUF, Accepted, accepted, json_answer, text_answer
-from .calls import Call, Target, not_served, parse_path, wrong_method
+from .answers import OPENAPI_V2_PROTOBUF, PLAIN, Accepted, accepted, json_answer, style_of, text_answer
+from .calls import Call, Query, Target, not_served, parse_path, wrong_method
 from .catalog import REVIEWS, Catalog
 from .discovery import Discovery
 from .openapi import OpenApi
 from .posted import answer_review, answer_token_request, bind, evict
-from .queries import Query
-from .scaling import scale_of
+from .reading import answer_object, list_objects
+from .scaling import answer_scale
 from .watching import Watches
+from .writing import create, delete, delete_collection, patch, update
 
 __all__ = ["Dispatcher"]
 
@@ -43,8 +42,11 @@ VERSION: Final = {
     "compiler": "",
     "platform": "linux/amd64",
 }
-_CHECKS: Final = ("ping", "store")
+_PATHS: Final = ("/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version")
+_HEALTH: Final = ("healthz", "livez", "readyz")
 _STREAMS: Final = frozenset({"exec", "attach", "portforward", "log", "proxy", "ephemeralcontainers"})
+_VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
+_WRITES: Final = {"PUT": update, "PATCH": patch, "DELETE": delete}
 
 
 class Dispatcher:
@@ -75,187 +77,145 @@ class Dispatcher:
             ApiError: when it is refused.
         """
         self.catalog.refresh()
-        if path.startswith(("/api/", "/apis/")):
-            target = parse_path(path)
-            if target is not None and target.plural:
-                return await self._resource(request, target, Query(query_text), read)
-        return self._other(request, path, Query(query_text))
+        target, query = parse_path(path), Query(query_text)
+        if target is not None:
+            return await self._resource(request, target, query, read)
+        first = path.split("/", 2)[1] if path.startswith("/") else ""
+        if first in (*_HEALTH, "openapi") or path in ("/", "/version", "/version/"):
+            _only_get(request)
+        if first in _HEALTH:
+            return self._health(path, query)
+        form = accepted(request.headers.get("Accept", ""))
+        found = self._document(path, form)
+        if found is None:
+            raise not_served()
+        _only_get(request)
+        raw, content_type = found
+        style = style_of(form.media_type, query.get("pretty"), request.headers.get("User-Agent", ""))
+        if content_type.startswith(PLAIN.content_type):
+            headers = {"Content-Type": content_type} if style.content_type == PLAIN.content_type else {}
+        else:
+            style, headers = PLAIN, {"Content-Type": content_type}
+        if first in ("api", "apis"):
+            headers["Vary"] = "Accept"
+        return json_answer(raw, style=style, headers=headers)
 
     # -- everything but resources ------------------------------------------------------------------------
 
-    def _other(self, request: web.BaseRequest, path: str, query: Query) -> web.Response:
-        first = path.split("/", 2)[1] if path.startswith("/") else ""
-        if first in ("healthz", "livez", "readyz"):
-            _only_get(request)
-            return self._health(path, first, query)
-        form = accepted(request.headers.get("Accept", ""))
-        pretty = query.pretty(request.headers.get("User-Agent", ""))
+    def _document(self, path: str, form: Accepted) -> tuple[bytes, str] | None:
+        """The bytes of a document and their type, None when there is nothing at a path."""
+        json, place = PLAIN.content_type, path.rstrip("/")
         if path in ("/version", "/version/"):
-            _only_get(request)
-            return json_answer(encode(VERSION), form=form, pretty=pretty)
-        if first in ("api", "apis"):
-            found = self.discovery.document(path.rstrip("/"), form)
-            if found is None:
-                raise not_served()
-            _only_get(request)
-            raw, content_type = found
-            response = json_answer(raw, form=form, pretty=pretty)
-            if content_type != "application/json" and form.media_type == "application/json":
-                response.headers["Content-Type"] = content_type
-            response.headers["Vary"] = "Accept"
-            return response
-        if first == "openapi":
-            _only_get(request)
-            return self._openapi(path.rstrip("/"), form, pretty=pretty)
+            return encode(VERSION), json
         if path == "/":
-            _only_get(request)
-            return json_answer(encode({"paths": self._paths()}), form=form, pretty=pretty)
-        raise not_served()
-
-    def _paths(self) -> list[str]:
-        found = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
-        for group, versions in self.catalog.groups().items():
-            found += [f"/apis/{group}/{version}" if group else f"/api/{version}" for version in versions]
-        return sorted(found)
-
-    def _openapi(self, path: str, form: Accepted, *, pretty: bool) -> web.Response:
-        if path == "/openapi/v2":
+            served = ((group, version) for group, versions in self.catalog.groups.items() for version in versions)
+            paths = (f"/apis/{group}/{version}" if group else f"/api/{version}" for group, version in served)
+            return encode({"paths": sorted((*_PATHS, *paths))}), json
+        if place == "/openapi/v2":
             if form.media_type == OPENAPI_V2_PROTOBUF:
-                headers = {"Content-Type": OPENAPI_V2_PROTOBUF.replace("@", "."), "Cache-Control": "no-cache, private"}
-                return web.Response(body=self.openapi.v2(protobuf=True), headers=headers)
-            return json_answer(self.openapi.v2(), form=form, pretty=pretty)
-        if path == "/openapi/v3":
-            return json_answer(self.openapi.v3_index(), form=form, pretty=pretty)
-        if path.startswith("/openapi/v3/"):
-            raw = self.openapi.v3(unquote(path[12:], errors="replace"))
-            if raw is not None:
-                return json_answer(raw, form=form, pretty=pretty)
-        raise not_served()
+                return self.openapi.v2(protobuf=True), OPENAPI_V2_PROTOBUF.replace("@", ".")
+            return self.openapi.v2(), json
+        if place == "/openapi/v3":
+            return self.openapi.v3_index(), json
+        if place.startswith("/openapi/v3/"):
+            raw = self.openapi.v3(unquote(place.removeprefix("/openapi/v3/"), errors="replace"))
+            return None if raw is None else (raw, json)
+        return self.discovery.document(place, form)
 
-    def _health(self, path: str, endpoint: str, query: Query) -> web.Response:
+    def _health(self, path: str, query: Query) -> web.Response:
         """Health in upstream's text form, each check by itself too."""
-        parts = path.strip("/").split("/")
-        failing = {"shutdown"} if self.is_closing and endpoint == "readyz" else set()
-        checks = [*_CHECKS, "shutdown"] if endpoint == "readyz" else list(_CHECKS)
-        if len(parts) > 1:
-            if len(parts) > 2 or parts[1] not in checks:
-                raise not_served()
-            bad = parts[1] in failing
-            return text_answer(
-                "internal server error: process is shutting down\n" if bad else "ok", 500 if bad else 200
-            )
+        endpoint, *names = path.strip("/").split("/")
+        checks = {"ping": True, "store": True}
+        if endpoint == "readyz":
+            checks["shutdown"] = not self.is_closing
+        if len(names) > 1 or (names and names[0] not in checks):
+            raise not_served()
+        if names:
+            if checks[names[0]]:
+                return text_answer("ok")
+            return text_answer("internal server error: process is shutting down\n", 500)
         excluded = query.text("exclude")
-        lines = []
-        for name in checks:
-            if name == excluded:
-                lines.append(f"[+]{name} excluded: ok")
-            else:
-                lines.append(f"[-]{name} failed: reason withheld" if name in failing else f"[+]{name} ok")
-        bad = bool(failing - {excluded})
-        if not bad and not query.has("verbose"):
+        words = {True: "[+]{} ok", False: "[-]{} failed: reason withheld"}
+        lines = [
+            ("[+]{} excluded: ok" if name == excluded else words[good]).format(name) for name, good in checks.items()
+        ]
+        good = all(good or name == excluded for name, good in checks.items())
+        if good and "verbose" not in query:
             return text_answer("ok")
-        lines.append(f"{endpoint} check {'failed' if bad else 'passed'}")
-        return text_answer("\n".join(lines) + "\n", 500 if bad else 200)
+        lines.append(f"{endpoint} check {'passed' if good else 'failed'}\n")
+        return text_answer("\n".join(lines), 200 if good else 500)
 
     # -- resources ---------------------------------------------------------------------------------------
 
     async def _resource(
         self, request: web.BaseRequest, target: Target, query: Query, read: ReadBody
     ) -> web.StreamResponse:
-        resource = self.catalog.find(target.group, target.version, target.plural)
+        review = REVIEWS.get(target.group, {}).get(target.version, {}).get(target.plural)
+        resource = self.catalog.find(target.group, target.version, target.plural) or review
         if resource is None:
-            return await self._review(request, target, query, read)
-        kind = resource.kind
-        if target.rest or (target.namespaced and not kind.namespaced):
+            # Clients that were written for another version (`kubectl autoscale`) show the message only.
+            raise not_served(self.catalog.other_versions(target.group, target.plural))
+        method, namespaced = request.method, resource.kind.namespaced
+        if target.rest or (target.namespaced and not namespaced):
             raise not_served()
-        if target.name and kind.namespaced and not target.namespaced and not target.watch:
+        if target.name and namespaced and not target.namespaced and not target.watch:
             raise not_served()
-        call = Call(request, query, accepted(request.headers.get("Accept", "")), target, resource)
+        call = Call(self.store, request, query, accepted(request.headers.get("Accept", "")), target, resource)
+        if resource is review:
+            return await self._review(call, read)
         if target.subresource:
             return await self._subresource(call, read)
-        method = request.method
-        if target.name and not target.watch:
-            if method == "GET":
-                if query.flag("watch"):
-                    return await self.watches.serve(call)
-                return reading.get_object(self.store, call)
-            if method == "PUT":
-                return writing.update(self.store, call, await read())
-            if method == "PATCH":
-                return writing.patch(self.store, call, await read())
-            if method == "DELETE":
-                return writing.delete(self.store, call, await read())
-            raise wrong_method()
+        is_item = bool(target.name) and not target.watch
         if method == "GET":
             if target.watch or query.flag("watch"):
                 return await self.watches.serve(call)
-            return await reading.list_objects(self.store, call)
-        if target.watch or (kind.namespaced and not target.namespaced):
+            return answer_object(call, call.get()) if is_item else await list_objects(call)
+        if is_item and method in _WRITES:
+            return _WRITES[method](call, await read())
+        if is_item or target.watch or (namespaced and not target.namespaced):
             raise wrong_method()
         if method == "POST":
-            return writing.create(self.store, call, await read())
+            return create(call, await read())
         if method == "DELETE" and "deletecollection" in resource.verbs:
-            return await writing.delete_collection(self.store, call, await read())
+            return await delete_collection(call, await read())
         raise wrong_method()
 
     async def _subresource(self, call: Call, read: ReadBody) -> web.Response:
-        target, resource, method = call.target, call.resource, call.request.method
-        known = resource.subresource(target.subresource)
-        if known is None or target.watch:
+        name, method = call.target.subresource, call.request.method
+        known = call.resource.subresource(name)
+        if known is None or call.target.watch:
             raise not_served()
-        verb = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}.get(method, "")
-        if verb not in known.verbs:
+        if _VERBS.get(method, "") not in known.verbs:
             raise wrong_method()
-        if target.subresource in _STREAMS:
-            raise self._no_stream(target)
-        if target.subresource == "binding":
-            return bind(self.store, call, await read(), target.name)
-        if target.subresource == "eviction":
-            return evict(self.store, call, await read())
-        if target.subresource == "token":
-            self.store.get(resource.kind, target.namespace, target.name)
-            body = call.body(await read()).data
-            answer = answer_token_request(body, target.namespace, target.name, self._token, self.store.clock.now())
-            return call.answer(encode(answer), 201)
+        if name in _STREAMS:
+            raise self._no_stream(call.target)
+        if name == "binding":
+            return bind(call, await read())
+        if name == "eviction":
+            return evict(call, await read())
+        if name == "token":
+            call.get()
+            return answer_token_request(call, await read(), self._token)
         if method == "GET":
-            if target.subresource == "scale":
-                item = self.store.get(resource.kind, target.namespace, target.name)
-                return reading.answer_scale(self.store, call, scale_of(resource, item))
-            return reading.get_object(self.store, call)
-        if method == "PUT":
-            return writing.update(self.store, call, await read())
-        return writing.patch(self.store, call, await read())
+            return answer_scale(call, call.get()) if name == "scale" else answer_object(call, call.get())
+        return _WRITES[method](call, await read())
 
     def _no_stream(self, target: Target) -> ApiError:
         """Pods here have no processes: there is nothing to read from or to talk to."""
         pod = self.store.get(PODS, target.namespace, target.name).data()
         if not (pod.get("spec") or {}).get("nodeName"):
-            text = f"pod {target.name} does not have a host assigned"
-            return ApiError.bad_request(text)
+            return ApiError.bad_request(f"pod {target.name} does not have a host assigned")
         text = f"pods of an embedded cluster are hollow: {target.name} runs no containers, so there is no {target.subresource}"
         return ApiError(501, "NotImplemented", text)
 
-    # -- reviews -----------------------------------------------------------------------------------------
-
-    async def _review(self, request: web.BaseRequest, target: Target, query: Query, read: ReadBody) -> web.Response:
-        found = next(
-            (one for one in REVIEWS.get((target.group, target.version), ()) if one.kind.plural == target.plural), None
-        )
-        if found is None:
-            # Clients that were written for another version (`kubectl autoscale`) show the message only.
-            raise not_served(self.catalog.other_versions(target.group, target.plural))
-        if target.name or target.subresource or target.namespaced is not found.kind.namespaced:
+    async def _review(self, call: Call, read: ReadBody) -> web.Response:
+        target, kind = call.target, call.resource.kind
+        if target.name or target.namespaced is not kind.namespaced:
             raise not_served()
-        if request.method != "POST" or target.watch:
+        if call.request.method != "POST" or target.watch:
             raise wrong_method()
-        call = Call(request, query, accepted(request.headers.get("Accept", "")), target, found)
         raw = await read()
-        if found.kind.kind == "Binding":
-            pods = self.catalog.find("", "v1", "pods")
-            assert pods is not None
-            return bind(self.store, replace(call, resource=pods), raw)
-        answer = answer_review(found.kind.kind, found.api_version, call.body(raw).data, self._token)
-        return call.answer(encode(answer), 201)
+        return bind(call, raw) if kind.kind == "Binding" else answer_review(call, raw, self._token)
 
 
 def _only_get(request: web.BaseRequest) -> None:

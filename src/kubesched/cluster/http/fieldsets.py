@@ -18,7 +18,6 @@ from .catalog import Resource
 
 __all__ = [
     "MISSING",
-    "FieldSet",
     "Path",
     "Shape",
     "decode_fields",
@@ -31,7 +30,6 @@ __all__ = [
 ]
 
 Path = tuple[str, ...]
-FieldSet = frozenset[Path]
 Names = tuple[str, ...]
 
 MISSING: Final = object()
@@ -43,63 +41,57 @@ class Shape:
     """Which lists of a resource merge, and by what keys: the built-in table, or a definition's own schema."""
 
     def __init__(self, resource: Resource) -> None:
-        self._schema: Any = resource.defined.schema if resource.defined is not None else None
-        self._is_custom = resource.defined is not None
+        self._defined = resource.defined
 
     def keys(self, names: Names) -> tuple[str, ...] | None:
         """The key fields of the list at a path of names; () for a set of scalars, None for an atomic list."""
-        if self._is_custom and names[:1] != ("metadata",):
-            schema = self._at(names)
-            kind = schema.get("x-kubernetes-list-type")
-            if kind == "set":
-                return ()
-            return tuple(schema.get("x-kubernetes-list-map-keys") or ()) or None if kind == "map" else None
-        return list_keys(names)
+        schema = self._schema_at(names)
+        if schema is None:
+            return list_keys(names)
+        if schema.get("x-kubernetes-list-type") == "set":
+            return ()
+        is_map = schema.get("x-kubernetes-list-type") == "map"
+        return tuple(schema.get("x-kubernetes-list-map-keys") or ()) or None if is_map else None
 
     def is_atomic(self, names: Names) -> bool:
         """Whether an object is owned as a whole."""
-        if self._is_custom and names[:1] != ("metadata",):
-            return bool(self._at(names).get("x-kubernetes-map-type") == "atomic")
-        return is_atomic(names[-1])
+        schema = self._schema_at(names)
+        return is_atomic(names[-1]) if schema is None else schema.get("x-kubernetes-map-type") == "atomic"
 
-    def _at(self, names: Names) -> Mapping[str, Any]:
-        schema = self._schema
+    def _schema_at(self, names: Names) -> Mapping[str, Any] | None:
+        """The part of a definition's schema that is for a path, empty where it says nothing; None for built-in fields."""
+        if self._defined is None or names[:1] == ("metadata",):
+            return None
+        schema: Any = self._defined.schema
         for name in names:
             if not isinstance(schema, dict):
                 return {}
-            if isinstance(schema.get("items"), dict):
-                schema = schema["items"]
+            schema = schema["items"] if isinstance(schema.get("items"), dict) else schema
             properties = schema.get("properties")
-            schema = (
-                properties[name]
-                if isinstance(properties, dict) and name in properties
-                else schema.get("additionalProperties")
-            )
+            known = isinstance(properties, dict) and name in properties
+            schema = properties[name] if known else schema.get("additionalProperties")
         return schema if isinstance(schema, dict) else {}
+
+
+# -- paths and objects -----------------------------------------------------------------------------------
 
 
 def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _element(item: Any, keys: tuple[str, ...], names: Names) -> str:
-    """The path element of a list item."""
-    if not isinstance(item, dict):
-        raise ApiError.bad_request(f".{'.'.join(names)}: items must be objects with {', '.join(keys)}")
-    found = {}
-    for key in sorted(keys):
-        value = item.get(key, _KEY_DEFAULTS.get(key))
-        if value is None:
-            text = (
-                f".{'.'.join(names)}: element: associative list with keys has an element that omits key field {key!r}"
-            )
-            raise ApiError.bad_request(f"failed to create typed patch object: {text}")
-        found[key] = value
-    return "k:" + _json(found)
+def _element(item: Any, keys: tuple[str, ...]) -> str | None:
+    """The path element of a list item, None for one that omits a key."""
+    found = {key: item.get(key, _KEY_DEFAULTS.get(key)) for key in sorted(keys)} if isinstance(item, dict) else {}
+    return None if None in found.values() or not found else "k:" + _json(found)
 
 
 def leaves(data: Any, shape: Shape, names: Names = (), prefix: Path = ()) -> set[Path]:
-    """The paths of all leaves, and of all items of keyed lists."""
+    """The paths of all leaves, and of all items of keyed lists.
+
+    Raises:
+        ApiError: 400 for an item of a keyed list without its keys.
+    """
     return set(_walk(data, shape, names, prefix))
 
 
@@ -109,68 +101,57 @@ def _walk(value: Any, shape: Shape, names: Names, path: Path) -> Iterator[Path]:
             yield from _walk(item, shape, (*names, key), (*path, f"f:{key}"))
     elif isinstance(value, list) and (keys := shape.keys(names)) is not None:
         for item in value:
-            here = (*path, _element(item, keys, names) if keys else f"v:{_json(item)}")
-            yield here
+            element = _element(item, keys) if keys else f"v:{_json(item)}"
+            if element is None:
+                raise _omitted(item, keys, names)
+            yield (*path, element)
             for key, inner in item.items() if keys else ():
-                yield from _walk(inner, shape, (*names, key), (*here, f"f:{key}"))
+                yield from _walk(inner, shape, (*names, key), (*path, element, f"f:{key}"))
     elif path and value is not None:
         yield path
 
 
+def _omitted(item: Any, keys: tuple[str, ...], names: Names) -> ApiError:
+    place = f".{'.'.join(names)}"
+    if not isinstance(item, dict):
+        return ApiError.bad_request(f"{place}: items must be objects with {', '.join(keys)}")
+    key = next(key for key in sorted(keys) if item.get(key, _KEY_DEFAULTS.get(key)) is None)
+    text = f"{place}: element: associative list with keys has an element that omits key field {key!r}"
+    return ApiError.bad_request(f"failed to create typed patch object: {text}")
+
+
 def merge(live: Any, applied: Any, shape: Shape, names: Names = ()) -> Any:
-    """``applied`` laid over ``live``; neither is changed, parts may be shared."""
+    """``applied``, whose items have their keys, laid over ``live``; neither is changed, parts may be shared."""
     if isinstance(applied, dict):
         if not isinstance(live, dict) or (names and shape.is_atomic(names)):
             live = {}
-        result = dict(live)
-        for key, value in applied.items():
-            if value is not None:
-                result[key] = merge(live.get(key), value, shape, (*names, key))
-        return result
-    if isinstance(applied, list) and isinstance(live, list):
-        keys = shape.keys(names)
-        if keys is None:
-            return applied
-        if not keys:
-            return [*live, *(item for item in applied if not contains_json(live, item))]
-        places: dict[str, int] = {}
-        result_list = list(live)
-        for index, item in enumerate(live):
-            try:
-                places[_element(item, keys, names)] = index
-            except ApiError:
-                continue  # a stored item without its key can be neither named nor merged
-        for item in applied:
-            element = _element(item, keys, names)
-            if element in places:
-                index = places[element]
-                result_list[index] = merge(result_list[index], item, shape, names)
-            else:
-                result_list.append(merge({}, item, shape, names))
-        return result_list
-    if isinstance(applied, list):
-        keys = shape.keys(names)
-        if keys:
-            for item in applied:
-                _element(item, keys, names)
-    return applied
+        given = {key: value for key, value in applied.items() if value is not None}
+        return live | {key: merge(live.get(key), value, shape, (*names, key)) for key, value in given.items()}
+    keys = shape.keys(names) if isinstance(applied, list) and isinstance(live, list) else None
+    if keys is None:
+        return applied
+    if not keys:
+        return [*live, *(item for item in applied if not contains_json(live, item))]
+    merged = list(live)
+    places = {_element(item, keys): index for index, item in enumerate(live)}
+    for item in applied:
+        index = places.get(_element(item, keys))
+        if index is None:
+            merged.append(merge({}, item, shape, names))
+        else:
+            merged[index] = merge(merged[index], item, shape, names)
+    return merged
 
 
 def _find(items: Any, element: str) -> int:
     """The index of the item a ``k:`` or ``v:`` element names, or -1."""
-    if not isinstance(items, list):
-        return -1
     try:
         wanted = msgspec.json.decode(element[2:])
     except msgspec.DecodeError:
         return -1
-    for index, item in enumerate(items):
-        if element.startswith("v:"):
-            if same_json(item, wanted):
-                return index
-        elif _has_keys(item, wanted):
-            return index
-    return -1
+    is_it = same_json if element.startswith("v:") else _has_keys
+    places = (index for index, item in enumerate(items if isinstance(items, list) else ()) if is_it(item, wanted))
+    return next(places, -1)
 
 
 def _has_keys(item: Any, wanted: Any) -> bool:
@@ -186,39 +167,31 @@ def value_at(data: Any, path: Path) -> Any:
     """What sits at a path; :data:`MISSING` when nothing does."""
     for element in path:
         if element.startswith("f:"):
-            if not isinstance(data, dict) or element[2:] not in data:
-                return MISSING
-            data = data[element[2:]]
+            data = data.get(element[2:], MISSING) if isinstance(data, dict) else MISSING
         else:
             index = _find(data, element)
-            if index < 0:
-                return MISSING
-            data = data[index]
+            data = data[index] if index >= 0 else MISSING
     return data
 
 
 def remove(data: Any, path: Path) -> None:
     """Take a path out, in place, and the containers that its going leaves empty."""
-    if not path:
-        return
-    holder = value_at(data, path[:-1])
-    last = path[-1]
-    if last.startswith("f:"):
-        if isinstance(holder, dict):
-            holder.pop(last[2:], None)
-    else:
-        index = _find(holder, last)
-        if index >= 0:
-            del holder[index]
+    holder, last = value_at(data, path[:-1]), path[-1]
+    if last.startswith("f:") and isinstance(holder, dict):
+        holder.pop(last[2:], None)
+    elif (index := _find(holder, last)) >= 0:
+        del holder[index]
     if holder in ({}, []) and len(path) > 2 and path[-2].startswith("f:"):
         remove(data, path[:-1])
+
+
+# -- fieldsV1 --------------------------------------------------------------------------------------------
 
 
 def encode_fields(paths: Iterable[Path]) -> dict[str, Any]:
     """Paths as a ``fieldsV1`` tree."""
     tree: dict[str, Any] = {}
-    known = set(paths)
-    for path in sorted(known):
+    for path in sorted(set(paths)):
         node = tree
         for element in path:
             node = node.setdefault(element, {})
@@ -235,12 +208,10 @@ def decode_fields(tree: Any) -> set[Path]:
 def _paths(node: Any, path: Path) -> Iterator[Path]:
     if len(path) > _DEEPEST:
         return
-    if not isinstance(node, dict) or not node:
-        if path:
-            yield path
-        return
-    for element, inner in node.items():
-        if element == ".":
+    if path and (not isinstance(node, dict) or not node):
+        yield path
+    for element, inner in node.items() if isinstance(node, dict) else ():
+        if element == "." and path:
             yield path
         elif element[:2] in ("f:", "k:", "v:"):
             yield from _paths(inner, (*path, element))

@@ -52,13 +52,13 @@ class OpenApi:
         if protobuf:
             from .openapi_protobuf import encode_document  # noqa: PLC0415 - its runtime is only loaded for old clients
 
-            return self._catalog.kept("v2 protobuf", lambda: encode_document(self._v2_document()))
-        return self._catalog.kept("v2", lambda: encode(self._v2_document()))
+            return self._catalog.kept("v2 protobuf", self._v2_document, encode_document)
+        return self._catalog.kept("v2", self._v2_document)
 
     def v3_index(self) -> bytes:
         """Where the document of each group version is."""
         paths = {}
-        for group, versions in self._catalog.groups().items():
+        for group, versions in self._catalog.groups.items():
             for version in versions:
                 path = f"apis/{group}/{version}" if group else f"api/{version}"
                 raw = self.v3(path)
@@ -70,13 +70,15 @@ class OpenApi:
         """The document of ``api/v1`` or ``apis/GROUP/VERSION``; None for another path."""
         prefix, _, rest = path.strip("/").partition("/")
         group, _, version = rest.rpartition("/")
-        resources = self._catalog.groups().get(group, {}).get(version)
+        resources = self._catalog.groups.get(group, {}).get(version)
         if prefix != ("apis" if group else "api") or resources is None:
             return None
-        return self._catalog.kept(f"v3 {path}", lambda: encode(_v3_document(resources.values())))
+        return self._catalog.kept(f"v3 {path}", lambda: _v3_document(resources.values()))
 
     def _v2_document(self) -> dict[str, Any]:
-        resources = list(self._catalog.resources())
+        resources = [
+            one for versions in self._catalog.groups.values() for found in versions.values() for one in found.values()
+        ]
         paths, definitions = _paths(resources, v3=False), _schemas(resources, _V2)
         return {"swagger": "2.0", "info": _INFO, "paths": paths, "definitions": definitions}
 

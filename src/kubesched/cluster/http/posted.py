@@ -10,13 +10,12 @@ from typing import Annotated, Any, Final, TypedDict, TypeVar
 import msgspec
 from aiohttp import web
 
-from ...api.kinds import Kind
+from ...api.kinds import PODS, Kind
 from ...api.times import timestamp
 from ...api.wire import ApiError
-from ..store import Store
+from ..schema import encode
 from .answers import success
-from .calls import Call
-from .queries import invalid_options
+from .calls import Call, invalid_options
 
 __all__ = ["answer_review", "answer_token_request", "bind", "delete_options", "evict", "expect"]
 
@@ -102,25 +101,25 @@ def _decoded(call: Call, raw: bytes, type_: type[_T], versions: tuple[str, ...] 
         raise ApiError.bad_request(f"the body cannot be handled as a {kind}: {error}") from None
 
 
-def _metadata(call: Call, metadata: _Metadata | None, kind: str, name: str, allowed: tuple[str, ...]) -> _Metadata:
+def _metadata(call: Call, metadata: _Metadata | None, kind: str, allowed: tuple[str, ...]) -> _Metadata:
     """The metadata of a body, which must not contradict the path."""
     metadata = metadata or _Metadata()
-    if name and (metadata.name or "") not in allowed:
+    if call.target.name and (metadata.name or "") not in allowed:
         raise ApiError.bad_request(f"name in URL does not match name in {kind} object")
     call.check_namespace(metadata.namespace)
     return metadata
 
 
-def bind(store: Store, call: Call, raw: bytes, name: str = "") -> web.Response:
+def bind(call: Call, raw: bytes) -> web.Response:
     """POST of a Binding, on the pod's subresource or on ``bindings``."""
-    dry_run = call.query.dry_run("CreateOptions")
+    dry_run, name = call.query.dry_run("CreateOptions"), call.target.name
     body = _decoded(call, raw, Binding, ("v1",))
-    metadata = _metadata(call, body.metadata, "Binding", name, (name,))
+    metadata = _metadata(call, body.metadata, "Binding", (name,))
     target = body.target or _Reference()
     if target.kind not in (None, "", "Node"):
         message = f'Unsupported value: "{target.kind}": supported values: "Node", "<empty>"'
-        raise ApiError.invalid(call.resource.kind, name, [("target.kind", "FieldValueNotSupported", message)])
-    store.bind(
+        raise ApiError.invalid(PODS, name, [("target.kind", "FieldValueNotSupported", message)])
+    call.store.bind(
         call.target.namespace,
         metadata.name or "",
         metadata.uid or "",
@@ -131,19 +130,18 @@ def bind(store: Store, call: Call, raw: bytes, name: str = "") -> web.Response:
     return call.answer(success(), 201)
 
 
-def evict(store: Store, call: Call, raw: bytes) -> web.Response:
+def evict(call: Call, raw: bytes) -> web.Response:
     """POST of an Eviction."""
-    dry_run = call.query.dry_run("CreateOptions")
+    dry_run, target = call.query.dry_run("CreateOptions"), call.target
     body = _decoded(call, raw, Eviction, ("policy/v1", "policy/v1beta1"))
-    target = call.target
-    _metadata(call, body.metadata, "Eviction", target.name, ("", target.name))
+    _metadata(call, body.metadata, "Eviction", ("", target.name))
     options = body.delete_options or DeleteOptions()
-    asked = options.preconditions
-    store.evict(
+    asked = options.preconditions or _Preconditions()
+    call.store.evict(
         target.namespace,
         target.name,
-        uid=(asked.uid or "") if asked is not None else "",
-        resource_version=(asked.resource_version or "") if asked is not None else "",
+        uid=asked.uid or "",
+        resource_version=asked.resource_version or "",
         grace_period_seconds=options.grace_period_seconds,
         dry_run=dry_run or options.dry_run == ["All"],
     )
@@ -157,7 +155,7 @@ def delete_options(call: Call, raw: bytes) -> Deletion:
     grace, orphan = given.grace_period_seconds, given.orphan_dependents
     if grace is None:
         grace = query.number("gracePeriodSeconds")
-    if orphan is None and query.has("orphanDependents"):
+    if orphan is None and "orphanDependents" in query:
         orphan = query.flag("orphanDependents")
     policy = given.propagation_policy or query.text("propagationPolicy")
     if policy and orphan is not None:
@@ -181,36 +179,25 @@ def delete_options(call: Call, raw: bytes) -> Deletion:
 # -- reviews and tokens ------------------------------------------------------------------------------------
 
 
-def answer_review(kind: str, api_version: str, body: Any, token: str | None) -> dict[str, Any]:
+def answer_review(call: Call, raw: bytes, token: str | None) -> web.Response:
     """The review as posted, with its status filled in.
 
     Raises:
         ApiError: 400 for a body that is no object of this kind.
     """
-    expect(body, kind)
-    for name in ("metadata", "spec"):
-        if not isinstance(body.get(name), dict | None):
-            raise ApiError.bad_request(f"{name}: must be an object, got {body[name]!r:.100}")
-    spec: dict[str, Any] = body.get("spec") or {}
-    audiences = spec.get("audiences")
-    if audiences is not None and not (isinstance(audiences, list) and all(isinstance(one, str) for one in audiences)):
-        raise ApiError.bad_request(f"spec.audiences: must be a list of strings, got {audiences!r:.100}")
-    return {
-        "kind": kind,
-        "apiVersion": api_version,
-        "metadata": body.get("metadata") or {},
-        "spec": spec,
-        "status": _status(kind, spec, token),
-    }
+    kind = call.resource.kind
+    review = _review(call, raw, kind)
+    review["status"] = _status(kind.kind, review["spec"], token)
+    return call.answer(encode(review), 201)
 
 
-def answer_token_request(body: Any, namespace: str, name: str, token: str | None, now: float) -> dict[str, Any]:
+def answer_token_request(call: Call, raw: bytes, token: str | None) -> web.Response:
     """A token of a ServiceAccount: the server's own, as it has one user only; one without a token ignores any.
 
     Raises:
         ApiError: 400 for a body that is no TokenRequest, 422 for a time that is too short.
     """
-    request = answer_review("TokenRequest", "authentication.k8s.io/v1", body, token)
+    request, now = _review(call, raw, _TOKEN_REQUESTS), call.store.clock.now()
     spec = request["spec"] = {"audiences": _AUDIENCES, "expirationSeconds": 3600, **request["spec"]}
     seconds = spec["expirationSeconds"]
     if not isinstance(seconds, int) or isinstance(seconds, bool):
@@ -219,10 +206,26 @@ def answer_token_request(body: Any, namespace: str, name: str, token: str | None
         text = f"Invalid value: {seconds}: must be between {_SHORTEST} (10 minutes) and {_LONGEST}"
         cause = ("spec.expirationSeconds", "FieldValueInvalid", text)
         raise ApiError.invalid(_TOKEN_REQUESTS, "", [cause])
+    name, namespace = call.target.name, call.target.namespace
     request["metadata"] = {"name": name, "namespace": namespace, "creationTimestamp": timestamp(now)}
     text = token if token is not None else "any-token-is-accepted"
     request["status"] = {"token": text, "expirationTimestamp": timestamp(now + seconds)}
-    return request
+    return call.answer(encode(request), 201)
+
+
+def _review(call: Call, raw: bytes, kind: Kind) -> dict[str, Any]:
+    """The object posted, without a status."""
+    body = call.body(raw).data
+    expect(body, kind.kind)
+    for name in ("metadata", "spec"):
+        if not isinstance(body.get(name), dict | None):
+            raise ApiError.bad_request(f"{name}: must be an object, got {body[name]!r:.100}")
+    spec: dict[str, Any] = body.get("spec") or {}
+    audiences = spec.get("audiences")
+    if audiences is not None and not (isinstance(audiences, list) and all(isinstance(one, str) for one in audiences)):
+        raise ApiError.bad_request(f"spec.audiences: must be a list of strings, got {audiences!r:.100}")
+    metadata = body.get("metadata") or {}
+    return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata, "spec": spec}
 
 
 def _status(kind: str, spec: dict[str, Any], token: str | None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from ...api.wire import ApiError
 from ..store import Store
-from .answers import Accepted, failed, refusal, text_answer, wants_pretty
+from .answers import YAML, Style, failed, refusal, style_of, text_answer
 from .bodies import Intake
 from .calls import shutting_down
 from .connection import Connections
@@ -198,7 +198,7 @@ class HttpServer:
                 return text_answer(self._requests.text(self.store, self.open_watches).decode())
             return await self._dispatcher.answer(request, path, query, lambda: self._read(request))
         except ApiError as error:
-            return refusal(error, form=_form_of(request), pretty=_pretty(request, query))
+            return refusal(error, style=_style(request, query))
         except web.HTTPException as error:
             text = error.reason or "the request cannot be read"
             return refusal(ApiError(error.status, "BadRequest", text))
@@ -237,16 +237,11 @@ def _raw_path(request: web.BaseRequest) -> tuple[str, str, str]:
     return text.partition("?")
 
 
-def _form_of(request: web.BaseRequest) -> Accepted:
-    """Refusals are JSON unless YAML is all the client takes."""
-    header = request.headers.get("Accept", "")
-    return Accepted("application/yaml") if header in ("application/yaml", "text/yaml") else Accepted()
-
-
-def _pretty(request: web.BaseRequest, query: str) -> bool:
-    """Whether to indent a refusal; the query may be what was wrong, so it is only searched."""
-    found = _PRETTY.search(query)
-    return wants_pretty(found[1] if found else None, request.headers.get("User-Agent", ""))
+def _style(request: web.BaseRequest, query: str) -> Style:
+    """How to write a refusal: YAML if that is all the client takes. The query may be what was wrong: it is only searched."""
+    accept, agent = request.headers.get("Accept", ""), request.headers.get("User-Agent", "")
+    pretty = _PRETTY.search(query)
+    return style_of(YAML if accept in (YAML, "text/yaml") else "", pretty[1] if pretty else None, agent)
 
 
 def _make_request(

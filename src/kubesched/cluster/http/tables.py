@@ -1,27 +1,33 @@
-"""Tables and bare metadata: what kubectl asks for instead of whole objects.
+"""The forms of an answer's objects: as they are stored, their metadata alone, or the rows of a table.
 
-Caller: :mod:`.reading` and :mod:`.watching`. Columns are in :mod:`.columns`; custom resources bring their own.
+Callers: :mod:`.reading` and :mod:`.watching`. The columns are in ``columns.txt``, which says how its lines are written;
+kinds without an entry show their name and age, custom resources bring their own columns.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, Final
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from ...api.wire import ApiError, Item
 from ..schema import encode
+from .answers import whole
 from .calls import Call
-from .cells import age_of
-from .columns import Column, Layout, layouts
-from .crds import Column as DefinedColumn
+from .catalog import Column as DefinedColumn
+from .cells import READERS, Data, age_of
 from .jsonpath import find
 
-__all__ = ["TableMaker", "metadata_only"]
+__all__ = ["Form", "Layout", "form_of", "layouts"]
 
+#: What stands in a cell that cannot be made.
+INVALID: Final = "<invalid>"
+_LINE: Final = re.compile(r"(\+?)([^:=]+?)(?::(\w+))?(?: = (.*))?")
 _DESCRIPTIONS: Final = {
     "Name": "The object's name, unique in its namespace.",
     "Age": "How long ago the object was created.",
@@ -31,21 +37,71 @@ _DESCRIPTIONS: Final = {
     "Node": "The node it runs on.",
     "IP": "The address it was given.",
 }
-
-
-#: What stands in a cell that cannot be made.
-INVALID: Final = "<invalid>"
 _log = logging.getLogger("kubesched.cluster")
 #: UID and version of objects whose rows could not be made; each is reported once.
 _REPORTED: Final[set[tuple[str, int]]] = set()
 _MOST_REPORTED: Final = 1 << 12
 
 
+# -- forms ---------------------------------------------------------------------------------------------------
+
+
+def form_of(call: Call) -> Form:
+    """The form in which a request wants its objects.
+
+    Raises:
+        ApiError: 400, when ``includeObject`` is not ``Metadata``, ``Object`` or ``None``.
+    """
+    return {"": Form, "Table": _Table}.get(call.form.transform, _Metadata)(call)
+
+
+class Form:
+    """Objects as they are stored, in the version that is served."""
+
+    #: The member of a list that has its objects.
+    member = "items"
+
+    def __init__(self, call: Call) -> None:
+        self._resource = call.resource
+        self._meta = f"meta.k8s.io/{call.form.version or 'v1'}"
+
+    def object(self, item: Item) -> bytes:
+        """One object, alone or in an event."""
+        return self._resource.outward(item.raw)
+
+    def bookmark(self, item: Item) -> bytes:
+        """The object of a bookmark, of which only the version counts."""
+        if not self._resource.is_converted:
+            return item.raw
+        return msgspec.json.encode({**item.data(), "apiVersion": self._resource.api_version})
+
+    def head(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """A list without its objects; ``metadata`` is the list's."""
+        kind, version = f"{self._resource.kind.kind}List", self._resource.api_version
+        return {"kind": kind, "apiVersion": version, "metadata": metadata}
+
+    def part(self, items: Sequence[Item]) -> bytes:
+        """Objects of a list, with commas between them."""
+        return b",".join([self.object(item) for item in items])
+
+
 class _Head(msgspec.Struct):
     metadata: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_head = msgspec.json.Decoder(_Head).decode
+_decode_head: Final = msgspec.json.Decoder(_Head).decode
+
+
+class _Metadata(Form):
+    def object(self, item: Item) -> bytes:
+        metadata = bytes(_decode_head(item.raw).metadata)
+        return b'{"kind":"PartialObjectMetadata","apiVersion":"%b","metadata":%b}' % (self._meta.encode(), metadata)
+
+    def bookmark(self, item: Item) -> bytes:
+        return self.object(item)
+
+    def head(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        return {"kind": "PartialObjectMetadataList", "apiVersion": self._meta, "metadata": metadata}
 
 
 class _Row(msgspec.Struct):
@@ -53,53 +109,49 @@ class _Row(msgspec.Struct):
     object: msgspec.Raw | None
 
 
-def metadata_only(raw: bytes, version: str = "v1") -> bytes:
-    """An object cut down to its metadata."""
-    metadata = bytes(_head(raw).metadata)
-    return (
-        b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/'
-        + version.encode()
-        + b'","metadata":'
-        + metadata
-        + b"}"
-    )
+class _Table(_Metadata):
+    """Tables: what kubectl asks for. Their columns are sent once."""
 
-
-class TableMaker:
-    """Makes the tables of one request.
-
-    Raises:
-        ApiError: 400, when ``includeObject`` is not ``Metadata``, ``Object`` or ``None``.
-    """
+    member = "rows"
 
     def __init__(self, call: Call) -> None:
-        resource, version, include = call.resource, call.form.version, call.query.text("includeObject")
+        super().__init__(call)
+        resource, include = call.resource, call.query.text("includeObject")
         if include not in ("", "Metadata", "Object", "None"):
             raise ApiError.bad_request(f'unrecognized includeObject value: "{include}"; use Metadata, Object or None')
-        self._resource = resource
-        self._version = version or "v1"
-        self._include = include or "Metadata"
+        forms = {"None": None, "Object": Form(call)}
+        self._included: Form | None = forms.get(include, _Metadata(call))
+        self._clock = call.store.clock
         columns = [one for one in resource.defined.columns if one.name and one.path] if resource.defined else []
         known = layouts()
         self._layout = _defined_layout(columns) if columns else known.get(resource.kind.group_resource, known["*"])
+        self._headers: list[dict[str, Any]] = [
+            {
+                "name": column.title,
+                "type": column.type,
+                "format": "name" if column.title == "Name" else "",
+                "description": _DESCRIPTIONS.get(column.title, f"{column.title} of the {resource.kind.kind}."),
+                "priority": column.priority,
+            }
+            for column in self._layout.columns
+        ]
 
-    def head(self, metadata: Mapping[str, Any], *, headers: bool = True) -> dict[str, Any]:
-        """A table without its rows; ``metadata`` is the list's."""
-        return {
-            "kind": "Table",
-            "apiVersion": f"meta.k8s.io/{self._version}",
-            "metadata": metadata,
-            "columnDefinitions": self._headers() if headers else [],
-        }
+    def object(self, item: Item) -> bytes:
+        head = self.head({"resourceVersion": str(item.resource_version)})
+        self._headers = []
+        return whole(head, "rows", [self.part([item])])
 
-    def rows(self, items: Sequence[Item], now: float) -> bytes:
-        """The rows of these objects, with commas between them."""
-        return encode([_Row(self._cells(item, now), self._shown(item.raw)) for item in items])[1:-1]
+    def bookmark(self, item: Item) -> bytes:
+        row = _Row([], msgspec.Raw(super().object(item)))
+        return encode({**self.head({}), "columnDefinitions": [], "rows": [row]})
 
-    def _shown(self, raw: bytes) -> msgspec.Raw | None:
-        if self._include == "Metadata":
-            return msgspec.Raw(metadata_only(raw, self._version))
-        return None if self._include == "None" else msgspec.Raw(self._resource.outward(raw))
+    def head(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        return {"kind": "Table", "apiVersion": self._meta, "metadata": metadata, "columnDefinitions": self._headers}
+
+    def part(self, items: Sequence[Item]) -> bytes:
+        now, shown = self._clock.now(), self._included
+        rows = [_Row(self._cells(item, now), msgspec.Raw(shown.object(item)) if shown else None) for item in items]
+        return encode(rows)[1:-1]
 
     def _cells(self, item: Item, now: float) -> list[Any]:
         """The row of an object. What cannot be made of it is shown as such: one object never costs a list."""
@@ -115,34 +167,89 @@ class TableMaker:
                 _log.warning("%s %s: cannot be shown as a table row: %r", item.kind.kind, item.key, error)
             return [item.name if column.title == "Name" else INVALID for column in self._layout.columns]
 
-    def bookmark(self, item: Item) -> bytes:
-        """A bookmark as a table without cells: only its object counts."""
-        row = {"cells": [], "object": msgspec.Raw(metadata_only(item.raw, self._version))}
-        table = {"kind": "Table", "apiVersion": f"meta.k8s.io/{self._version}", "metadata": {}}
-        return encode({**table, "columnDefinitions": [], "rows": [row]})
 
-    def _headers(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": column.title,
-                "type": column.type,
-                "format": "name" if column.title == "Name" else "",
-                "description": _DESCRIPTIONS.get(column.title, f"{column.title} of the {self._resource.kind.kind}."),
-                "priority": column.priority,
-            }
-            for column in self._layout.columns
-        ]
+# -- columns ---------------------------------------------------------------------------------------------------
+
+
+class Column(NamedTuple):
+    """One column. ``type`` is OpenAPI's; ``priority`` 1 means only in wide output; ``cell`` reads an object."""
+
+    title: str
+    priority: int = 0
+    type: str = "string"
+    cell: Callable[[Data, float], Any] | None = None
+
+
+class Layout(NamedTuple):
+    """The columns of a kind and, when one reader makes whole rows, that reader."""
+
+    columns: tuple[Column, ...]
+    row: Callable[[Data, float], list[Any]] | None = None
+
+    def cells(self, data: Data, now: float) -> list[Any]:
+        """The row of an object."""
+        if self.row is not None:
+            return self.row(data, now)
+        return [column.cell(data, now) if column.cell is not None else None for column in self.columns]
+
+
+@cache
+def layouts() -> dict[str, Layout]:
+    """Layouts by group resource; ``*`` is for all others."""
+    found: dict[str, Layout] = {}
+    shared: dict[str, Column] = {}
+    names: list[str] = []
+    for line in files(__package__).joinpath("columns.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            heading, _, row = line[3:].partition(" = ")
+            names = heading.split()
+            found |= dict.fromkeys(names, Layout((), READERS[row] if row else None))
+        elif line and not line.startswith("#"):
+            column = _column(line, shared)
+            if names == ["*"]:
+                shared[column.title] = column
+            for name in names:
+                found[name] = found[name]._replace(columns=(*found[name].columns, column))
+    return found
+
+
+def _column(line: str, shared: dict[str, Column]) -> Column:
+    match = _LINE.fullmatch(line)
+    if match is None:
+        raise ValueError(f"columns.txt: {line!r} is no column")
+    wide, title, type_, text = match.groups()
+    if text is None:
+        return shared.get(title, Column(title, int(bool(wide)), type_ or "string"))
+    name, *arguments = text.split()
+    if name in READERS:
+        cell = partial(_called, READERS[name], arguments)
+    else:
+        path, mark, default = text.partition(" ? ")
+        absent = (msgspec.json.decode(default) if type_ else default.removeprefix("-")) if mark else "<none>"
+        cell = partial(_value, path, absent, not type_)
+    return Column(title, int(bool(wide)), type_ or "string", cell)
+
+
+def _called(function: Callable[..., Any], arguments: list[str], data: Data, now: float) -> Any:
+    return function(data, now, *arguments)
+
+
+def _value(path: str, default: Any, is_text: bool, data: Data, now: float) -> Any:
+    """The value at a path; what is absent or empty has a default."""
+    value = find(data, path)
+    if value is None or value == "":
+        return default
+    return str(value) if is_text else value
 
 
 def _defined_layout(columns: Sequence[DefinedColumn]) -> Layout:
     """Name, then the definition's columns; its age only when it shows one itself, as upstream."""
-    name = layouts()["*"].columns[0]
     types = ("integer", "number", "boolean", "date")
     shown = (
         Column(one.name, one.priority, one.type if one.type in types else "string", partial(_defined_cell, one))
         for one in columns
     )
-    return Layout((name, *shown))
+    return Layout((layouts()["*"].columns[0], *shown))
 
 
 def _defined_cell(column: DefinedColumn, data: Any, now: float) -> Any:

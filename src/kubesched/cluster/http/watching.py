@@ -12,16 +12,15 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-import msgspec
 from aiohttp import web
 
 from ...api.turns import Steps, in_turns
-from ...api.wire import ApiError, Item, WatchEvent
+from ...api.wire import ApiError, WatchEvent
 from ..schema import encode
 from ..store import Store, Watch
-from .answers import YAML, begin_stream
+from .answers import PLAIN, YAML, begin_stream, set_headers
 from .calls import Call, shutting_down
-from .reading import Shape
+from .tables import Form, form_of
 
 __all__ = ["Watches"]
 
@@ -29,7 +28,6 @@ __all__ = ["Watches"]
 MIN_SECONDS: Final = 1800.0
 #: Events written in one go before other tasks get a turn.
 BATCH: Final = 1000
-_END: Final = b"}\n"
 
 
 class Watches:
@@ -63,7 +61,7 @@ class Watches:
         if len(self._open) >= self._limit:
             text = "too many watches are open on this server; close some, or try again later"
             raise ApiError(429, "TooManyRequests", text, {"retryAfterSeconds": 1})
-        shaper = _Shaper(self._store, call)
+        form = form_of(call)
         timeout = query.number("timeoutSeconds")
         seconds = float(timeout) if timeout and timeout > 0 else MIN_SECONDS * (1.0 + self._rng.random())
         bookmarks = query.flag("allowWatchBookmarks")
@@ -78,15 +76,14 @@ class Watches:
             if error.code != 410:
                 raise
             expired = _error_line(error)  # upstream reports an expired version inside the stream
+        response = web.StreamResponse()
+        set_headers(response, PLAIN.content_type, ())
         try:
-            response = web.StreamResponse(
-                headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
-            )
             await begin_stream(response, call.request)
             if watch is None:
                 await response.write(expired)
             else:
-                await self._stream(response, watch, shaper, seconds, bookmarks=bookmarks)
+                await self._stream(response, watch, form, seconds, bookmarks=bookmarks)
             await response.write_eof()
         except ConnectionError:
             pass  # the client has disconnected; most watches end this way
@@ -98,25 +95,21 @@ class Watches:
 
     def _begin(self, call: Call) -> Steps[Watch]:
         query, target = call.query, call.target
-        version, initial = query.text("resourceVersion"), False
-        if query.has("sendInitialEvents"):
-            initial = query.flag("sendInitialEvents")
-            if not initial and version in ("", "0"):
-                version = str(self._store.resource_version)
-        selector = query.text("fieldSelector")
-        if target.name:
-            selector = f"{selector},metadata.name={target.name}" if selector else f"metadata.name={target.name}"
+        version, initial = query.text("resourceVersion"), query.flag("sendInitialEvents")
+        if "sendInitialEvents" in query and not initial and version in ("", "0"):
+            version = str(self._store.resource_version)
+        selectors = (query.text("fieldSelector"), f"metadata.name={target.name}" if target.name else "")
         return self._store.watching(
             call.resource.kind,
             target.namespace,
             resource_version=version,
             label_selector=query.text("labelSelector"),
-            field_selector=selector,
+            field_selector=",".join(filter(None, selectors)),
             send_initial_events=initial,
         )
 
     async def _stream(
-        self, response: web.StreamResponse, watch: Watch, shaper: _Shaper, seconds: float, *, bookmarks: bool
+        self, response: web.StreamResponse, watch: Watch, form: Form, seconds: float, *, bookmarks: bool
     ) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -127,47 +120,30 @@ class Watches:
                 await response.write(_error_line(error))
                 return
             for start in range(0, len(events), BATCH):
-                lines = shaper.lines(events[start : start + BATCH], bookmarks=bookmarks)
+                lines = _lines(form, events[start : start + BATCH], bookmarks=bookmarks)
                 if lines:
                     await response.write(lines)
                 await asyncio.sleep(0)
             left = deadline - loop.time()
-            if left <= 0 and not watch.begins:
-                if bookmarks and not watch.pending:
-                    await response.write(shaper.lines([watch.bookmark()], bookmarks=True))
-                return
+            is_over = left <= 0 and not watch.begins
             quiet = min(left, self._bookmark_seconds)
-            if not await watch.wait(quiet) and bookmarks and not watch.pending and quiet < left:
-                await response.write(shaper.lines([watch.bookmark()], bookmarks=True))
+            is_quiet = is_over or (not await watch.wait(quiet) and quiet < left)
+            if is_quiet and bookmarks and not watch.pending:
+                await response.write(_lines(form, [watch.bookmark()], bookmarks=True))
+            if is_over:
+                return
 
 
 def _error_line(error: ApiError) -> bytes:
     return encode({"type": "ERROR", "object": error.to_status()}) + b"\n"
 
 
-class _Shaper:
-    """Writes events in the form one watch asked for."""
-
-    def __init__(self, store: Store, call: Call) -> None:
-        self._resource = call.resource
-        self._shape = Shape(store, call)
-        self._headers = True
-
-    def lines(self, events: Sequence[WatchEvent], *, bookmarks: bool) -> bytes:
-        parts: list[bytes] = []
-        for type_, item in events:
-            if type_ == "BOOKMARK" and not bookmarks:
-                continue
-            parts += (b'{"type":"', type_.encode(), b'","object":', self._object(type_, item), _END)
-        return b"".join(parts)
-
-    def _object(self, type_: str, item: Item) -> bytes:
-        if type_ == "BOOKMARK":
-            if self._shape.tables is not None:
-                return self._shape.tables.bookmark(item)
-            if self._shape.is_plain and self._resource.is_converted:
-                return msgspec.json.encode({**item.data(), "apiVersion": self._resource.api_version})
-            return self._shape.object(item)
-        raw = self._shape.object(item, headers=self._headers)
-        self._headers = False  # the columns of a table are sent once
-        return raw
+def _lines(form: Form, events: Sequence[WatchEvent], *, bookmarks: bool) -> bytes:
+    """Events in the form that a watch asked for."""
+    parts: list[bytes] = []
+    for type_, item in events:
+        if type_ != "BOOKMARK":
+            parts += (b'{"type":"', type_.encode(), b'","object":', form.object(item), b"}\n")
+        elif bookmarks:
+            parts += (b'{"type":"BOOKMARK","object":', form.bookmark(item), b"}\n")
+    return b"".join(parts)

@@ -62,6 +62,11 @@ class Entry:
         """A list; empty when absent."""
         return self._member(name, list, f"a list{what}") or []
 
+    def entries(self, name: str, wanted: str) -> list[Entry]:
+        """The members of a list, which are objects."""
+        found = enumerate(self.items(name))
+        return [Entry(one, f"{self.where}.{name}[{index}]", self._error, wanted) for index, one in found]
+
     def flag(self, name: str) -> bool | None:
         """True or false; None when absent."""
         return self._member(name, bool, "true or false")

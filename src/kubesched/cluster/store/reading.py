@@ -126,8 +126,7 @@ class Reading:
         version, after = self._version, None
         if token := options.get("continue_token", ""):
             version, after = _read_token(token)
-            if version < 0:
-                version = self._version
+            version = self._parse_version(str(version)) if version > 0 else self._version
         else:
             wanted = self._parse_version(options.get("resource_version", ""))
             if resource_version_match == "Exact":
@@ -212,16 +211,23 @@ def _make_page(moment: Moment, filter_: Filter, version: int, after: Key | None,
     return ListPage(page, str(version), token, None if filter_.selects else rest)
 
 
+class _Token(msgspec.Struct):
+    """What a page's token holds: the version, negative for the present, and the last key shown."""
+
+    v: str
+    rv: int
+    start: Key
+
+
 def _write_token(version: int, last: Key) -> str:
-    """The token of the page after ``last``; a negative version means the present."""
-    raw = encode({"v": "meta.k8s.io/v1", "rv": version, "start": last})
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(encode(_Token("meta.k8s.io/v1", version, last))).rstrip(b"=").decode()
 
 
 def _read_token(token: str) -> tuple[int, Key]:
     try:
-        data = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        namespace, name = data["start"]
-        return int(data["rv"]), (str(namespace), str(name))
-    except (ValueError, KeyError, TypeError, msgspec.DecodeError):
-        raise ApiError.bad_request("continue key is not valid: it must be the token of an earlier page") from None
+        found = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)), type=_Token)
+    except (ValueError, msgspec.DecodeError):
+        found = None
+    if found is None or not found.rv:
+        raise ApiError.bad_request("continue key is not valid: it must be the token of an earlier page")
+    return found.rv, found.start
