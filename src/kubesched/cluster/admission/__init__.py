@@ -2,8 +2,7 @@
 
 from .admission import SYSTEM_PRIORITIES, Admission
 from .custom import unknown_fields, usable_schema
-from .kind_defaults import default_kind
-from .kind_validation import check_kind
+from .kinds import check_kind, default_kind
 from .label_keys import merge_label_keys
 from .limits import Limits, show_amount
 from .metadata import SERVER_FIELDS, STATUS_KINDS, changed_metadata, check_preconditions, new_metadata

@@ -3,7 +3,7 @@
 A check belongs to a type of the schema and is called for every object of that type, wherever it is: a toleration is
 checked alike in a pod, in a Deployment's template and in a CronJob's. Most checks are lines of ``rules.txt`` of the
 schema; what they cannot say is in the tables of :mod:`.type_checks` and :mod:`.pod_checks`. Callers:
-:mod:`.kind_validation`, and :mod:`.admission` and :mod:`.updates` for pods. The form of the data has been checked.
+:mod:`.kinds`, and :mod:`.admission` and :mod:`.updates` for pods. The form of the data has been checked.
 """
 
 from __future__ import annotations

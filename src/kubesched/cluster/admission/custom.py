@@ -2,7 +2,7 @@
 
 A structural schema (OpenAPI v3) is turned into a JSON Schema for ``jsonschema-rs``; its rules are CEL expressions, see
 :mod:`kubesched.cel.schema_rules`. As in 1.36, what was wrong before and is not changed does not stop an update. Checked is the schema of
-the stored version. Callers: :mod:`.kind_defaults`, :mod:`.kind_validation`; the HTTP face for warnings of unknown fields.
+the stored version. Callers: :mod:`.kinds`, :mod:`.kinds`; the HTTP face for warnings of unknown fields.
 """
 
 from __future__ import annotations

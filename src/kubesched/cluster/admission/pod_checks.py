@@ -1,6 +1,6 @@
 """What relates the members of a pod spec, by type, where ``rules.txt`` of the schema cannot say it.
 
-Rules and texts: upstream ``pkg/apis/core/validation``. Callers: :mod:`.checks`, and :mod:`.kind_validation` for mounts.
+Rules and texts: upstream ``pkg/apis/core/validation``. Callers: :mod:`.checks`, and :mod:`.kinds` for mounts.
 """
 
 from __future__ import annotations

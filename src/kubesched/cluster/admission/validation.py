@@ -1,6 +1,6 @@
 """Checks every object passes: names, labels, metadata; and the collector of field errors.
 
-Caller: ``store`` before a write. What belongs to a type or a kind is in :mod:`.checks` and :mod:`.kind_validation`.
+Caller: ``store`` before a write. What belongs to a type or a kind is in :mod:`.checks` and :mod:`.kinds`.
 Texts follow upstream (``apimachinery/pkg/util/validation``), so that people can search for them.
 """
 

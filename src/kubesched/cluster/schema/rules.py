@@ -6,7 +6,7 @@ The defaults are filled in here; :mod:`..admission.checks` evaluates the rest. C
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -59,12 +59,12 @@ class FieldRules:
 
 @dataclass(frozen=True, slots=True)
 class _Default:
-    """``value`` as JSON; ``condition`` is a field of the same object and its value, or empty."""
+    """``value`` as JSON, for objects of which ``applies`` is true."""
 
     field: str
     value: bytes
     zero: bool
-    condition: tuple[str, str]
+    applies: Callable[[Data], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +142,17 @@ def _lines() -> Iterator[str]:
 
 
 def _read(fields: FieldRules, defaults: list[_Default], member: str, rules: list[str]) -> None:
-    default, condition = "", ("", "")
-    for rule in rules:
-        name, _, value = rule.partition("=")
+    given = dict(rule.partition("=")[::2] for rule in rules)
+    for name, value in given.items():
         match name:
             case "min" | "max" | "most" | "longest":
                 setattr(fields, _NUMBERS[name], int(value))
             case "default":
-                default = value
+                applies = _condition_of_default(given.get("if", ""))
+                defaults.append(_Default(member, value.encode(), "zero" in given, applies))
+                fields.default = b"" if "if" in given else value.encode()
             case "if":
-                left, _, right = value.partition(":")
-                condition = (left, right)
+                pass  # read with the default
             case "enum":
                 fields.enum = tuple(value.split("|"))
             case "unique":
@@ -166,10 +166,15 @@ def _read(fields: FieldRules, defaults: list[_Default], member: str, rules: list
             case "zero":
                 fields.zero = True
             case _:
-                raise ValueError(f"rules.txt: {member} has an unknown rule {rule!r}")
-    if default:
-        defaults.append(_Default(member, default.encode(), "zero" in rules, condition))
-        fields.default = b"" if condition[0] else default.encode()
+                raise ValueError(f"rules.txt: {member} has an unknown rule {name!r}")
+
+
+def _condition_of_default(text: str) -> Callable[[Data], bool]:
+    name, _, values = text.partition(":")
+    if values:
+        return lambda data: data.get(name) in values.split("|")
+    is_absent, name = name.startswith("!"), name.removeprefix("!")
+    return lambda data: not name or (data.get(name) in (None, [])) is is_absent
 
 
 def field_rules(type_: str) -> dict[str, FieldRules]:
@@ -209,10 +214,9 @@ def parts(value: Any, shape: str) -> Iterable[tuple[Any, Any]]:
 def fill_defaults(type_: str, data: Data) -> None:
     """Fill in, in place, the defaults of an object of a type and of everything in it. Its form must have been checked."""
     for default in type_rules()[type_].defaults:
-        name, (other, wanted) = default.field, default.condition
-        found = data.get(name)
-        if (found is None or found == "" or (default.zero and found == 0)) and (not other or data.get(other) == wanted):
-            data[name] = msgspec.json.decode(default.value)
+        found = data.get(default.field)
+        if (found is None or found == "" or (default.zero and not found)) and default.applies(data):
+            data[default.field] = msgspec.json.decode(default.value)
     for name, shape, inner in members(type_, reaches("defaults")):
         for _, one in parts(data.get(name), shape):
             fill_defaults(inner, one)
