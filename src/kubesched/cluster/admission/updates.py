@@ -183,10 +183,10 @@ def _check_gated(left: Data, right: Data, causes: Causes) -> None:
         for affinity in affinities
     )
     path = f"spec.affinity.nodeAffinity.{_REQUIRED_TERMS}.nodeSelectorTerms"
-    if old_terms is not None and (new_terms is None or len(new_terms) != len(old_terms)):
+    if old_terms is not None and len(new_terms or ()) != len(old_terms):
         causes.invalid(path, new_terms, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
-    elif old_terms is not None:
-        for index, (old, new) in enumerate(zip(old_terms, new_terms, strict=True)):
+    else:
+        for index, (old, new) in enumerate(zip(old_terms or (), new_terms or (), strict=False)):
             for field in ("matchExpressions", "matchFields"):
                 before, after = old.get(field) or [], new.get(field) or []
                 if after[: len(before)] != before:

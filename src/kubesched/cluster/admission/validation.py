@@ -18,7 +18,7 @@ from ...api.quantity import Quantity, QuantityError, parse_quantity
 from ...api.selectors import NodeSelectorMatcher, is_label_value, is_qualified_name
 from ...api.types import NodeSelector
 from ...api.wire import ApiError
-from ..schema import check_metadata_form, types
+from ..schema import check_metadata_form, types, undecodable
 
 __all__ = [
     "QUANTITY_TEXT",
@@ -279,10 +279,7 @@ def check_quantities(amounts: Mapping[str, Any] | None, path: str, causes: Cause
         try:
             amount = parse_quantity(text)
         except QuantityError:
-            raise ApiError.bad_request(
-                f'{causes.kind.kind} in version "{causes.kind.version}" cannot be handled as a {causes.kind.kind}: '
-                f"{where}: {QUANTITY_TEXT}; got {_shown(text)}"
-            ) from None
+            raise undecodable(causes.kind, f"{where}: {QUANTITY_TEXT}; got {_shown(text)}") from None
         if not is_qualified_name(name):
             causes.invalid(path, name, QUALIFIED_TEXT)
         if amount.nanos < 0:

@@ -9,12 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
 
-from .schema import types
+from .schema import table_lines, types
 
 __all__ = [
     "Condition",
@@ -134,8 +133,7 @@ def type_rules() -> dict[str, TypeRules]:
 
 def _lines() -> Iterator[str]:
     """The lines of rules.txt; the expression of a condition comes after a line break."""
-    text = files(__package__).joinpath("rules.txt").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    lines = list(table_lines("rules.txt"))
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if not line.startswith(" "):
             yield f"{line}\n{following.strip()}" if following.startswith(" ") else line
