@@ -60,7 +60,7 @@ def check_pod_spec(spec: Data, causes: Causes) -> None:
 def _ruled_fields(type_: str) -> tuple[list[str], dict[str, tuple[str, FieldRules | None, str]]]:
     """The fields of a type that are required; and by name, of those that have rules or hold such: shape, rules, held type."""
     rules, held = field_rules(type_), reaches("fields")
-    required = [name for name, rule in rules.items() if rule.required]
+    required = [name for name, rule in rules.items() if rule.required is not None]
     fields = {}
     for name, field in types()[type_].fields.items():
         has_values = field.shape or (field.type not in types() and field.type != "any")
@@ -75,7 +75,7 @@ def _check_fields(type_: str, data: Data, path: str, causes: Causes) -> None:
     required, fields = _ruled_fields(type_)
     for name in required:
         if data.get(name) is None:
-            causes.required(dotted(path, [name]), field_rules(type_)[name].required_text)
+            causes.required(dotted(path, [name]), field_rules(type_)[name].required or "")
     for name, value in data.items():
         if name not in fields or value is None:
             continue
@@ -92,8 +92,8 @@ def _check_fields(type_: str, data: Data, path: str, causes: Causes) -> None:
 def _check_items(value: Any, shape: str, rules: FieldRules | None, inner: str, path: str, causes: Causes) -> None:
     """A list or a map."""
     if rules is not None:
-        if rules.required and not value:
-            causes.required(path, rules.required_text)
+        if rules.required is not None and not value:
+            causes.required(path, rules.required)
         if rules.most is not None and len(value) > rules.most:
             causes.too_many(path, len(value), rules.most)
         for key, one in parts(value, shape):
@@ -113,8 +113,8 @@ def _is_right(type_: str, name: str, value: Any) -> bool:
 def _check_value(value: Any, rules: FieldRules, path: str, causes: Causes, of: str = "") -> None:
     """A value of a field, or an item of the one at the path ``of``, which upstream names for an enumeration."""
     least, most = rules.minimum, rules.maximum
-    if rules.required and value == "" and not of:
-        causes.required(path, rules.required_text)
+    if rules.required is not None and value == "" and not of:
+        causes.required(path, rules.required)
     elif rules.enum:
         if value not in rules.enum:
             causes.unsupported(of or path, value, filter(None, rules.enum))
