@@ -20,7 +20,7 @@ from ..schema import Condition, FieldRules, encode, field_rules, holders, member
 from .formats import format_problem
 from .pod_checks import POD_CHECKS, check_mounts
 from .type_checks import TYPE_CHECKS
-from .validation import Causes, dotted
+from .validation import Causes, dotted, repeated
 
 __all__ = ["READ", "check_changes", "check_conditions", "check_object", "check_pod_spec"]
 
@@ -153,7 +153,7 @@ def _check_relations(type_: str, data: Data, path: str, causes: Causes) -> None:
         check(data, path, causes)
     for name, keys in unique:
         if name in data:
-            _check_unique(data[name] or (), keys, dotted(path, [name]), causes)
+            _check_unique(data[name], keys, dotted(path, [name]), causes)
     for name, shape, inner in held:
         value = data.get(name)
         if value is None:
@@ -166,18 +166,13 @@ def _check_relations(type_: str, data: Data, path: str, causes: Causes) -> None:
                 _check_relations(inner, one, f"{where}[{key}]", causes)
 
 
-def _check_unique(items: Iterable[Data], keys: tuple[str, ...], path: str, causes: Causes) -> None:
+def _check_unique(items: Iterable[Data] | None, keys: tuple[str, ...], path: str, causes: Causes) -> None:
     """Items of a list that a member distinguishes, or several together; those without it are not compared."""
-    seen: set[tuple[Any, ...]] = set()
-    for index, item in enumerate(items):
-        key = tuple(item.get(name) for name in keys)
-        if key in seen and key[0]:
-            where = f"{path}[{index}]"
-            if len(keys) == 1:
-                causes.duplicate(f"{where}.{keys[0]}", key[0])
-            else:
-                causes.duplicate(where, dict(zip(keys, key, strict=True)))
-        seen.add(key)
+    for index, key in repeated(items, keys):
+        if key[0] and len(keys) == 1:
+            causes.duplicate(f"{path}[{index}].{keys[0]}", key[0])
+        elif key[0]:
+            causes.duplicate(f"{path}[{index}]", dict(zip(keys, key, strict=True)))
 
 
 class _Self(dict[str, Any]):
@@ -239,13 +234,7 @@ def check_conditions(type_: str, data: Data, old: Data | None, path: str, causes
         if _program(condition.expression).evaluate(variables, cost_limit=sys.maxsize) is not True:
             where = dotted(path, [condition.path]) if condition.path else path
             shown = _program(condition.shown).evaluate(variables)
-            match condition.reason:
-                case "required" | "forbidden" as reason:
-                    getattr(causes, reason)(where, condition.text)
-                case "unsupported":
-                    causes.unsupported(where, shown, condition.text.split("|"))
-                case _:
-                    causes.invalid(where, shown, condition.text)
+            causes.add(condition.reason, where, shown, condition.text)
     if len(causes) == before and len(known) < _MOST_KNOWN and len(key) < _LONGEST_KNOWN:
         known.add(key)
 

@@ -209,15 +209,7 @@ def _problem(error: Any, root: str) -> Problem:
 def _broken(failure: Failure) -> Problem:
     """A rule that does not hold. What depends on the change is wrong because of it."""
     causes, path = Causes(), (dotted("", failure.place) + failure.field_path).removeprefix(".") or "<nil>"
-    match failure.reason:
-        case "FieldValueForbidden":
-            causes.forbidden(path, failure.text)
-        case "FieldValueRequired":
-            causes.required(path, failure.text)
-        case "FieldValueDuplicate":
-            causes.duplicate(path, failure.kind)
-        case _:
-            causes.invalid(path, failure.kind, failure.text)
+    causes.add(failure.reason.removeprefix("FieldValue").lower(), path, failure.kind, failure.text)
     return None if failure.is_transition else failure.place, causes[0]
 
 

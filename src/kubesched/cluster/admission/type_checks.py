@@ -27,6 +27,7 @@ from .validation import (
     check_quantities,
     check_source,
     is_config_key,
+    repeated,
 )
 
 __all__ = ["TYPE_CHECKS"]
@@ -81,13 +82,9 @@ _VALUES: Final = ("bool", "int", "string", "version", "bools", "ints", "strings"
 
 
 def _node_spec(spec: Data, path: str, causes: Causes) -> None:
-    seen: set[tuple[str, str]] = set()
-    for index, taint in enumerate(spec.get("taints") or ()):
-        pair = (taint.get("key") or "", taint.get("effect") or "")
-        if pair in seen:
-            text = f"{pair[0]}:{pair[1]}: taints must be unique by key and effect pair"
-            causes.duplicate(f"{path}.taints[{index}]", text)
-        seen.add(pair)
+    for index, (key, effect) in repeated(spec.get("taints"), ("key", "effect")):
+        text = f"{key or ''}:{effect or ''}: taints must be unique by key and effect pair"
+        causes.duplicate(f"{path}.taints[{index}]", text)
 
 
 def _node_status(status: Data, path: str, causes: Causes) -> None:

@@ -21,7 +21,7 @@ from ..schema import Document, Stored, drop_nulls, open_section, root_type
 from .admission import Admission, default_pod_spec
 from .checks import check_changes, check_pod_spec
 from .kinds import check_kind, fill_kind_defaults
-from .validation import Causes, volume_sources
+from .validation import Causes, repeated, volume_sources
 
 __all__ = ["checked_spec_change"]
 
@@ -257,9 +257,8 @@ def _resource_claim(old: Data, new: Data, causes: Causes) -> None:
     if len(users) > _MOST_CONSUMERS:
         causes.too_many("status.reservedFor", len(users), _MOST_CONSUMERS)
     uids = [user.get("uid") for user in users]
-    for index, uid in enumerate(uids):
-        if uid in uids[:index]:
-            causes.duplicate(f"status.reservedFor[{index}].uid", uid)
+    for index, (uid,) in repeated(users, ("uid",)):
+        causes.duplicate(f"status.reservedFor[{index}].uid", uid)
     if users and now is None:
         causes.forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
     elif new["metadata"].get("deletionTimestamp"):

@@ -7,7 +7,7 @@ Texts follow upstream (``apimachinery/pkg/util/validation``), so that people can
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ __all__ = [
     "is_config_key",
     "is_dns_label",
     "is_dns_subdomain",
+    "repeated",
     "volume_sources",
 ]
 
@@ -113,6 +114,18 @@ class Causes(list[tuple[str, str, str]]):
     def not_found(self, path: str, value: object, why: str = "") -> None:
         self.append((path, "FieldValueNotFound", f"Not found: {_shown(value)}{f': {why}' if why else ''}"))
 
+    def add(self, reason: str, path: str, value: object, text: str) -> None:
+        """An error by the name of its reason; for values that are not supported, ``text`` says which are, with bars between."""
+        match reason:
+            case "required" | "forbidden":
+                getattr(self, reason)(path, text)
+            case "duplicate":
+                self.duplicate(path, value)
+            case "unsupported":
+                self.unsupported(path, value, text.split("|"))
+            case _:
+                self.invalid(path, value, text)
+
     def selector(self, text: str) -> None:
         """What a selector compiler said: it starts with the path already."""
         path, _, message = text.partition(": ")
@@ -153,20 +166,22 @@ def is_config_key(text: str) -> bool:
     return len(text) <= 253 and _CONFIG_KEY.fullmatch(text) is not None and text not in (".", "..")
 
 
+def _is_path_segment(text: str) -> bool:
+    return text not in (".", "..") and "/" not in text and "%" not in text
+
+
 def check_name(kind: Kind, path: str, name: str, causes: Causes) -> None:
     """Whether a name is one this kind may bear."""
+    is_right, text = is_dns_subdomain, SUBDOMAIN_TEXT
     if kind.group in _PATH_SEGMENT_GROUPS:
-        if name in (".", "..") or "/" in name or "%" in name:
-            causes.invalid(path, name, "may not be '.' or '..' nor contain '/' or '%'")
+        is_right, text = _is_path_segment, "may not be '.' or '..' nor contain '/' or '%'"
     elif kind.group_resource in _DNS_LABEL_KINDS:
-        if not is_dns_label(name):
-            causes.invalid(path, name, LABEL_TEXT)
+        is_right, text = is_dns_label, LABEL_TEXT
     elif kind == LEASE_CANDIDATES:
         # Named after identities, which contain underscores: the rule is that of a ConfigMap's keys.
-        if not is_config_key(name):
-            causes.invalid(path, name, CONFIG_KEY_TEXT)
-    elif not is_dns_subdomain(name):
-        causes.invalid(path, name, SUBDOMAIN_TEXT)
+        is_right, text = is_config_key, CONFIG_KEY_TEXT
+    if not is_right(name):
+        causes.invalid(path, name, text)
 
 
 @lru_cache(maxsize=65536)
@@ -245,6 +260,16 @@ def _typed(value: Any, type_: type[Any], path: str) -> Any:
         words: dict[object, str] = {dict: "an object", list: "a list", str: "a string"}
         raise ApiError.bad_request(f"{path}: must be {words[type_]}, got {_shown(value)}")
     return value
+
+
+def repeated(items: Iterable[Mapping[str, Any]] | None, keys: Iterable[str]) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """The items whose members of these names came before: index and members; absent ones are None."""
+    seen: set[tuple[Any, ...]] = set()
+    for index, item in enumerate(items or ()):
+        key = tuple([item.get(name) for name in keys])
+        if key in seen:
+            yield index, key
+        seen.add(key)
 
 
 def check_single(names: Iterable[str], what: str, owner: Mapping[str, Any], path: str, causes: Causes) -> None:
