@@ -18,6 +18,7 @@ from ..schema import encode
 
 __all__ = [
     "BATCH",
+    "JSON",
     "OPENAPI_V2_PROTOBUF",
     "PLAIN",
     "YAML",

@@ -6,7 +6,7 @@ Built from the table of kinds and the stored CustomResourceDefinitions, whose sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final, TypeVar
@@ -159,7 +159,7 @@ class Catalog:
         self._definitions_table = store.table(DEFINITIONS)
         self._seen = -1
         self._custom: dict[tuple[str, str], Kind] = {}
-        self._kept: dict[str, bytes] = {}
+        self._kept: dict[Hashable, Any] = {}
         self.groups: Tree = {}
 
     def refresh(self) -> None:
@@ -201,11 +201,12 @@ class Catalog:
         self._seen = self._definitions_table.end
         self._kept.clear()
 
-    def kept(self, key: str, make: Callable[[], Any], form: Callable[[Any], bytes] = encode) -> bytes:
-        """The bytes of what ``make`` gives, kept until the resources change."""
-        if key not in self._kept:
-            self._kept[key] = form(make())
-        return self._kept[key]
+    def kept(self, key: Hashable, make: Callable[[], _T | None]) -> _T | None:
+        """What ``make`` gives, kept until the resources change unless it is None."""
+        found: _T | None = self._kept.get(key)
+        if found is None and (found := make()) is not None:
+            self._kept[key] = found
+        return found
 
     def _custom_resource(self, defined: Defined, *, has_status: bool) -> Resource:
         key = (defined.kind.group, defined.kind.plural)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ...api.wire import ApiError, Item
-from ..schema import encode
+from ..schema import descriptions, encode
 from .answers import whole
 from .calls import Call
 from .catalog import Column as DefinedColumn
@@ -28,15 +28,6 @@ __all__ = ["Form", "Layout", "form_of", "layouts"]
 #: What stands in a cell that cannot be made.
 INVALID: Final = "<invalid>"
 _LINE: Final = re.compile(r"(\+?)([^:=]+?)(?::(\w+))?(?: = (.*))?")
-_DESCRIPTIONS: Final = {
-    "Name": "The object's name, unique in its namespace.",
-    "Age": "How long ago the object was created.",
-    "Status": "How the object fares, in one word.",
-    "Ready": "How much of it is ready.",
-    "Restarts": "How often its containers were restarted.",
-    "Node": "The node it runs on.",
-    "IP": "The address it was given.",
-}
 _log = logging.getLogger("kubesched.cluster")
 #: UID and version of objects whose rows could not be made; each is reported once.
 _REPORTED: Final[set[tuple[str, int]]] = set()
@@ -125,12 +116,13 @@ class _Table(_Metadata):
         columns = [one for one in resource.defined.columns if one.name and one.path] if resource.defined else []
         known = layouts()
         self._layout = _defined_layout(columns) if columns else known.get(resource.kind.group_resource, known["*"])
+        words = descriptions()
         self._headers: list[dict[str, Any]] = [
             {
                 "name": column.title,
                 "type": column.type,
                 "format": "name" if column.title == "Name" else "",
-                "description": _DESCRIPTIONS.get(column.title, f"{column.title} of the {resource.kind.kind}."),
+                "description": words.get(f"*.{column.title}") or f"{column.title} of the {resource.kind.kind}.",
                 "priority": column.priority,
             }
             for column in self._layout.columns
@@ -221,25 +213,20 @@ def _column(line: str, shared: dict[str, Column]) -> Column:
     if text is None:
         return shared.get(title, Column(title, int(bool(wide)), type_ or "string"))
     name, *arguments = text.split()
-    if name in READERS:
-        cell = partial(_called, READERS[name], arguments)
+    cell: Callable[[Data, float], Any]
+    if reader := READERS.get(name):
+        cell = lambda data, now: reader(data, now, *arguments)  # noqa: E731
     else:
         path, mark, default = text.partition(" ? ")
         absent = (msgspec.json.decode(default) if type_ else default.removeprefix("-")) if mark else "<none>"
-        cell = partial(_value, path, absent, not type_)
+        cell = partial(_value, path, absent, str if type_ is None else lambda value: value)
     return Column(title, int(bool(wide)), type_ or "string", cell)
 
 
-def _called(function: Callable[..., Any], arguments: list[str], data: Data, now: float) -> Any:
-    return function(data, now, *arguments)
-
-
-def _value(path: str, default: Any, is_text: bool, data: Data, now: float) -> Any:
+def _value(path: str, default: Any, shown: Callable[[Any], Any], data: Data, now: float) -> Any:
     """The value at a path; what is absent or empty has a default."""
     value = find(data, path)
-    if value is None or value == "":
-        return default
-    return str(value) if is_text else value
+    return default if value is None or value == "" else shown(value)
 
 
 def _defined_layout(columns: Sequence[DefinedColumn]) -> Layout:
