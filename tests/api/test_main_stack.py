@@ -15,8 +15,8 @@ def test_the_main_thread_answers_with_what_it_executes() -> None:
 
     def ask() -> None:
         while not done.wait(0.001):
-            stack.ask()
-            stack.ask()  # at the same time: one answer is enough
+            stack.request()
+            stack.request()  # while the first waits: one sample is enough
 
     def work() -> None:
         ends = time.monotonic() + 60

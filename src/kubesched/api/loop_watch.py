@@ -166,7 +166,7 @@ class _Watch:
 
     def _look_once(self) -> None:
         if self._stack is not None and self._is_late():
-            self._stack.ask()
+            self._stack.request()
 
     def _is_late(self) -> bool:
         return time.perf_counter() - self._beat_at > self._interval + self._limit

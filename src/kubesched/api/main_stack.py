@@ -1,8 +1,8 @@
-"""What the main thread executes, seen by itself.
+"""Samples of the main thread's stack, taken by the main thread.
 
-Another thread that reads the frames of a thread which runs on meanwhile has ended in segmentation faults (CPython 3.11). So a thread that
-wants to know asks, and the main thread looks at its own stack between two of its instructions, as for a signal. One that waits,
-or is in a function written in C, answers when it is back. Callers: :mod:`.loop_watch`, and the CPU profile of the server.
+Reading the frames of a thread that is running has ended in segmentation faults (CPython 3.11). So another thread requests a
+sample, and the main thread takes it between two of its instructions, as it handles a signal. A thread that waits, or is in
+a function written in C, takes it when it is back. Used by :mod:`.loop_watch` and by the CPU profile of the server.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Final
 
 __all__ = ["MainStack"]
 
-#: What is to be called, by :func:`_answer`. It is kept here, as the interpreter does not keep it.
-_asked: Final[deque[Callable[[FrameType], None]]] = deque()
+#: What is to be called by :func:`_run_next`. Kept here, as the interpreter keeps no reference.
+_requests: Final[deque[Callable[[FrameType], None]]] = deque()
 
 
-def _answer(_: object) -> int:
-    if _asked:
-        _asked.popleft()(sys._getframe(1))
+def _run_next(_: object) -> int:
+    if _requests:
+        _requests.popleft()(sys._getframe(1))
     return 0
 
 
-_callback: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_answer)
+_callback: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_run_next)
 _address: Final = ctypes.cast(_callback, ctypes.c_void_p)
 
 
@@ -37,16 +37,16 @@ class MainStack:
         self._note = note
         self._waiting = False
 
-    def ask(self) -> None:
-        """Have the main thread look, soon; no effect while it has not answered the last time."""
+    def request(self) -> None:
+        """Have the main thread take a sample soon; no effect while the last request waits."""
         if self._waiting:
             return
         self._waiting = True
-        _asked.append(self._look)
-        if ctypes.pythonapi.Py_AddPendingCall(_address, None) != 0:  # too many others ask
-            _asked.remove(self._look)
+        _requests.append(self._take)
+        if ctypes.pythonapi.Py_AddPendingCall(_address, None) != 0:  # its queue is full
+            _requests.remove(self._take)
             self._waiting = False
 
-    def _look(self, frame: FrameType) -> None:
+    def _take(self, frame: FrameType) -> None:
         self._waiting = False
         self._note(frame)

@@ -106,7 +106,7 @@ class Profiler:
         for _ in range(seconds * _HERTZ):
             if self._stop.wait(1 / _HERTZ):
                 break
-            stack.ask()
+            stack.request()
 
 
 def _stack(frame: FrameType | None) -> Stack:
