@@ -4,7 +4,7 @@
                    ──▶ laid over the live object ──▶ what this manager owned and no longer applies is removed ──▶ stored
 
 Ownership is kept in ``metadata.managedFields`` from the first apply on, as upstream does for objects that were never
-applied: what was there before belongs to ``before-first-apply``. Callers: :mod:`.writing` and :mod:`.scaling`.
+applied: what was there before belongs to ``before-first-apply``. Caller: :mod:`.writing`.
 """
 
 from __future__ import annotations

@@ -39,7 +39,6 @@ class Dispatcher:
         self.store = store
         self.catalog = Catalog(store)
         self.documents = Documents(self.catalog, address)
-        self.is_closing = False
         self._watches = watches
         self._token = token
 
@@ -79,7 +78,7 @@ class Dispatcher:
         endpoint, *names = path.strip("/").split("/")
         checks = {"ping": True, "store": True}
         if endpoint == "readyz":
-            checks["shutdown"] = not self.is_closing
+            checks["shutdown"] = not self._watches.is_closing
         if len(names) > 1 or (names and names[0] not in checks):
             raise not_served()
         if names:

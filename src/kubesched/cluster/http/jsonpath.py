@@ -1,7 +1,7 @@
 """The little of JSONPath that printer columns and scale paths use: ``.a.b``, ``['a.b']``, ``[0]``, ``[*]`` and
 ``[?(@.type=="X")]``.
 
-Callers: :mod:`.cells`, :mod:`.tables`, :mod:`.scaling`. A path that cannot be read finds nothing.
+Callers: :mod:`.cells`, :mod:`.tables`, :mod:`.writing`. A path that cannot be read finds nothing.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from ...api.selectors import parse_int64
-
 __all__ = ["find", "found_all"]
 
 _STEP: Final = re.compile(
     r"""\.(?P<name>[\w\-/]+(?:\\\.[\w\-/]+)*)
     |\[(?P<quoted>'[^']*'|"[^"]*")\]
-    |\[(?P<index>\d+)\]
+    |\[(?P<index>\d{1,9})\]
     |\[(?P<star>\*)\]
     |\[\?\(@(?P<key>\.[\w.]+)\s*==\s*(?P<value>'[^']*'|"[^"]*")\)\]""",
     re.VERBOSE,
@@ -38,7 +36,7 @@ def _steps(path: str) -> tuple[tuple[Step, ...], bool]:
             return (), False
         position = match.end()
         if match["index"] is not None:
-            steps.append(-1 if (index := parse_int64(match["index"])) is None else index)
+            steps.append(int(match["index"]))
         elif match["key"] is not None:
             steps.append((match["key"], match["value"][1:-1]))
         else:
@@ -75,5 +73,5 @@ def _take(item: Any, step: Step) -> list[Any]:
     if not isinstance(item, list) or isinstance(step, str):
         return []
     if isinstance(step, int):
-        return item[step : step + 1] if step >= 0 else []
+        return item[step : step + 1]
     return list(item) if step is None else [one for one in item if find(one, step[0]) == step[1]]

@@ -41,14 +41,6 @@ _SCALARS: Final = {
 _MEMBER: Final = re.compile(r"(>?)([^=]*)=(\d+)([*!]?)(?::([\[{]?)(\w+)[\]}]?)?")
 
 
-class _UnknownError(Exception):
-    """A type or field that is not in the table."""
-
-
-class _MalformedError(Exception):
-    """A value that its member cannot have."""
-
-
 @dataclass(frozen=True, slots=True)
 class Member:
     """A field of a message.
@@ -158,23 +150,24 @@ def decode_protobuf(raw: bytes) -> dict[str, Any]:
         head = _numbered(envelope[1]) if 1 in envelope else {}
         api_version, kind = head.get(1, ""), head.get(2, "")
         if envelope.get(3):
-            raise _UnknownError("an encoded envelope")
+            raise _unknown("an encoded envelope")
         # Every group has DeleteOptions.
         full_name = table.names.get("meta/v1" if kind == "DeleteOptions" else api_version, {}).get(kind)
         if full_name is None:
-            raise _UnknownError(f"type {kind}")
+            raise _unknown(f"type {kind}")
         message = table.message(full_name, envelope.get(2, b""))
         size = message.ByteSize()
         message.DiscardUnknownFields()
         if message.ByteSize() != size:
             _refuse_unknown(table.message(full_name, envelope[2]))
         data = _plain(message)
-    except _UnknownError as unknown:
-        refused = f"{unknown} is not known here in protobuf; send application/json"
-        raise ApiError(415, "UnsupportedMediaType", refused) from None
-    except (_MalformedError, DecodeError, ValueError, OverflowError) as error:
+    except (DecodeError, ValueError, OverflowError) as error:
         raise ApiError.bad_request(f"the protobuf body cannot be read: {error}") from None
     return {"kind": kind, "apiVersion": api_version, **data}
+
+
+def _unknown(what: str) -> ApiError:
+    return ApiError(415, "UnsupportedMediaType", f"{what} is not known here in protobuf; send application/json")
 
 
 def _refuse_unknown(message: Message) -> None:
@@ -185,8 +178,8 @@ def _refuse_unknown(message: Message) -> None:
     if len(unknown):
         number = unknown[0].field_number
         if number in members:
-            raise _MalformedError(f"{members[number].name} has another type")
-        raise _UnknownError(f"field {number} of {name.rpartition('_')[0]}")
+            raise ValueError(f"{members[number].name} has another type")
+        raise _unknown(f"field {number} of {name.rpartition('_')[0]}")
     for described, value in message.ListFields():
         shape = members[described.number].shape
         for inner in value.values() if shape == "{" else value if shape else (value,):

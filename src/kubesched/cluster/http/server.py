@@ -155,9 +155,9 @@ class HttpServer:
         What is saved from here on has every write that a client was answered. May be called twice.
         """
         runner = self._runner
-        if runner is None or self._dispatcher.is_closing:
+        if runner is None or self._watches.is_closing:
             return
-        self._dispatcher.is_closing = True
+        self._watches.is_closing = True
         # Clients whose streams end reconnect at once: nothing may accept them.
         for site in runner.sites:
             await site.stop()
@@ -206,7 +206,7 @@ class HttpServer:
     async def _read(self, request: web.BaseRequest) -> bytes:
         """The body of a request, unless the server has been closed meanwhile."""
         raw = await self._intake.read(request)
-        if self._dispatcher.is_closing:
+        if self._watches.is_closing:
             raise shutting_down()
         return raw
 

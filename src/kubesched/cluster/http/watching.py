@@ -39,14 +39,15 @@ class Watches:
         self._limit = limit
         self._bookmark_seconds = bookmark_seconds
         self._open: dict[Watch, None] = {}
-        self._closing = False
+        #: The server does not begin anything any more.
+        self.is_closing = False
 
     def __len__(self) -> int:
         return len(self._open)
 
     def close(self) -> None:
         """End all streams; their handlers return soon."""
-        self._closing = True
+        self.is_closing = True
         for watch in list(self._open):
             watch.close()
 
@@ -56,7 +57,7 @@ class Watches:
         query.check_list(watch=True)
         if call.form.media_type == YAML:
             raise ApiError(406, "NotAcceptable", "only the following media types are accepted: application/json")
-        if self._closing:
+        if self.is_closing:
             raise shutting_down()
         if len(self._open) >= self._limit:
             text = "too many watches are open on this server; close some, or try again later"
@@ -70,7 +71,7 @@ class Watches:
         try:
             watch = await in_turns(self._begin(call))
             self._open[watch] = None
-            if self._closing:
+            if self.is_closing:
                 watch.close()
         except ApiError as error:
             if error.code != 410:

@@ -50,8 +50,8 @@ def _checked(call: Call, body: Body, *, patch: bool = False) -> Any:
 
 def create(call: Call, raw: bytes) -> web.Response:
     """POST on a collection."""
-    data, defined = call.resource.inward(_checked(call, call.body(raw))), call.resource.defined
-    if defined is not None and defined.has_status and isinstance(data, dict) and "status" in data:
+    resource, data = call.resource, call.resource.inward(_checked(call, call.body(raw)))
+    if resource.defined is not None and resource.subresource("status") and isinstance(data, dict) and "status" in data:
         data = {key: value for key, value in data.items() if key != "status"}
     return answer_object(call, call.create(data), 201)
 
