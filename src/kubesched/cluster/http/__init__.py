@@ -1,6 +1,6 @@
 """The HTTP face of the embedded cluster: what kube-apiserver shows to kubectl, client libraries and schedulers.
 
-``server`` listens, ``dispatch`` routes, ``reading``, ``watching`` and ``writing`` carry out; ``catalog`` knows the
+``server`` listens, ``dispatch`` routes, ``reading`` and ``writing`` carry out; ``catalog`` knows the
 resources, ``tables`` their forms. Needs the ``server`` extra (aiohttp).
 """
 

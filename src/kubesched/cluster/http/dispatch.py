@@ -19,8 +19,7 @@ from .calls import Call, Query, Target, not_served, parse_path, wrong_method
 from .catalog import REVIEWS, Catalog
 from .discovery import Documents
 from .posted import answer_review, answer_token_request, bind, evict
-from .reading import answer_object, list_objects
-from .watching import Watches
+from .reading import Watches, answer_object, list_objects
 from .writing import answer_scale, create, delete, delete_collection, patch, update
 
 __all__ = ["Dispatcher"]

@@ -103,8 +103,10 @@ def _member(table: MessageTable, section: str, item: str) -> Member:
         raise ValueError(f"table of messages: {item!r} in section {section} is no member")
     inline, name, number, mark, shape, type_ = found.groups()
     type_ = type_ or "string"
-    read: Callable[[Any], Any] | None = _base64 if type_ == "bytes" else None
-    if type_ not in _SCALARS:
+    read: Callable[[Any], Any] | None = None
+    if type_ == "bytes":
+        read = lambda value: base64.b64encode(value).decode()  # noqa: E731
+    elif type_ not in _SCALARS:
         read = _READERS.get(type_, _plain)
         # The message in its section, else the first in the file.
         places = (table.names[section], *table.names.values())
@@ -213,12 +215,9 @@ def _plain(message: Message) -> dict[str, Any]:
 # -- values that are messages in protobuf, but no objects in JSON ------------------------------------------
 
 
-def _base64(value: bytes) -> str:
-    return base64.b64encode(value).decode()
-
-
-def _quantity(message: Message) -> str:
-    return str(_numbered(message).get(1, "0"))
+def _only(message: Message, default: Any = None) -> Any:
+    """The value of a message's only member."""
+    return next(iter(_numbered(message).values()), default)
 
 
 def _time(timespec: str, message: Message) -> str | None:
@@ -234,13 +233,9 @@ def _int_or_string(message: Message) -> int | str:
 
 
 def _json(message: Message) -> Any:
-    """The text of any JSON value, the message's only member; None when it is empty."""
-    text = _numbered(message).get(1)
+    """The text of any JSON value; None when it is empty."""
+    text = _only(message)
     return parse_json(text).data if text else None
-
-
-def _items(message: Message) -> list[str]:
-    return list(_numbered(message).get(1, ()))
 
 
 def _schema_or(message: Message) -> Any:
@@ -255,14 +250,14 @@ def _claim_template(message: Message) -> dict[str, Any]:
 
 
 _READERS: Final[dict[str, Callable[[Message], Any]]] = {
-    "Quantity": _quantity,
+    "Quantity": partial(_only, default="0"),
     "Time": partial(_time, "seconds"),
     "MicroTime": partial(_time, "microseconds"),
     "IntOrString": _int_or_string,
     "FieldsV1": _json,
     "RawExtension": _json,
     "JSON": _json,
-    "ExtraValue": _items,
+    "ExtraValue": lambda message: list(_only(message, ())),
     "JSONSchemaPropsOrArray": _schema_or,
     "JSONSchemaPropsOrBool": _schema_or,
     "JSONSchemaPropsOrStringArray": _schema_or,

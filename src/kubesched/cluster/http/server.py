@@ -30,7 +30,7 @@ from .calls import shutting_down, wrong_method
 from .dispatch import Dispatcher
 from .metrics import Requests
 from .origins import Origins, is_loopback
-from .watching import Watches
+from .reading import Watches
 
 __all__ = ["HttpServer"]
 

@@ -1,6 +1,6 @@
 """The forms of an answer's objects: as they are stored, their metadata alone, or the rows of a table.
 
-Callers: :mod:`.reading` and :mod:`.watching`. The columns are in ``columns.txt``, which says how its lines are written;
+Caller: :mod:`.reading`. The columns are in ``columns.txt``, which says how its lines are written;
 kinds without an entry show their name and age, custom resources bring their own columns.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
@@ -29,9 +29,6 @@ __all__ = ["Form", "Layout", "form_of", "layouts"]
 INVALID: Final = "<invalid>"
 _LINE: Final = re.compile(r"(\+?)([^:=]+?)(?::(\w+))?(?: = (.*))?")
 _log = logging.getLogger("kubesched.cluster")
-#: UID and version of objects whose rows could not be made; each is reported once.
-_REPORTED: Final[set[tuple[str, int]]] = set()
-_MOST_REPORTED: Final = 1 << 12
 
 
 # -- forms ---------------------------------------------------------------------------------------------------
@@ -95,6 +92,12 @@ class _Metadata(Form):
         return {"kind": "PartialObjectMetadataList", "apiVersion": self._meta, "metadata": metadata}
 
 
+@lru_cache(maxsize=1 << 12)
+def _report(kind: str, key: str, uid: str, version: int, problem: str) -> None:
+    """Say why the row of an object could not be made: once of each version, as the cache knows the others."""
+    _log.warning("%s %s: cannot be shown as a table row: %s", kind, key, problem)
+
+
 class _Row(msgspec.Struct):
     cells: list[Any]
     object: msgspec.Raw | None
@@ -151,12 +154,7 @@ class _Table(_Metadata):
         try:
             return self._layout.cells(data, now)
         except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
-            problem = (item.uid, item.resource_version)
-            if problem not in _REPORTED:
-                if len(_REPORTED) >= _MOST_REPORTED:
-                    _REPORTED.clear()
-                _REPORTED.add(problem)
-                _log.warning("%s %s: cannot be shown as a table row: %r", item.kind.kind, item.key, error)
+            _report(item.kind.kind, item.key, item.uid, item.resource_version, repr(error))
             return [item.name if column.title == "Name" else INVALID for column in self._layout.columns]
 
 
