@@ -177,7 +177,9 @@ class Deployments(ObjectController):
             plan = plan_scaling(rollout, [*old, new] if new else old)
         elif not rollout.recreate or not self._still_there(old):
             new = await self._new_set(item, rollout, new, old)
-            if self._is_scaling(rollout, [*old, new]):
+            known = ("", str(rollout.replicas))
+            if any(member.replicas and member.annotations.get(_DESIRED, "") not in known for member in [*old, new]):
+                # The replica count was changed since a set that has pods was last scaled.
                 plan = plan_scaling(rollout, [*old, new])
             else:
                 plan = [(new, rollout.replicas)] if rollout.recreate else plan_rolling(rollout, new, old)
@@ -226,12 +228,6 @@ class Deployments(ObjectController):
         made = await self.context.create(REPLICA_SETS, item.namespace, body)
         await self._record_scaled(item, made.name, 0, replicas)
         return Member(made)
-
-    @staticmethod
-    def _is_scaling(rollout: Rollout, members: list[Member]) -> bool:
-        """Whether the replica count was changed since a set that has pods was last scaled."""
-        known = ("", str(rollout.replicas))
-        return any(member.replicas and member.annotations.get(_DESIRED, "") not in known for member in members)
 
     async def _resize(self, item: Item, member: Member, replicas: int, rollout: Rollout) -> None:
         before = member.replicas
