@@ -23,13 +23,12 @@ from .base import Controller
 from .budgets import Budgets
 from .context import Context, ControllerSettings
 from .cron_jobs import CronJobs
-from .csi_nodes import CsiNodes
+from .csi_drivers import CsiNodes
 from .daemon_sets import DaemonSets
 from .deployments import Deployments
 from .device_driver import DeviceDriver
 from .device_taints import DeviceTaintEviction
 from .endpoint_slices import EndpointSlices
-from .ephemeral_volumes import EphemeralVolumes
 from .housekeeping import GarbageCollector, PodGarbage, ServiceAccounts
 from .jobs import JobOrphans, Jobs
 from .node_lifecycle import NodeLifecycle
@@ -38,7 +37,7 @@ from .replica_sets import ReplicaSets, ReplicationControllers
 from .resource_claims import ResourceClaims
 from .stateful_sets import StatefulSets
 from .taint_eviction import TaintEviction
-from .volumes import Volumes
+from .volumes import EphemeralVolumes, Volumes
 
 __all__ = ["ALL", "BATCH", "DEVICES", "STORAGE", "ControllerManager", "ControllerStatistics"]
 
