@@ -245,16 +245,17 @@ class Deployments(ObjectController):
         """Write the status; when all is done, drop old empty sets beyond the history limit."""
         before, now = status_of(item), self.context.now_text()
         members = [*old, new] if new else old
-        total, ready, available = (
-            sum(member.count(field) for member in members)
-            for field in ("replicas", "readyReplicas", "availableReplicas")
-        )
+
+        def count(field: str) -> int:
+            return sum(member.count(field) for member in members)
+
+        total, available = count("replicas"), count("availableReplicas")
         updated = new.count("replicas") if new else 0
         status = {
             "observedGeneration": item.typed["metadata"].get("generation", 0),
             "replicas": total or None,
             "updatedReplicas": updated or None,
-            "readyReplicas": ready or None,
+            "readyReplicas": count("readyReplicas") or None,
             "availableReplicas": available or None,
             "unavailableReplicas": max(0, sum(member.replicas for member in members) - available) or None,
             "collisionCount": before.get("collisionCount") or None,
@@ -273,17 +274,15 @@ class Deployments(ObjectController):
         status["conditions"] = conditions
         if not rollout.paused:
             name = new.item.name if new else ""
-            status["conditions"] = self._progress(item.key, before, status, rollout, name, complete=complete)
+            status["conditions"] = self._progress(item, rollout, status, name, complete=complete)
         await self.context.write_status(item, item.typed, status)
         if complete:
             await self._clean_up(rollout, old)
 
-    def _progress(
-        self, key: str, before: Data, status: Data, rollout: Rollout, name: str, *, complete: bool
-    ) -> list[Data]:
+    def _progress(self, item: Item, rollout: Rollout, status: Data, name: str, *, complete: bool) -> list[Data]:
         """The conditions with Progressing: moved on, arrived, or out of time."""
         conditions: list[Data] = status["conditions"]
-        now = self.context.now_text()
+        before, now = status_of(item), self.context.now_text()
 
         def progressing(known: list[Data], status: str, reason: str, what: str) -> list[Data]:
             text = f'ReplicaSet "{name}" {what}.'
@@ -300,13 +299,13 @@ class Deployments(ObjectController):
             fresh = progressing(rest, "True", "ReplicaSetUpdated", "is progressing")
             if current is not None and current.get("status") == "True":
                 fresh[-1]["lastTransitionTime"] = current.get("lastTransitionTime", now)
-            self.queue.add_after(key, rollout.deadline + 1, quiet=True)
+            self.queue.add_after(item.key, rollout.deadline + 1, quiet=True)
             return fresh
         if done_before or current.get("reason") == "ProgressDeadlineExceeded":
             return conditions
         left = parse_time(current.get("lastUpdateTime") or now) + rollout.deadline - self.context.now()
         if left > 0:
-            self.queue.add_after(key, left + 1, quiet=True)
+            self.queue.add_after(item.key, left + 1, quiet=True)
             return conditions
         return progressing(conditions, "False", "ProgressDeadlineExceeded", "has timed out progressing")
 
