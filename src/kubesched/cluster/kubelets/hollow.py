@@ -303,16 +303,17 @@ class HollowKubelets:
             return []  # it waits for finalizers, not for us
         if not deleted and condition is not None and condition.reason == "NodeNotReady" and not ready:
             return [_REVIVE]
-        if not deleted and not known.prepared and pod.status.phase in ("", "Pending"):
+        starting = not deleted and not known.prepared and pod.status.phase in ("", "Pending")
+        if starting and ((claims := claim_names(pod)) or pod.spec.volumes):
             if self._prerequisites.are_missing(known.item.key, pod):
                 return []
-            stage, problem = self._prerequisites.preparation(known.item.key, pod)
+            stage, problem = self._prerequisites.preparation(known.item.key, pod, claims)
             if problem:
                 self._complain(known, problem, FAILED_PREPARE)
                 return []
             if stage is not None:
                 return [stage]
-            known.prepared = bool(claim_names(pod))
+            known.prepared = bool(claims)
         return [stage for stage in self._stages if stage.matches(pod, ready=ready)]
 
     def _delay(self, stage: Stage, pod: Pod, known: _Running, now: float) -> float | None:
