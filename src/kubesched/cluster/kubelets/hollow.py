@@ -30,7 +30,7 @@ from .heartbeats import Heartbeats
 from .nodes import NodeImages
 from .pod_status import finished_status, ready_condition, ready_status, running_status
 from .prerequisites import FAILED_PREPARE, Prerequisites, claim_names
-from .stages import DURATION, EXIT, Next, Stage, choose, default_stages, rules_of
+from .stages import DURATION, EXIT, Next, Stage, choose, rules_of
 from .watched import Changed, Gone, Sink, pod_ip
 
 __all__ = ["DURATION", "EXIT", "HollowKubelets"]
@@ -67,9 +67,7 @@ class HollowKubelets:
     """Run the pods of all nodes that exist.
 
     Args:
-        startup_delay: seconds from binding to Running.
-        stop_delay: seconds from deletion to gone; None for the pod's whole grace period.
-        stages: rules; those for pods take the place of the built-in ones, which the two delays are for.
+        stages: rules; those for pods take the place of the built-in ones, see :func:`.stages.default_stages`.
         rng: for jitter, weights and failure rates.
         heartbeat_seconds: how often nodes renew their Lease; None for quiet heartbeats, see :mod:`.heartbeats`.
         report_images: whether a node lists the images that pods have run there.
@@ -86,8 +84,6 @@ class HollowKubelets:
         client: Transport,
         clock: Clock,
         *,
-        startup_delay: float = 1.0,
-        stop_delay: float | None = None,
         stages: Sequence[Stage] = (),
         rng: Random | None = None,
         heartbeat_seconds: float | None = None,
@@ -97,7 +93,7 @@ class HollowKubelets:
     ) -> None:
         self._client = client
         self._clock = clock
-        self._stages = rules_of("Pod", stages, default_stages(startup_delay, stop_delay))
+        self._stages = rules_of("Pod", stages)
         self._random = rng if rng is not None else Random(0)
         self._images = NodeImages(client, image_sizes or {}, self._note) if report_images else None
         self._pods: dict[str, _Running] = {}
