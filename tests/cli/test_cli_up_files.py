@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -306,12 +307,12 @@ def test_a_save_that_fails_in_the_middle_leaves_the_old_file(tmp_path: Path, mon
     saved.chmod(0o640)
     before = saved.read_bytes()
 
-    def full(file: Any, lines: Any) -> None:
-        file.write(next(iter(lines))[:5])
+    def full(header: tuple[bytes], objects: Iterator[bytes]) -> Iterator[bytes]:
+        yield header[0]
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(snapshot_file, "_write_lines", full)
+        patch.setattr(snapshot_file, "chain", full)
         with pytest.raises(OSError, match="No space left"):
             save(store, saved)
     assert saved.read_bytes() == before

@@ -98,6 +98,8 @@ class ControllerManager:
         settings: ControllerSettings | None = None,
     ) -> None:
         self.context = Context(client, clock, rng, settings or ControllerSettings())
+        #: Refused requests and the like, newest last; all are tried again.
+        self.problems = self.context.problems
         known = {controller.name: controller for controller in ALL}
         self.controllers: list[Controller] = []
         for wanted in controllers:
@@ -138,8 +140,6 @@ class ControllerManager:
             if isinstance(one, CsiNodes | Provisioner | DeviceDriver):
                 await one.queue.drained.wait()
 
-    # -- looking ---------------------------------------------------------------------------------------
-
     def next_timer(self, besides: Iterable[type[Controller]] = ()) -> float | None:
         """When something may change next, on the event loop's clock; None when nothing will by itself.
 
@@ -147,19 +147,8 @@ class ControllerManager:
         controllers ``besides``.
         """
         others = tuple(besides)
-        asked = [one for one in self.controllers if not isinstance(one, others)]
-        times = [time for one in asked if (time := one.queue.next_timer()) is not None]
-        return min(times, default=None)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits to be reconciled now; timers may still be set."""
-        return not any(len(controller.queue) for controller in self.controllers)
-
-    @property
-    def problems(self) -> list[str]:
-        """Refused requests and the like, newest last; all are tried again."""
-        return self.context.problems
+        times = (one.queue.next_timer() for one in self.controllers if not isinstance(one, others))
+        return min((time for time in times if time is not None), default=None)
 
     def statistics(self) -> dict[str, ControllerStatistics]:
         """Counters by controller."""

@@ -6,7 +6,7 @@ that is unresponsive they stay Terminating until it recovers or is removed.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...api.kinds import NODES, PODS
 from ...api.taints import NO_EXECUTE, tolerates
@@ -15,7 +15,7 @@ from ...api.types import Pod, Taint
 from ...api.wire import Item
 from ...client.event_writer import NORMAL
 from .base import Controller
-from .context import BY_NODE, Context
+from .context import BY_NODE, Context, differ
 
 __all__ = ["Evictor", "TaintEviction", "toleration_seconds"]
 
@@ -62,7 +62,6 @@ class TaintEviction(Evictor):
     """Deletes pods that may not stay where they are."""
 
     name = "taint-eviction"
-    component = "taint-eviction-controller"
     event, reason = "TaintManagerEviction", "DeletionByTaintManager"
     message = "Taint manager: deleting due to NoExecute taint"
 
@@ -84,10 +83,9 @@ class TaintEviction(Evictor):
             self.queue.add(pod.key)
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if new is None or new.typed.spec.node_name not in self._tainted:
-            return
-        if old is None or _place(old) != _place(new):
-            self.queue.add(new.key)
+        is_tainted = new is not None and new.typed.spec.node_name in self._tainted
+        if is_tainted and differ(old, new, lambda pod: (pod.typed.spec.node_name, pod.typed.spec.tolerations)):
+            self.queue.add(item.key)
 
     def left(self, pod: Pod) -> float | None:
         taints = self._tainted.get(pod.spec.node_name, [])
@@ -95,8 +93,3 @@ class TaintEviction(Evictor):
         dates = [parse_time(taint.time_added) for taint in taints if taint.time_added]
         # A taint without a date, or a pod that came later, counts from now: look again after the whole time.
         return max(dates) + left - self.context.now() if dates and left is not None else left
-
-
-def _place(item: Item) -> tuple[str, Any]:
-    """Where a pod is, and what it tolerates there."""
-    return item.typed.spec.node_name, item.typed.spec.tolerations

@@ -11,10 +11,11 @@ import gzip
 import re
 import zlib
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -126,21 +127,17 @@ def saving(store: Store, path: str | Path, *, time: float | None = None) -> Step
 def _write(path: Path, lines: Iterable[bytes]) -> Steps[None]:
     if path.exists() and not path.is_file():
         raise OSError(None, "is there and is no regular file; give another name", str(path))
-    with whole_file(path) as file:
+    with ExitStack() as stack:
+        file: BinaryIO | gzip.GzipFile = stack.enter_context(whole_file(path))
         if path.resolve().suffix == ".gz":
             # No name and no time inside: the same cluster, the same bytes.
-            with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed:
-                yield from _write_lines(packed, lines)
-        else:
-            yield from _write_lines(file, lines)
-
-
-def _write_lines(file: Any, lines: Iterable[bytes]) -> Steps[None]:
-    for number, line in enumerate(lines, 1):
-        file.write(line)
-        file.write(b"\n")
-        if number % _LINES_PER_STEP == 0:
-            yield
+            packed = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0)
+            file = stack.enter_context(packed)
+        for number, line in enumerate(lines, 1):
+            file.write(line)
+            file.write(b"\n")
+            if number % _LINES_PER_STEP == 0:
+                yield
 
 
 # -- reading -----------------------------------------------------------------------------------------------
@@ -184,10 +181,7 @@ def read(path: str | Path) -> Snapshot:
     path = Path(path)
     lines = _read_lines(path)
     header = _header(path, lines)
-    custom = tuple(
-        Kind(group, version, name, plural, namespaced, singular, short, custom=True)
-        for group, version, name, plural, namespaced, singular, short in header.kinds
-    )
+    custom = tuple(Kind(*row, custom=True) for row in header.kinds)
     kinds = {(kind.api_version, kind.kind): kind for kind in (*KINDS, *custom) if kind != EVENTS}
     items: list[Stored] = []
     keys: set[tuple[Kind, str, str]] = set()
@@ -215,14 +209,10 @@ def is_saved_cluster(path: str | Path) -> bool:
     Raises:
         OSError: when the file cannot be read.
     """
-    lines = _read_lines(Path(path))
-    try:
+    with closing(_read_lines(Path(path))) as lines, suppress(SnapshotError):
         _header(Path(path), lines, versions=False)
-    except SnapshotError:
-        return False
-    finally:
-        lines.close()
-    return True
+        return True
+    return False
 
 
 def _header(path: Path, lines: Iterator[bytes], *, versions: bool = True) -> _Header:
@@ -289,20 +279,10 @@ def newest_moment(items: Iterable[Stored]) -> float:
 
     Objects of another cluster come with that cluster's time, which may be ahead of ours.
     """
-    best = b""
-    for item in items:
-        for text in _PAST.findall(item.raw):
-            if text > best and _is_moment(text):
-                best = text
-    return parse_time(f"{best.decode()}Z") + 1.0 if best else 0.0
-
-
-def _is_moment(text: bytes) -> bool:
-    try:
-        parse_time(f"{text.decode()}Z")
-    except ValueError:
-        return False
-    return True
+    for text in sorted({text for item in items for text in _PAST.findall(item.raw)}, reverse=True):
+        with suppress(ValueError):  # many fields of saved objects may have any text
+            return parse_time(f"{text.decode()}Z") + 1.0
+    return 0.0
 
 
 def _read_lines(path: Path) -> Generator[bytes, None, None]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import CLAIMS, JOBS, PODS, REPLICA_SETS
+from ...api.kinds import CLAIMS, CRON_JOBS, JOBS, PODS, REPLICA_SETS
 from ...api.wire import Item
 from ..controllers import (
     COMPLETION_INDEX,
@@ -50,21 +50,18 @@ def expand_workloads(
     """
     result = Manifests()
     for manifest in manifests:
-        kind = manifest.kind.group_resource
-        if kind == "cronjobs.batch":
+        make = _MAKERS.get(manifest.kind.group_resource)
+        if manifest.kind == CRON_JOBS:
             result.warnings.append(f"{manifest.source}: CronJob {manifest.name} makes no pods here: nothing starts it")
+        if make is None:
             result.objects.append(manifest)
-        elif kind in _MAKERS:
-            owner = _with_uid(manifest)
-            result.objects.append(owner)
-            made = _MAKERS[kind](owner, node_names)
-            if tracked and kind == JOBS.group_resource:
-                for pod in made:
-                    metadata = pod.data["metadata"]
-                    metadata["finalizers"] = [*(metadata.get("finalizers") or ()), TRACKING]
-            result.objects += made
-        else:
-            result.objects.append(manifest)
+            continue
+        owner = _with_uid(manifest)
+        made = make(owner, node_names)
+        if tracked and manifest.kind == JOBS:
+            for pod in made:
+                pod.data["metadata"].setdefault("finalizers", []).append(TRACKING)
+        result.objects += [owner, *made]
     return result
 
 
@@ -123,15 +120,9 @@ def _template(manifest: Manifest) -> dict[str, Any]:
     return deepcopy(template)
 
 
-def _pod(
-    owner: Manifest,
-    name: str,
-    *,
-    generate: str = "",
-    labels: dict[str, str] | None = None,
-    annotations: dict[str, str] | None = None,
-) -> Manifest:
-    body = pod_body(_item(owner), _template(owner), name=name, labels=labels, annotations=annotations)
+def _pod(owner: Manifest, name: str, *, generate: str = "", **more: Any) -> Manifest:
+    """A pod of the template; ``more`` is as for :func:`~..controllers.pod_body`."""
+    body = pod_body(_item(owner), _template(owner), name=name, **more)
     body["metadata"]["namespace"] = owner.namespace
     if generate:
         body["metadata"]["generateName"] = generate

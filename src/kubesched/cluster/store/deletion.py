@@ -7,7 +7,7 @@ Caller: ``store`` for every delete, and for every write that may have removed th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, Unpack
 
@@ -69,7 +69,7 @@ class Deletion:
                 self._population[item.namespace] += 1
             self._add_owners(item)
         elif item.kind is NAMESPACES and item.name in self._terminating:
-            self._records.defer(lambda: self._purge(item.name))  # perhaps its last finalizer went
+            self._records.defer(self._purge(item.name))  # perhaps its last finalizer went
         elif item.owners != old.owners:
             self._drop_owners(old)
             self._add_owners(item)
@@ -92,17 +92,17 @@ class Deletion:
         self._waiting_owners.discard(old.uid)
         self._drop_owners(old)
         if old.uid in self._dependents:
-            self._records.defer(lambda: self._collect(old.uid))
+            self._records.defer(self._collect(old.uid))
         for uid in old.owners:
             if uid in self._waiting_owners:
-                self._records.defer(lambda uid=uid: self._finish_foreground(uid))  # type: ignore[misc]
+                self._records.defer(self._finish_foreground(uid))
         namespace = old.namespace
         if namespace:
             self._population[namespace] -= 1
             if not self._population[namespace]:
                 del self._population[namespace]
                 if namespace in self._terminating:
-                    self._records.defer(lambda: self._purge(namespace))
+                    self._records.defer(self._purge(namespace))
         elif old.kind == NAMESPACES:
             self._terminating.discard(old.name)
 
@@ -112,12 +112,17 @@ class Deletion:
             return
         if item.kind == NAMESPACES:
             self._terminating.add(item.name)
-            self._records.defer(lambda: self._purge(item.name))
-        elif FOREGROUND in (metadata.get("finalizers") or ()):
-            self._waiting_owners.add(item.uid)
-            self._records.defer(lambda: self._delete_dependents(item.uid))
-        elif ORPHAN in (metadata.get("finalizers") or ()):
-            self._records.defer(lambda: self._orphan(item.uid))
+            self._records.defer(self._purge(item.name))
+        else:
+            self._begin(item.uid, metadata.get("finalizers") or ())
+
+    def _begin(self, uid: str, finalizers: Collection[str]) -> None:
+        """Begin with what has to be done about the dependents of an object that is being deleted."""
+        if FOREGROUND in finalizers:
+            self._waiting_owners.add(uid)
+            self._records.defer(self._delete_dependents(uid))
+        if ORPHAN in finalizers:
+            self._records.defer(self._orphan(uid))
 
     def is_terminating(self, namespace: str) -> bool:
         """Whether nothing new may be created in a namespace."""
@@ -155,7 +160,8 @@ class Deletion:
             raise forbidden(kind, old.name, "this is a system priority class and cannot be deleted")
         if kind == NAMESPACES:
             return self._delete_namespace(old, document, dry_run=dry_run)
-        finalizers = list(metadata.get("finalizers") or [])
+        known = metadata.get("finalizers") or []
+        finalizers = [*known]
         if policy == "Foreground" and self._blocking(old.uid) and FOREGROUND not in finalizers:
             finalizers.append(FOREGROUND)
         if policy == "Orphan" or ORPHAN in finalizers:
@@ -168,14 +174,11 @@ class Deletion:
         grace = self._grace(old, metadata, asked) if kind is PODS else 0
         if grace == 0 and not finalizers:
             return old if dry_run else records.remove(records.table(kind), document, old)
-        if not self._mark(metadata, grace) and finalizers == list(old.section("metadata").get("finalizers") or []):
+        if not self._mark(metadata, grace) and finalizers == known:
             return old
         item = records.commit(records.table(kind), document, old, dry_run=dry_run)
-        if FOREGROUND in finalizers and not dry_run:
-            self._waiting_owners.add(old.uid)
-            records.defer(lambda: self._delete_dependents(old.uid))
-        if ORPHAN in finalizers and not dry_run:
-            records.defer(lambda: self._orphan(old.uid))
+        if not dry_run:
+            self._begin(old.uid, finalizers)
         return item
 
     @staticmethod
@@ -295,7 +298,7 @@ class Deletion:
         item = self._records.commit(self._records.table(NAMESPACES), document, old, dry_run=dry_run)
         if not dry_run:
             self._terminating.add(old.name)
-            self._records.defer(lambda: self._purge(old.name))
+            self._records.defer(self._purge(old.name))
         return item
 
     def _purge(self, namespace: str) -> Iterator[None]:

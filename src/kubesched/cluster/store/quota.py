@@ -231,7 +231,7 @@ class Quotas:
 
     def _mark(self, quota: _Quota) -> None:
         if not self._stale:
-            self._records.defer(self._write)
+            self._records.defer(self._write())
         self._stale[quota.key] = None
 
     def _write(self) -> Iterator[None]:

@@ -17,10 +17,7 @@ from ..schema import Document, Stored, encode_clean, stored
 from .reading import Reading
 from .table import Follower, Table
 
-__all__ = ["Records", "Work"]
-
-#: Background work: it yields after each object, so that much of it does not hold up the event loop.
-Work = Callable[[], Iterator[None]]
+__all__ = ["Records"]
 
 #: Objects that background work handles before other tasks get a turn.
 STEPS_PER_TURN: Final = 256
@@ -35,8 +32,7 @@ class Records(Reading):
         super().__init__(history, backlog)
         self.clock = clock
         self._second, self._timestamp = -1, ""
-        self._background: deque[Work] = deque()
-        self._work: Iterator[None] | None = None
+        self._background: deque[Iterator[None]] = deque()
         self._settling = False
         self._turn_is_due = False
 
@@ -116,10 +112,11 @@ class Records(Reading):
 
     # -- background work -----------------------------------------------------------------------------------
 
-    def defer(self, work: Work) -> None:
+    def defer(self, work: Iterator[None]) -> None:
         """Queue background work: garbage collection, namespace removal.
 
-        Objects may change between its steps: it has to look again at what it handles.
+        It yields after each object, so that much of it does not hold up the event loop. Objects may change between its
+        steps: it has to look again at what it handles.
         """
         self._background.append(work)
 
@@ -129,7 +126,7 @@ class Records(Reading):
 
     def settle_later(self) -> None:
         """Let background work begin on the event loop's next turn; without a loop, do it now."""
-        if self._turn_is_due or self._settling or not (self._background or self._work):
+        if self._turn_is_due or self._settling or not self._background:
             return
         try:
             loop = asyncio.get_running_loop()
@@ -142,7 +139,6 @@ class Records(Reading):
     def forget_work(self) -> None:
         """Drop all background work."""
         self._background.clear()
-        self._work = None
 
     def _turn(self) -> None:
         self._turn_is_due = False
@@ -157,16 +153,12 @@ class Records(Reading):
             return
         self._settling = True
         try:
-            while self._work is not None or self._background:
-                if self._work is None:
-                    self._work = self._background.popleft()()
-                work = self._work
-                self._work = None  # unless it has to go on
-                for _ in work:
+            while self._background:
+                for _ in self._background[0]:
                     if steps is not None:
                         steps -= 1
                         if steps <= 0:
-                            self._work = work
                             return
+                self._background.popleft()
         finally:
             self._settling = False
