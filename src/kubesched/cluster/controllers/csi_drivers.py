@@ -25,7 +25,7 @@ from ...api.storage import MIGRATED_PLUGINS, PersistentVolumeSpec, StorageClass,
 from ...api.wire import Item
 from ..admission import show_amount
 from .base import Controller
-from .context import Context, Data
+from .context import Context, Data, differ
 
 __all__ = ["CsiNodes", "Pools", "Segment", "annotations_of", "exact_bytes"]
 
@@ -200,7 +200,7 @@ class CsiNodes(Controller):
         self._csi_nodes = self.watch(CSI_NODES, self._csi_node_changed)
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if new is not None and (old is None or _limit(old) != _limit(new)) and len(self._drivers):
+        if new is not None and differ(old, new, _limit) and len(self._drivers):
             self.queue.add(new.name)
 
     def _driver_changed(self, item: Item, old: Item | None, new: Item | None) -> None:

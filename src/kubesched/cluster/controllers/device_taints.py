@@ -23,7 +23,7 @@ from ...api.taints import NO_EXECUTE, tolerates
 from ...api.times import parse_time
 from ...api.types import Pod
 from ...api.wire import Item
-from .context import Context
+from .context import Context, differ
 from .pods import is_finished
 from .resource_claims import claims_of
 from .taint_eviction import Evictor
@@ -90,10 +90,9 @@ class DeviceTaintEviction(Evictor):
                 self.queue.add(f"{claim.namespace}/{consumer.name}")
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if new is None or not new.typed.spec.node_name or self._is_quiet:
-            return
-        if old is None or old.typed.spec.node_name != new.typed.spec.node_name:
-            self.queue.add(new.key)
+        placed = new is not None and new.typed.spec.node_name and differ(old, new, lambda pod: pod.typed.spec.node_name)
+        if placed and not self._is_quiet:
+            self.queue.add(item.key)
 
     # -- deciding --------------------------------------------------------------------------------------
 
