@@ -85,8 +85,6 @@ class Pools:
         self._nodes.add_handler(self._node_changed)
         self._volumes.add_handler(self._volume_changed)
 
-    # -- asking ----------------------------------------------------------------------------------------
-
     def key_of(self, storage_class: Item) -> str:
         """The topology label of a class's driver."""
         return _topology_key(self._drivers.get(storage_class.typed.provisioner))
@@ -117,8 +115,6 @@ class Pools:
 
     def _classes_of(self, driver: str) -> set[str]:
         return {item.name for item in self._classes.values() if item.typed.provisioner == driver}
-
-    # -- following -------------------------------------------------------------------------------------
 
     def _description_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A driver or a class may have other pools: what is used of them is counted again."""

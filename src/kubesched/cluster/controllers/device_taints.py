@@ -52,8 +52,6 @@ class DeviceTaintEviction(Evictor):
         has_rules = context.settings.device_taint_rules
         self._rules = self.watch(DEVICE_TAINT_RULES, self._rule_changed) if has_rules else None
 
-    # -- noticing --------------------------------------------------------------------------------------
-
     def _evicting_rules(self) -> list[DeviceTaintRule]:
         rules = self._rules.values() if self._rules is not None else ()
         return [one.typed for one in rules if one.typed.spec.taint.effect == NO_EXECUTE]
@@ -93,8 +91,6 @@ class DeviceTaintEviction(Evictor):
         placed = new is not None and new.typed.spec.node_name and differ(old, new, lambda pod: pod.typed.spec.node_name)
         if placed and not self._is_quiet:
             self.queue.add(item.key)
-
-    # -- deciding --------------------------------------------------------------------------------------
 
     def left(self, pod: Pod) -> float | None:
         due = min(self._due(pod), default=None) if pod.spec.node_name and not is_finished(pod) else None
