@@ -185,8 +185,6 @@ class HollowKubelets:
         self._annotated.discard(name)
         self._prerequisites.node_gone(name)
         self._nodes.pop(name, None)
-        if self._images is not None:
-            self._images.node_removed(name)
         self._heartbeats.node_removed(name)
 
     def _node_changed(self, node: Item) -> None:
@@ -198,8 +196,6 @@ class HollowKubelets:
         conditions = status.get("conditions") or ()
         addresses = status.get("addresses") or ()
         self._nodes[name] = next((one["address"] for one in addresses if one.get("type") == "InternalIP"), "")
-        if self._images is not None:
-            self._images.node_changed(name, status.get("images") or ())
         if fresh:
             self._heartbeats.node_added(name)
             self._plan_node(name)
