@@ -7,6 +7,7 @@ themselves are in :mod:`.store`.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -122,7 +123,7 @@ class Records(Reading):
 
     def settle(self) -> None:
         """Do all background work now. In an event loop this happens by itself on its next turns."""
-        self._advance(None)
+        self._advance(math.inf)
 
     def settle_later(self) -> None:
         """Let background work begin on the event loop's next turn; without a loop, do it now."""
@@ -136,10 +137,6 @@ class Records(Reading):
             self._turn_is_due = True
             loop.call_soon(self._turn)
 
-    def forget_work(self) -> None:
-        """Drop all background work."""
-        self._background.clear()
-
     def _turn(self) -> None:
         self._turn_is_due = False
         try:
@@ -147,7 +144,7 @@ class Records(Reading):
         finally:
             self.settle_later()
 
-    def _advance(self, steps: int | None) -> None:
+    def _advance(self, steps: float) -> None:
         """Do background work: all of it, or about as many steps as given."""
         if self._settling:
             return
@@ -155,10 +152,9 @@ class Records(Reading):
         try:
             while self._background:
                 for _ in self._background[0]:
-                    if steps is not None:
-                        steps -= 1
-                        if steps <= 0:
-                            return
+                    steps -= 1
+                    if steps <= 0:
+                        return
                 self._background.popleft()
         finally:
             self._settling = False

@@ -66,7 +66,7 @@ from .events import EventExpiry, RecordedEvent, check_event, event_as, event_sec
 from .pod_actions import PodActions
 from .quota import Quotas
 from .records import Records
-from .replicas import Replicas
+from .replicas import Replicas, request_of
 from .table import Table
 
 __all__ = ["Store"]
@@ -142,7 +142,7 @@ class Store(Records):
         self._event_expiry = EventExpiry()
         self._pod_actions = PodActions(self, self._deletion)
         self._services = ServiceAddresses()
-        self._replicas = Replicas(self)
+        self._replicas: Replicas[tuple[str, bytes]] = Replicas(self.now)
         self.forget_followers()
         self.follow(self._event_written, CORE_EVENTS.__eq__)
         self.follow(self._deletion.follow)
@@ -176,7 +176,7 @@ class Store(Records):
 
     def _create_pod(self, namespace: str, given: Mapping[str, Any], obj: Mapping[str, Any]) -> Stored:
         """Add a pod; like the one that was last asked for in the same words, if it need not be checked again."""
-        request = self._replicas.request(namespace, given, obj)
+        request = request_of(namespace, given, obj)
         like = self._replicas.like(request) if request is not None else None
         if like is None or not self._quotas.is_free(like.namespace):
             item = self._create(PODS, namespace, given, obj, dry_run=False, restore=False)
@@ -473,7 +473,7 @@ class Store(Records):
             raise RuntimeError("a saved cluster can only be loaded into a store without watches")
         for table in tables:
             table.reset(resource_version)
-        self.forget_work()
+        self._background.clear()
         self._follow_changes()
         for item in items:
             self.table(item.kind).load(item)
