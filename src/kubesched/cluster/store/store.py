@@ -378,16 +378,18 @@ class Store(Records):
         else:
             metadata = changed_metadata(kind, old, before["metadata"], document["metadata"], subresource)
             has_new_metadata = not same_json(metadata, before["metadata"])
-        if subresource == "status" and kind.group_resource in self.status_kinds:
-            after = {**before, "metadata": metadata}
-            _take(after, document, "status")
+        has_status = kind.group_resource in self.status_kinds
+        if subresource == "status" and has_status:
+            rest, status = before, document
         elif subresource == "" or (subresource == "resize" and kind == PODS):
-            after = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-            after.update((key, value) for key, value in document.items() if key not in _HEAD)
-            if kind.group_resource in self.status_kinds:
-                _take(after, before, "status")
+            rest, status = document, before
         else:
             raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        after = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+        after.update((key, value) for key, value in rest.items() if key not in _HEAD)
+        if has_status:
+            after.pop("status", None)
+            after.update((key, value) for key, value in status.items() if key == "status")
         changed = [
             name
             for name in before.keys() | after.keys()
@@ -544,11 +546,3 @@ def _body_metadata(kind: Kind, obj: Any) -> Mapping[str, Any]:
     if type(metadata) is not dict and not isinstance(metadata, Mapping):
         raise ApiError.bad_request(f"metadata: must be an object, got {metadata!r}")
     return metadata
-
-
-def _take(target: Document, source: Document, section: str) -> None:
-    """Make a section of ``target`` what it is in ``source``."""
-    if section in source:
-        target[section] = source[section]
-    else:
-        target.pop(section, None)
