@@ -91,7 +91,7 @@ class PodActions:
             like = self._bound.like(template) if template is not None else None
             placed = old.placed(node_name, like, records.resource_version + 1) if like is not None else None
             if placed is not None:  # only node and version differ
-                return records.adopt(self._pods, placed, old)
+                return records.adopt(placed, old)
         document = old.document()
         metadata = document["metadata"]
         if "deletionTimestamp" in metadata:
@@ -103,7 +103,7 @@ class PodActions:
         document["status"] = status
         if annotations:
             metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-        item = records.commit(self._pods, document, old, dry_run=dry_run, same_metadata=not annotations)
+        item = records.commit(PODS, document, old, dry_run=dry_run, same_metadata=not annotations)
         if template is not None:
             self._bound.add(template, item)
         return item
@@ -129,7 +129,7 @@ class PodActions:
         if after == texts[1]:
             return old
         records = self._records
-        return records.adopt(self._pods, old.next_version(records.resource_version + 1, after), old)
+        return records.adopt(old.next_version(records.resource_version + 1, after), old)
 
     def _patched_alike(self, status: bytes, wanted: dict[str, Any]) -> bytes:
         """As :func:`_patched`, remembered for pods that have nothing in their status that only they have."""
@@ -209,7 +209,7 @@ class PodActions:
         status["disruptionsAllowed"] = allowed - 1
         status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: self._records.now()}
         document["status"] = status
-        self._records.commit(self._records.table(BUDGETS), document, budget, dry_run=dry_run)
+        self._records.commit(BUDGETS, document, budget, dry_run=dry_run)
 
 
 def _cannot_bind(name: str, why: str) -> ApiError:

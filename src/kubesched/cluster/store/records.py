@@ -16,7 +16,7 @@ from ...api.kinds import Kind
 from ...api.times import Clock, timestamp
 from ..schema import Document, Stored, encode_clean, stored
 from .reading import Reading
-from .table import Follower, Table
+from .table import Follower
 
 __all__ = ["Records"]
 
@@ -67,9 +67,9 @@ class Records(Reading):
 
     def commit(
         self,
-        table: Table,
+        kind: Kind,
         document: Document,
-        old: Stored | None,
+        old: Stored | None = None,
         *,
         dry_run: bool = False,
         same_metadata: bool = False,
@@ -84,28 +84,28 @@ class Records(Reading):
             metadata["resourceVersion"] = str(version)
             if old is None:
                 del metadata["resourceVersion"]  # what was never stored has none
-            return Stored(table.kind, encode_clean(document), metadata, version)
+            return Stored(kind, encode_clean(document), metadata, version)
         version = self._version + 1
         metadata["resourceVersion"] = str(version)
-        return self.adopt(table, stored(table.kind, document, version, old, same_metadata=same_metadata), old)
+        return self.adopt(stored(kind, document, version, old, same_metadata=same_metadata), old)
 
-    def adopt(self, table: Table, item: Stored, old: Stored | None = None) -> Stored:
+    def adopt(self, item: Stored, old: Stored | None = None) -> Stored:
         """Store an object that is made already, with the next version; ``old`` is the one before. For this package."""
-        self._version = item.resource_version
+        self._version, table = item.resource_version, self._tables[item.kind]
         table.record("ADDED" if old is None else "MODIFIED", item, old)
         for follow in table.followers:
             follow(item, old)
         return item
 
-    def remove(self, table: Table, document: Document, old: Stored) -> Stored:
+    def remove(self, document: Document, old: Stored) -> Stored:
         """Remove an object for good; ``document`` is its last state. For this package."""
         version = self._version + 1
         document["metadata"]["resourceVersion"] = str(version)
-        return self.removed(table, stored(table.kind, document, version, old), old)
+        return self.removed(stored(old.kind, document, version, old), old)
 
-    def removed(self, table: Table, item: Stored, old: Stored) -> Stored:
+    def removed(self, item: Stored, old: Stored) -> Stored:
         """Remove an object whose last state is made already, with the next version. For this package."""
-        self._version = item.resource_version
+        self._version, table = item.resource_version, self._tables[old.kind]
         table.record("DELETED", item, old)
         for follow in table.followers:
             follow(None, old)

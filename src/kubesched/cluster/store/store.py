@@ -186,7 +186,7 @@ class Store(Records):
         name = self._new_name(self._pods, like.namespace, given)
         uid = new_uid(self._random)
         self._check_place(self._pods, like.namespace, name, dry_run=False)
-        item = self.adopt(self._pods, like.copy(name, uid, self._version + 1))
+        item = self.adopt(like.copy(name, uid, self._version + 1))
         self.settle_later()
         return item
 
@@ -198,7 +198,7 @@ class Store(Records):
         if not self._quotas.is_free(event.namespace):
             return False
         self._check_place(self._events, event.namespace, event.name, dry_run=False)
-        self.adopt(self._events, RecordedEvent(event, new_uid(self._random), self.now(), self._version + 1))
+        self.adopt(RecordedEvent(event, new_uid(self._random), self.now(), self._version + 1))
         self.expire_events()
         self.settle_later()
         return True
@@ -266,7 +266,7 @@ class Store(Records):
                 self._limits.check_claim(document, name)
         if not restore:
             self._quotas.admit(kind, document)
-        item = self.commit(table, document, None, dry_run=dry_run)
+        item = self.commit(kind, document, dry_run=dry_run)
         if kind is CORE_EVENTS and not dry_run:
             self.expire_events()
         self.settle_later()
@@ -283,9 +283,9 @@ class Store(Records):
         for key in islice(self._event_expiry.due(now, most), _EXPIRED_AT_ONCE):
             old = self._events.objects.get(key)
             if isinstance(old, RecordedEvent) and (last := old.at(self._version + 1)) is not None:
-                self.removed(self._events, last, old)
+                self.removed(last, old)
             elif old is not None:
-                self.remove(self._events, old.document(), old)
+                self.remove(old.document(), old)
         return self._event_expiry.is_due(now, most)
 
     def update(
@@ -368,7 +368,7 @@ class Store(Records):
 
         ``before`` is the document of ``old``. A write that leaves the metadata alone shares it with ``before``.
         """
-        kind, table = old.kind, self.table(old.kind)
+        kind = old.kind
         for field, value in (("apiVersion", kind.api_version), ("kind", kind.kind)):
             found = open_section(document, field)
             if found is not None and found != value:
@@ -419,11 +419,11 @@ class Store(Records):
                 return old  # it lacked nothing but defaults
         causes.raise_if_any(kind, old.name)
         if self._deletion.is_finished(kind, metadata):
-            item = old if dry_run else self.remove(table, after, old)
+            item = old if dry_run else self.remove(after, old)
         else:
             if "spec" in changed:
                 self._quotas.admit(kind, after, old)
-            item = self.commit(table, after, old, dry_run=dry_run, same_metadata=not has_new_metadata)
+            item = self.commit(kind, after, old, dry_run=dry_run, same_metadata=not has_new_metadata)
         self.settle_later()
         return item
 
@@ -481,8 +481,7 @@ class Store(Records):
             self.table(item.kind).load(item)
             self._deletion.follow(item, None)
             self._services.changed(item, None)
-            if b'"deletionTimestamp"' in item.raw:
-                self._deletion.resume(item, item.section("metadata"))
+            self._deletion.resume(item)
         self._version = resource_version
         self._quotas.resume()
         self._event_expiry.resume(self._events.objects.values())
@@ -517,7 +516,7 @@ class Store(Records):
             if not self._auto_namespaces or dry_run:
                 raise ApiError.not_found(NAMESPACES, namespace)
             self.create(NAMESPACES, "", {"metadata": {"name": namespace}})
-        elif spaced and self._deletion.is_terminating(namespace):
+        elif spaced and namespace in self._deletion.terminating:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             error = forbidden(table.kind, name, why)
             message = f"namespace {namespace} is being terminated"
